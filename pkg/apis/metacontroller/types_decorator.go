@@ -1,0 +1,121 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metacontroller
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// DecoratorController declares a controller that adds behavior to existing objects: it attaches further objects to them
+// and sets labels, annotations and status on them. Its sync hook receives a target object with the attachments observed,
+// and answers with the attachments desired.
+type DecoratorController struct {
+	metav1.TypeMeta
+	// Standard object metadata. The object is cluster-scoped; a namespace given in a manifest is ignored.
+	metav1.ObjectMeta
+
+	// spec is the controller's definition. A change takes effect at once: the running controller is replaced.
+	Spec DecoratorControllerSpec
+	// status is what the server reports about the running controller. It is written by the server alone.
+	Status DecoratorControllerStatus
+}
+
+// DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
+type DecoratorControllerSpec struct {
+	// resources lists the kinds whose objects are decorated, each with selectors. At least one is required, and a kind may
+	// be listed only once.
+	Resources []DecoratorControllerResourceRule
+	// attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a
+	// kind not listed here is refused as a whole.
+	Attachments []DecoratorControllerAttachmentRule
+	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
+	// condition Ready says so.
+	Hooks *DecoratorControllerHooks
+	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	EndpointConfigs []EndpointConfig
+	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
+	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
+	ResyncPeriodSeconds *int32
+	// workers is the number of targets of this controller that are synced at the same time, and so the number of
+	// concurrent calls of its hooks. Must be between 1 and 1000. Default: the server's --workers (20).
+	Workers *int32
+}
+
+// DecoratorControllerResourceRule names a target kind and selects targets.
+type DecoratorControllerResourceRule struct {
+	ResourceRule
+	// labelSelector restricts the rule to objects with matching labels. Absent or empty: all objects of the kind. Both
+	// selectors must match when both are given.
+	LabelSelector *metav1.LabelSelector
+	// annotationSelector restricts the rule to objects with matching annotations. Absent or empty: all objects of the kind.
+	AnnotationSelector *AnnotationSelector
+	// ignoreStatusChanges, when true, ignores updates of a target that change neither its generation nor its labels nor
+	// its annotations, such as updates of its status. Default false.
+	IgnoreStatusChanges *bool
+}
+
+// AnnotationSelector selects objects by their annotations, in the way that a label selector does by labels. Keys and
+// values in it must have the syntax of label keys and values.
+type AnnotationSelector struct {
+	// matchAnnotations are annotations that must all be present with exactly these values.
+	MatchAnnotations map[string]string
+	// matchExpressions are set-based requirements on annotations (In, NotIn, Exists, DoesNotExist) that must all hold.
+	MatchExpressions []metav1.LabelSelectorRequirement
+}
+
+// DecoratorControllerAttachmentRule names an attachment kind and says how its objects are updated.
+type DecoratorControllerAttachmentRule struct {
+	ResourceRule
+	// updateStrategy says how an existing attachment is changed when the hook returns something different. Absent: OnDelete.
+	UpdateStrategy *DecoratorControllerAttachmentUpdateStrategy
+}
+
+// DecoratorControllerAttachmentUpdateStrategy says how an existing attachment is changed.
+type DecoratorControllerAttachmentUpdateStrategy struct {
+	// method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it
+	// anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.
+	Method ChildUpdateMethod
+}
+
+// DecoratorControllerHooks are the webhooks of a DecoratorController.
+type DecoratorControllerHooks struct {
+	// customize is asked which further objects (related objects) the other hooks want to see with a target.
+	Customize *Hook
+	// sync is asked for the desired attachments, labels, annotations and status whenever a target or something that
+	// belongs to it changed.
+	Sync *Hook
+	// finalize is called instead of sync while a target is being deleted or no longer matches the selectors, until it
+	// answers finalized: true. The server keeps the target with a finalizer until then.
+	Finalize *Hook
+}
+
+// DecoratorControllerStatus is what the server reports about a DecoratorController.
+type DecoratorControllerStatus struct {
+	ControllerStatus
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// DecoratorControllerList is a list of DecoratorControllers.
+type DecoratorControllerList struct {
+	metav1.TypeMeta
+	// Standard list metadata.
+	metav1.ListMeta
+	// items are the DecoratorControllers.
+	Items []DecoratorController
+}
