@@ -1,0 +1,119 @@
+# Everything that continuous integration runs is a target here. `make` alone prints the list.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -o errexit -o nounset -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := bin
+SERVER := $(BIN)/metacontroller-apiserver
+# Tests run this one: the server with the race detector and coverage counters.
+SERVER_RACE := $(BIN)/race/metacontroller-apiserver
+
+# The version comes from git alone, the date is that of the commit: the same commit gives the same bytes.
+VERSION ?= $(shell hack/version.sh version)
+COMMIT := $(shell hack/version.sh commit)
+COMMIT_DATE := $(shell hack/version.sh date)
+STAMP := k8s.io/component-base/version
+LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).buildDate=$(COMMIT_DATE)
+
+# Port on which `make run` and `make demo` serve the API. Empty: a free one.
+PORT ?=
+# Time that each fuzz target gets.
+FUZZTIME ?= 30s
+
+##@ General
+
+.PHONY: help
+help: ## Print this help.
+	@awk 'BEGIN {FS = ":.*##"} \
+		/^[a-zA-Z0-9_-]+:.*?##/ {printf "  %-20s %s\n", $$1, $$2} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## Build the server at bin/metacontroller-apiserver.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER) ./cmd/metacontroller-apiserver
+
+.PHONY: build-race
+build-race: ## Build the server as the tests run it: with race detector and coverage counters.
+	go build -race -cover -covermode=atomic -coverpkg='./cmd/...,./pkg/...' -buildvcs=false \
+		-ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
+
+.PHONY: clean
+clean: ## Remove what was built here. The control plane's binaries live in the user's cache and stay.
+	rm -rf $(BIN) cover.out
+
+##@ Run
+
+.PHONY: run
+run: build control-plane-build ## Run HelloWorld on a local control plane, and stay until Ctrl-C.
+	@go run ./hack/demo --port '$(PORT)'
+
+.PHONY: demo
+demo: build control-plane-build ## The same, but exit after showing the result.
+	@go run ./hack/demo --port '$(PORT)' --once
+
+.PHONY: control-plane
+control-plane: control-plane-build ## Start a local control plane alone, print its KUBECONFIG, and stay until Ctrl-C.
+	@hack/control-plane.sh start
+
+.PHONY: control-plane-build
+control-plane-build: ## Build the local control plane's programs where they are not built yet (minutes, once).
+	@hack/control-plane.sh build
+
+##@ Test
+
+.PHONY: test
+test: build-race control-plane-build ## Run every test with the race detector, and report coverage.
+	@hack/test.sh all
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no control plane.
+	@hack/test.sh unit
+
+.PHONY: fuzz
+fuzz: ## Fuzz every fuzz target for FUZZTIME each.
+	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: vet
+vet: ## Run go vet over every module.
+	@hack/vet.sh
+
+.PHONY: lint
+lint: ## Run golangci-lint over every module.
+	@hack/lint.sh
+
+##@ Generate and verify
+
+.PHONY: generate
+generate: ## Write all generated code and documents.
+	hack/update-codegen.sh
+
+.PHONY: verify
+verify: verify-boilerplate verify-size verify-docs verify-shell verify-deps verify-codegen ## Run every check on the tree.
+
+.PHONY: verify-codegen
+verify-codegen: ## Generated files are up to date.
+	@hack/verify-codegen.sh
+
+.PHONY: verify-size
+verify-size: ## Files and folders are small.
+	@hack/verify-size.sh
+
+.PHONY: verify-boilerplate
+verify-boilerplate: ## Go files carry the licence, packages a doc.go.
+	@hack/verify-boilerplate.sh
+
+.PHONY: verify-deps
+verify-deps: ## Every go.mod is tidy.
+	@hack/verify-deps.sh
+
+.PHONY: verify-docs
+verify-docs: ## docs/architecture.md names every package, and links in documents lead somewhere.
+	@hack/verify-docs.sh
+
+.PHONY: verify-shell
+verify-shell: ## Shell scripts are clean.
+	@hack/verify-shell.sh

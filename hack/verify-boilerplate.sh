@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Every Go file written by hand starts with hack/boilerplate.go.txt, and every package has a doc.go or is a command.
+# Usage: hack/verify-boilerplate.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
+
+boilerplate="$(<hack/boilerplate.go.txt)"
+while IFS= read -r file; do
+    if [[ "$(<"${file}")" != "${boilerplate}"* ]]; then
+        complain "${file}: does not start with the text of hack/boilerplate.go.txt"
+    fi
+done < <(handwritten_go)
+
+while IFS= read -r folder; do
+    if [[ ! -f "${folder}/doc.go" && ! -f "${folder}/main.go" ]]; then
+        complain "${folder}: no doc.go says what the package is for"
+    fi
+done < <(handwritten_go | grep -v '_test\.go$' | xargs -rn1 dirname | sort -u)
+
+finish verify-boilerplate

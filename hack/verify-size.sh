@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Keeps rooms small: no Go file of more than 500 lines, no folder of more than 12 Go files, tests and generated code not
+# counted for folders, no folder or file named for nothing in particular. Usage: hack/verify-size.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
+
+readonly max_lines=500 max_files=12
+
+while IFS= read -r file; do
+    lines="$(wc -l <"${file}")"
+    if ((lines > max_lines)); then
+        complain "${file}: ${lines} lines, at most ${max_lines} are allowed: one file, one idea"
+    fi
+done < <(handwritten_go)
+
+while read -r count folder; do
+    if ((count > max_files)); then
+        complain "${folder}: ${count} Go files, at most ${max_files} are allowed: split the package"
+    fi
+done < <(handwritten_go | grep -v '_test\.go$' | xargs -rn1 dirname | sort | uniq -c)
+
+while IFS= read -r file; do
+    complain "${file}: util, helper, common and misc name nothing: say what it is for"
+done < <(handwritten_go | grep -E '(^|/)(utils?|helpers?|common|misc)(/|\.go$|_test\.go$)' || true)
+
+finish verify-size
