@@ -48,12 +48,16 @@ clean: ## Remove what was built here. The control plane's binaries live in the u
 ##@ Run
 
 .PHONY: run
-run: build control-plane-build ## Run HelloWorld on a local control plane, and stay until Ctrl-C.
-	@go run ./hack/demo --port '$(PORT)'
+run: build demo-build control-plane-build ## Run HelloWorld on a local control plane, and stay until Ctrl-C.
+	@$(BIN)/demo --port '$(PORT)'
 
 .PHONY: demo
-demo: build control-plane-build ## The same, but exit after showing the result.
-	@go run ./hack/demo --port '$(PORT)' --once
+demo: build demo-build control-plane-build ## The same, but exit after showing the result.
+	@$(BIN)/demo --port '$(PORT)' --once
+
+.PHONY: demo-build
+demo-build:
+	@go build -o $(BIN)/demo ./hack/demo
 
 .PHONY: control-plane
 control-plane: control-plane-build ## Start a local control plane alone, print its KUBECONFIG, and stay until Ctrl-C.

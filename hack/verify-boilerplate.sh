@@ -5,7 +5,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 boilerplate="$(<hack/boilerplate.go.txt)"
 while IFS= read -r file; do
-    if [[ "$(<"${file}")" != "${boilerplate}"* ]]; then
+    # A build constraint stands above the licence.
+    text="$(sed -e '1{/^\/\/go:build/{N;d}}' "${file}")"
+    if [[ "${text}" != "${boilerplate}"* ]]; then
         complain "${file}: does not start with the text of hack/boilerplate.go.txt"
     fi
 done < <(handwritten_go)
