@@ -1,0 +1,42 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hook
+
+import "errors"
+
+// A RejectedError says that the hook answered and that the answer cannot be used. Nothing of it is applied. Asking again
+// is of no use before the hook or its input changes.
+type RejectedError struct {
+	// Field is the place in the answer, such as "children[2]" or "status". Empty: the answer as a whole.
+	Field string
+	// Detail says what is wrong and, where that is not obvious, what to do.
+	Detail string
+}
+
+// Error returns one sentence without the name of the hook, which the caller knows.
+func (e *RejectedError) Error() string {
+	if e.Field == "" {
+		return e.Detail
+	}
+	return e.Field + ": " + e.Detail
+}
+
+// IsRejected tells whether err is or wraps a [RejectedError].
+func IsRejected(err error) bool {
+	_, ok := errors.AsType[*RejectedError](err)
+	return ok
+}

@@ -1,0 +1,59 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hook
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Object is any Kubernetes object, of a kind that the protocol does not know.
+type Object = unstructured.Unstructured
+
+// ObjectMap holds observed objects by type and then by name.
+//
+// The outer key is the type, as [TypeKey] writes it: kind, a dot, and the apiVersion of the rule that asked for the type:
+// "Pod.v1", "Deployment.apps/v1". There is an entry for each rule, even when no object was found.
+//
+// The inner key depends on the version of the hook that is called and on the scope of the parent (contract §9):
+//
+//   - A cluster-scoped object has its name for a key, a namespaced object "namespace/name"; except that,
+//   - in v1, with a namespaced parent, an object of the parent's namespace has its name alone for a key, and objects of
+//     other namespaces and cluster-scoped objects are left out.
+type ObjectMap map[string]map[string]*Object
+
+// TypeKey returns the outer key under which an [ObjectMap] holds the objects of a kind. The apiVersion is as in the
+// object and as in the controller's rule, for example "v1" or "apps/v1".
+func TypeKey(apiVersion, kind string) string {
+	return kind + "." + apiVersion
+}
+
+// OfType returns the objects of a type by inner key. It is nil when the type was not asked for.
+func (m ObjectMap) OfType(apiVersion, kind string) map[string]*Object {
+	return m[TypeKey(apiVersion, kind)]
+}
+
+// Find returns the object of that type, namespace and name, or nil. The namespace is empty for a cluster-scoped object.
+// It looks at the objects themselves, so that it finds them in both versions of the protocol.
+func (m ObjectMap) Find(apiVersion, kind, namespace, name string) *Object {
+	objects := m.OfType(apiVersion, kind)
+	for _, key := range []string{namespace + "/" + name, name} {
+		if o := objects[key]; o != nil && o.GetNamespace() == namespace && o.GetName() == name {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package wire
+
+import (
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// AnswerOptions say how an answer is read.
+type AnswerOptions struct {
+	// Strict refuses unknown and duplicate fields of the envelope. They are ignored otherwise. See [Strict].
+	Strict bool
+	// ContentType is the answer's header of that name. It serves messages only: hooks need not set it.
+	ContentType string
+}
+
+// Strict tells whether answers of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
+// v1 and strict for v2 (contract §1.5).
+func Strict(version v1alpha1.HookVersion, mode *v1alpha1.ResponseUnmarshallMode) bool {
+	if mode != nil && *mode != "" {
+		return *mode == v1alpha1.ResponseUnmarshallModeStrict
+	}
+	return version == v1alpha1.HookVersionV2
+}
+
+// Child is a desired child or attachment.
+type Child struct {
+	// Object is the decoded child, which has a kind, and may have anything else. Nobody else holds it. Integers are int64,
+	// all other numbers float64.
+	Object map[string]any
+	// JSON is the child as the hook wrote it. It lies in the body of the answer and must not be modified.
+	JSON []byte
+}
+
+// CompositeAnswer is the answer of a sync or finalize hook of a CompositeController.
+type CompositeAnswer struct {
+	// Status is the desired status, or nil when it was absent or null.
+	Status map[string]any
+	// Children in the order of the answer. Absent, null and [] give none.
+	Children []Child
+	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
+	ResyncAfter time.Duration
+	// Finalized as the hook set it.
+	Finalized bool
+	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
+	Ignored []string
+}
+
+// DecoratorAnswer is the answer of a sync or finalize hook of a DecoratorController.
+type DecoratorAnswer struct {
+	// Labels to set on the target; nil values stand for labels to remove.
+	Labels map[string]*string
+	// Annotations to set on the target; nil values stand for annotations to remove.
+	Annotations map[string]*string
+	// Status is the desired status. Nil, because it was absent or null: leave the status alone. Not nil but empty: empty it.
+	Status map[string]any
+	// Attachments in the order of the answer. Absent, null and [] give none.
+	Attachments []Child
+	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
+	ResyncAfter time.Duration
+	// Finalized as the hook set it.
+	Finalized bool
+	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
+	Ignored []string
+}
+
+// CustomizeAnswer is the answer of a customize hook.
+type CustomizeAnswer struct {
+	// Rules in the order of the answer. Each passes [hook.RelatedResourceRule.Validate].
+	Rules []hook.RelatedResourceRule
+	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
+	Ignored []string
+}
+
+// DecodeComposite reads the body of an answer of a sync or finalize hook of a CompositeController. Every error is a
+// [hook.RejectedError]. The answer refers to body, which must not be modified afterwards.
+func DecodeComposite(body []byte, o AnswerOptions) (*CompositeAnswer, error) {
+	var e struct {
+		Status             value   `json:"status"`
+		Children           []value `json:"children"`
+		ResyncAfterSeconds value   `json:"resyncAfterSeconds"`
+		Finalized          value   `json:"finalized"`
+	}
+	d := decoding{options: o}
+	d.envelope(body, &e)
+	answer := &CompositeAnswer{
+		Status:      d.object("status", e.Status),
+		Children:    d.children("children", e.Children),
+		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
+		Finalized:   d.boolean("finalized", e.Finalized),
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	answer.Ignored = d.ignored
+	return answer, nil
+}
+
+// DecodeDecorator is [DecodeComposite] for a DecoratorController.
+func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
+	var e struct {
+		Labels             value   `json:"labels"`
+		Annotations        value   `json:"annotations"`
+		Status             value   `json:"status"`
+		Attachments        []value `json:"attachments"`
+		ResyncAfterSeconds value   `json:"resyncAfterSeconds"`
+		Finalized          value   `json:"finalized"`
+	}
+	d := decoding{options: o}
+	d.envelope(body, &e)
+	answer := &DecoratorAnswer{
+		Labels:      d.stringsOrNull("labels", e.Labels),
+		Annotations: d.stringsOrNull("annotations", e.Annotations),
+		Status:      d.object("status", e.Status),
+		Attachments: d.children("attachments", e.Attachments),
+		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
+		Finalized:   d.boolean("finalized", e.Finalized),
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	answer.Ignored = d.ignored
+	return answer, nil
+}
+
+// DecodeCustomize reads the body of an answer of a customize hook. Every error is a [hook.RejectedError].
+func DecodeCustomize(body []byte, o AnswerOptions) (*CustomizeAnswer, error) {
+	var e struct {
+		RelatedResources []value `json:"relatedResources"`
+	}
+	d := decoding{options: o}
+	d.envelope(body, &e)
+	answer := &CustomizeAnswer{Rules: d.rules("relatedResources", e.RelatedResources)}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	answer.Ignored = d.ignored
+	return answer, nil
+}

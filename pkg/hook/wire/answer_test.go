@@ -1,0 +1,378 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package wire_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+func TestDecodeComposite(t *testing.T) {
+	pod := map[string]any{"apiVersion": "v1", "kind": "Pod"}
+	cases := map[string]struct {
+		reason string
+		body   string
+		strict bool
+		want   wire.CompositeAnswer
+	}{
+		"EmptyObject": {
+			reason: "Everything may be missing; that means no children and no status.",
+			body:   `{}`,
+		},
+		"NullFields": {
+			reason: "Null means the same as missing in all fields.",
+			body:   `{"status":null,"children":null,"resyncAfterSeconds":null,"finalized":null}`, strict: true,
+		},
+		"WhiteSpaceAround": {
+			reason: "Many encoders end with a newline.",
+			body:   "\n\t {} \r\n", strict: true,
+		},
+		"Everything": {
+			reason: "All fields are read; integers are int64, other numbers float64.",
+			body:   `{"status":{"replicas":3,"ratio":0.5,"whole":2.0},"children":[{"apiVersion":"v1","kind":"Pod"}],"resyncAfterSeconds":1.5,"finalized":true}`, strict: true,
+			want: wire.CompositeAnswer{
+				Status:      map[string]any{"replicas": int64(3), "ratio": 0.5, "whole": 2.0},
+				Children:    []wire.Child{{Object: pod, JSON: []byte(`{"apiVersion":"v1","kind":"Pod"}`)}},
+				ResyncAfter: 1500 * time.Millisecond,
+				Finalized:   true,
+			},
+		},
+		"EmptyStatus": {
+			reason: "An empty status is not the same as none.",
+			body:   `{"status":{}}`, strict: true,
+			want: wire.CompositeAnswer{Status: map[string]any{}},
+		},
+		"IntegersBeyondInt64": {
+			reason: "An integer that int64 cannot hold becomes a float64, as in the API server.",
+			body:   `{"status":{"a":9223372036854775807,"b":9223372036854775808}}`,
+			want:   wire.CompositeAnswer{Status: map[string]any{"a": int64(math.MaxInt64), "b": float64(1 << 63)}},
+		},
+		"NegativeResync": {
+			reason: "Zero and negative numbers mean no resync.",
+			body:   `{"resyncAfterSeconds":-3}`, strict: true,
+		},
+		"HugeResync": {
+			reason: "A number that no duration holds is as long as a duration can be.",
+			body:   `{"resyncAfterSeconds":1e400}`, strict: true,
+			want: wire.CompositeAnswer{ResyncAfter: math.MaxInt64},
+		},
+		"TinyResync": {
+			reason: "A positive number never turns into none.",
+			body:   `{"resyncAfterSeconds":1e-300}`, strict: true,
+			want: wire.CompositeAnswer{ResyncAfter: time.Nanosecond},
+		},
+		"UnknownFieldLoose": {
+			reason: "v1 ignores unknown and duplicate fields; of duplicates the last wins.",
+			body:   `{"extra":1,"finalized":false,"finalized":true,"status":{"a":1,"a":2}}`,
+			want: wire.CompositeAnswer{
+				Status: map[string]any{"a": int64(2)}, Finalized: true,
+				Ignored: []string{`unknown field "extra"`, `duplicate field "finalized"`, `duplicate field "status.a"`},
+			},
+		},
+		"OtherCaseLoose": {
+			reason: "Keys are case-sensitive: Children is not children.",
+			body:   `{"Children":[{"kind":"Pod"}]}`,
+			want:   wire.CompositeAnswer{Ignored: []string{`unknown field "Children"`}},
+		},
+		"StrictInsideChildren": {
+			reason: "Strictness ends at the children; what is in them is for the API server to judge.",
+			body:   `{"children":[{"kind":"Pod","unheard":1,"unheard":2}]}`, strict: true,
+			want: wire.CompositeAnswer{Children: []wire.Child{{
+				Object: map[string]any{"kind": "Pod", "unheard": int64(2)}, JSON: []byte(`{"kind":"Pod","unheard":1,"unheard":2}`),
+			}}},
+		},
+		"ManyUnknownFields": {
+			reason: "Only a few unknown fields are remembered.",
+			body:   `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`,
+			want: wire.CompositeAnswer{Ignored: []string{
+				`unknown field "a"`, `unknown field "b"`, `unknown field "c"`, `unknown field "d"`, `unknown field "e"`,
+			}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := wire.DecodeComposite([]byte(tc.body), wire.AnswerOptions{Strict: tc.strict})
+			if err != nil {
+				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(&tc.want, got); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDecodeDecorator(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		body   string
+		want   wire.DecoratorAnswer
+	}{
+		"Nothing": {
+			reason: "All missing: nothing of the target changes, and no attachments are wanted.",
+			body:   `{}`,
+		},
+		"NullStatus": {
+			reason: "A null status leaves the target's alone.",
+			body:   `{"status":null,"labels":null,"annotations":null,"attachments":null}`,
+		},
+		"EmptyMaps": {
+			reason: "An empty status is a status; empty labels change nothing.",
+			body:   `{"status":{},"labels":{},"annotations":{},"attachments":[]}`,
+			want:   wire.DecoratorAnswer{Status: map[string]any{}, Labels: map[string]*string{}, Annotations: map[string]*string{}},
+		},
+		"NullAndEmptyValues": {
+			reason: "Null removes, the empty string sets.",
+			body:   `{"labels":{"a":null,"b":"","c":"x"},"annotations":{"d":null,"e":"\u00e9\""}}`,
+			want: wire.DecoratorAnswer{
+				Labels:      map[string]*string{"a": nil, "b": ptr.To(""), "c": ptr.To("x")},
+				Annotations: map[string]*string{"d": nil, "e": ptr.To(`é"`)},
+			},
+		},
+		"Everything": {
+			reason: "The remaining fields are as for composites.",
+			body:   `{"attachments":[{"kind":"Service"}],"resyncAfterSeconds":2,"finalized":true}`,
+			want: wire.DecoratorAnswer{
+				Attachments: []wire.Child{{Object: map[string]any{"kind": "Service"}, JSON: []byte(`{"kind":"Service"}`)}},
+				ResyncAfter: 2 * time.Second, Finalized: true,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := wire.DecodeDecorator([]byte(tc.body), wire.AnswerOptions{Strict: true})
+			if err != nil {
+				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(&tc.want, got); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDecodeCustomize(t *testing.T) {
+	body := `{"relatedResources":[
+		{"apiVersion":"v1","resource":"configmaps","namespace":"shop","names":["a","b"]},
+		{"apiVersion":"v1","resource":"secrets","namespaceSelector":{"matchLabels":{"team":"x"}},"labelSelector":{}}
+	]}`
+	got, err := wire.DecodeCustomize([]byte(body), wire.AnswerOptions{Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &wire.CustomizeAnswer{Rules: []hook.RelatedResourceRule{
+		{APIVersion: "v1", Resource: "configmaps", Namespace: "shop", Names: []string{"a", "b"}},
+		{APIVersion: "v1", Resource: "secrets", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}, LabelSelector: &metav1.LabelSelector{}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, none := range []string{`{}`, `{"relatedResources":null}`, `{"relatedResources":[]}`} {
+		got, err := wire.DecodeCustomize([]byte(none), wire.AnswerOptions{Strict: true})
+		if err != nil || len(got.Rules) != 0 {
+			t.Errorf("%s: got %v, %v, want no rules", none, got, err)
+		}
+	}
+}
+
+func TestAnswersThatAreRejected(t *testing.T) {
+	const htmlType = "text/html"
+	composite := func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeComposite(b, o); return err }
+	decorator := func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeDecorator(b, o); return err }
+	customize := func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeCustomize(b, o); return err }
+	cases := map[string]struct {
+		decode      func([]byte, wire.AnswerOptions) error
+		contentType string
+		body        string
+		want        string
+	}{
+		"Empty":         {composite, "", "", `the answer must be a JSON object, is empty (no Content-Type); to want no children answer {}`},
+		"WhiteSpace":    {composite, "", " \n", `the answer must be a JSON object, is empty (no Content-Type); to want no children answer {}`},
+		"Null":          {composite, "application/json", "null", `the answer must be a JSON object, is null (Content-Type "application/json")`},
+		"List":          {composite, "application/json", "[]", `the answer must be a JSON object, is a list (Content-Type "application/json")`},
+		"String":        {composite, "application/json", `"no"`, `the answer must be a JSON object, is a string (Content-Type "application/json")`},
+		"Number":        {composite, "application/json", `12`, `the answer must be a JSON object, is a number (Content-Type "application/json")`},
+		"Boolean":       {composite, "application/json", `true`, `the answer must be a JSON object, is a boolean (Content-Type "application/json")`},
+		"HTML":          {composite, htmlType, "<!DOCTYPE html>\n<html>\n<head><title>Sign in</title></head><body>…", `the answer must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "<!DOCTYPE html> <html> <head><title>Sign in</title></head><b"`},
+		"CutCharacter":  {composite, htmlType, strings.Repeat("é", 80), `the answer must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "` + strings.Repeat("é", 30) + `"`},
+		"Binary":        {composite, "application/octet-stream", "\x1f\x8b\x08\x00", `the answer must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`},
+		"Truncated":     {composite, "application/json", `{"children":[{"kind":"Pod"`, `the answer is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 26`},
+		"TwoObjects":    {composite, "", `{}{}`, `the answer is not valid JSON (no Content-Type): invalid character '{' after top-level value, at byte 3`},
+		"SingleQuotes":  {composite, "", `{'children':[]}`, `the answer is not valid JSON (no Content-Type): invalid character '\'' looking for beginning of object key string, at byte 2`},
+		"DeepNesting":   {composite, "", `{"status":` + strings.Repeat(`[`, 1_000_000), `the answer is not valid JSON (no Content-Type): invalid character '[' exceeded max depth, at byte 10010`},
+		"ChildrenType":  {composite, "", `{"children":{"kind":"Pod"}}`, `children: must be a list, is an object`},
+		"ChildrenText":  {composite, "", `{"children":"none"}`, `children: must be a list, is a string`},
+		"NullChild":     {composite, "", `{"children":[{"kind":"Pod"},null]}`, `children[1]: must be an object, is null`},
+		"TextChild":     {composite, "", `{"children":["Pod"]}`, `children[0]: must be an object, is a string`},
+		"NestedList":    {composite, "", `{"children":[[{"kind":"Pod"}]]}`, `children[0]: must be an object, is a list`},
+		"NoKind":        {composite, "", `{"children":[{"apiVersion":"v1"}]}`, `children[0]: has no kind; each child needs apiVersion, kind and metadata.name`},
+		"NumberKind":    {composite, "", `{"children":[{"kind":1}]}`, `children[0]: has no kind; each child needs apiVersion, kind and metadata.name`},
+		"HugeNumber":    {composite, "", `{"children":[{"kind":"Pod","spec":{"x":1e999}}]}`, `children[0]: holds the number 1e999, which is out of range`},
+		"StatusType":    {composite, "", `{"status":"Ready"}`, `status: must be an object, is a string`},
+		"ResyncType":    {composite, "", `{"resyncAfterSeconds":"10s"}`, `resyncAfterSeconds: must be a number, is a string`},
+		"ResyncBoolean": {composite, "", `{"resyncAfterSeconds":true}`, `resyncAfterSeconds: must be a number, is a boolean`},
+		"FinalizedType": {composite, "", `{"finalized":"true"}`, `finalized: must be true or false, is a string`},
+		"UnknownStrict": {composite, "", `{"statuz":{}}`, `the answer is read strictly and has unknown field "statuz"; correct the hook, or set responseUnMarshallMode: loose`},
+		"DuplicateStrict": {
+			composite, "", `{"children":[],"children":[],"status":{"a":1,"a":1}}`,
+			`the answer is read strictly and has duplicate field "children", duplicate field "status.a"; correct the hook, or set responseUnMarshallMode: loose`,
+		},
+		"LabelsType":      {decorator, "", `{"labels":["a"]}`, `labels: must be an object, is a list`},
+		"LabelValueType":  {decorator, "", `{"labels":{"ok":"x","replicas":3}}`, `labels["replicas"]: must be a string or null, is a number`},
+		"AnnotationValue": {decorator, "", `{"annotations":{"on":true}}`, `annotations["on"]: must be a string or null, is a boolean`},
+		"DuplicateLabel":  {decorator, "", `{"labels":{"a":"x","a":"y"}}`, `the answer is read strictly and has duplicate field "labels.a"; correct the hook, or set responseUnMarshallMode: loose`},
+		"NullAttachment":  {decorator, "", `{"attachments":[null]}`, `attachments[0]: must be an object, is null`},
+		"CompositeAnswerToDecorator": {
+			decorator, "", `{"children":[]}`, `the answer is read strictly and has unknown field "children"; correct the hook, or set responseUnMarshallMode: loose`,
+		},
+		"BareList":      {customize, "application/json", `[{"apiVersion":"v1","resource":"pods"}]`, `the answer must be a JSON object, is a list (Content-Type "application/json")`},
+		"NullRule":      {customize, "", `{"relatedResources":[null]}`, `relatedResources[0]: must be an object, is null`},
+		"NoResource":    {customize, "", `{"relatedResources":[{"apiVersion":"v1"}]}`, `relatedResources[0]: resource is missing`},
+		"NamesType":     {customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","names":"a"}]}`, `relatedResources[0].names: must be a list, is a string`},
+		"UnknownInRule": {customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","nmaes":[]}]}`, `the answer is read strictly and has unknown field "relatedResources[0].nmaes"; correct the hook, or set responseUnMarshallMode: loose`},
+		"NamesAndLabels": {
+			customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods"},{"apiVersion":"v1","resource":"pods","names":["a"],"labelSelector":{}}]}`,
+			`relatedResources[1]: names and labelSelector exclude each other; remove one of them`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := tc.decode([]byte(tc.body), wire.AnswerOptions{Strict: true, ContentType: tc.contentType})
+			if err == nil {
+				t.Fatalf("accepted %.200q", tc.body)
+			}
+			if !hook.IsRejected(err) {
+				t.Errorf("the error is a %T, want a RejectedError", err)
+			}
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeepButValidAnswersAreRead(t *testing.T) {
+	depth := 9000
+	body := `{"children":[{"kind":"Pod","spec":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}]}`
+	got, err := wire.DecodeComposite([]byte(body), wire.AnswerOptions{})
+	if err != nil || len(got.Children) != 1 {
+		t.Errorf("got %v, %v, want one child", got, err)
+	}
+}
+
+func TestStrictDefaultsFollowTheVersion(t *testing.T) {
+	cases := []struct {
+		version v1alpha1.HookVersion
+		mode    *v1alpha1.ResponseUnmarshallMode
+		want    bool
+	}{
+		{"", nil, false},
+		{v1alpha1.HookVersionV1, nil, false},
+		{v1alpha1.HookVersionV2, nil, true},
+		{v1alpha1.HookVersionV2, ptr.To(v1alpha1.ResponseUnmarshallMode("")), true},
+		{v1alpha1.HookVersionV1, ptr.To(v1alpha1.ResponseUnmarshallModeStrict), true},
+		{v1alpha1.HookVersionV2, ptr.To(v1alpha1.ResponseUnmarshallModeLoose), false},
+	}
+	for _, tc := range cases {
+		if got := wire.Strict(tc.version, tc.mode); got != tc.want {
+			t.Errorf("Strict(%q, %q) = %v, want %v", tc.version, ptr.Deref(tc.mode, "nil"), got, tc.want)
+		}
+	}
+}
+
+// FuzzDecodeAnswer holds that no answer panics, that every refusal is a RejectedError with a sentence, that what strict
+// reading accepts loose reading accepts with the same meaning, and that reading leaves the body alone.
+func FuzzDecodeAnswer(f *testing.F) {
+	f.Add([]byte(`{"status":{"a":1},"children":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}],"resyncAfterSeconds":0.5,"finalized":true}`))
+	f.Add([]byte(`{"labels":{"a":null,"b":"c"},"annotations":null,"attachments":[],"status":{}}`))
+	f.Add([]byte(`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := bytes.Clone(body)
+		check := func(name string, decode func(o wire.AnswerOptions) (any, []string, error)) {
+			loose, ignored, looseErr := decode(wire.AnswerOptions{ContentType: "application/json"})
+			strict, _, strictErr := decode(wire.AnswerOptions{Strict: true})
+			for _, err := range []error{looseErr, strictErr} {
+				if err != nil && (!hook.IsRejected(err) || err.Error() == "") {
+					t.Errorf("%s: %T %q is no RejectedError with a message", name, err, err)
+				}
+			}
+			if strictErr == nil && (looseErr != nil || !cmp.Equal(strict, loose)) {
+				t.Errorf("%s: strict reading accepts what loose reading reads otherwise: %v", name, looseErr)
+			}
+			if looseErr == nil && strictErr != nil && len(ignored) == 0 {
+				t.Errorf("%s: strict reading refuses (%v), but loose reading ignored nothing", name, strictErr)
+			}
+		}
+		check("composite", func(o wire.AnswerOptions) (any, []string, error) {
+			a, err := wire.DecodeComposite(body, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			for i, c := range a.Children {
+				if kind, _ := c.Object["kind"].(string); kind == "" || len(c.JSON) < 2 || c.JSON[0] != '{' {
+					t.Errorf("child %d has no kind or no bytes: %v %q", i, c.Object, c.JSON)
+				}
+			}
+			return a, a.Ignored, nil
+		})
+		check("decorator", func(o wire.AnswerOptions) (any, []string, error) {
+			a, err := wire.DecodeDecorator(body, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			return a, a.Ignored, nil
+		})
+		check("customize", func(o wire.AnswerOptions) (any, []string, error) {
+			a, err := wire.DecodeCustomize(body, o)
+			if err != nil {
+				return nil, nil, err
+			}
+			return a, a.Ignored, nil
+		})
+		if !bytes.Equal(before, body) {
+			t.Error("decoding changed the body")
+		}
+	})
+}
+
+func BenchmarkDecodeComposite(b *testing.B) {
+	for _, count := range []int{3, 100} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			child := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings","labels":{"app":"shop","tier":"web"}},"data":{"text":"` + strings.Repeat("0123456789", 70) + `"}}`
+			body := []byte(`{"status":{"replicas":3},"children":[` + strings.Repeat(child+",", count-1) + child + `]}`)
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := wire.DecodeComposite(body, wire.AnswerOptions{Strict: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,236 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// value is a JSON value that is looked at later. It shares the memory of the body. It is empty when the field was absent.
+type value []byte
+
+// UnmarshalJSON keeps data. The decoder passes a part of the body, which nobody modifies.
+func (v *value) UnmarshalJSON(data []byte) error {
+	*v = data
+	return nil
+}
+
+// absent tells whether the field was missing or null, which mean the same wherever the protocol allows null.
+func (v value) absent() bool { return len(v) == 0 || v[0] == 'n' }
+
+// decoding reads one answer. After the first fault its methods return zero values.
+type decoding struct {
+	options AnswerOptions
+	fault   *hook.RejectedError
+	// strictFaults are unknown and duplicate fields.
+	strictFaults []string
+	ignored      []string
+}
+
+// maxStrictFaults is how many unknown or duplicate fields are named. More of them teach nothing.
+const maxStrictFaults = 5
+
+func (d *decoding) reject(field, format string, args ...any) {
+	if d.fault == nil {
+		d.fault = &hook.RejectedError{Field: field, Detail: fmt.Sprintf(format, args...)}
+	}
+}
+
+// finish returns the fault, if any, and settles what unknown and duplicate fields mean.
+func (d *decoding) finish() error {
+	if d.fault == nil && d.options.Strict && len(d.strictFaults) > 0 {
+		d.reject("", "the answer is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
+			strings.Join(d.strictFaults, ", "))
+	}
+	if d.fault != nil {
+		return d.fault
+	}
+	d.ignored = d.strictFaults
+	return nil
+}
+
+// unmarshal decodes data into target, which is at field within the answer, and collects the strict faults.
+func (d *decoding) unmarshal(data []byte, target any, field string) error {
+	strict, err := json.UnmarshalStrict(data, target)
+	for _, fault := range strict {
+		if len(d.strictFaults) == maxStrictFaults {
+			break
+		}
+		if fieldError, ok := errors.AsType[json.FieldError](fault); ok && field != "" {
+			fieldError.SetFieldPath(field + "." + fieldError.FieldPath())
+		}
+		d.strictFaults = append(d.strictFaults, fault.Error())
+	}
+	return err
+}
+
+// envelope decodes the outermost object. Fields of it that are lists must be []value, all others value.
+func (d *decoding) envelope(body []byte, target any) {
+	if fault := notAnObject(body, d.options.ContentType); fault != "" {
+		d.reject("", "%s", fault)
+		return
+	}
+	if err := d.unmarshal(body, target, ""); err != nil {
+		d.rejectDecoding("", err)
+	}
+}
+
+// object decodes a JSON object with unknown fields, or returns nil when it is absent.
+func (d *decoding) object(field string, v value) map[string]any {
+	if d.fault != nil || v.absent() {
+		return nil
+	}
+	if v[0] != '{' {
+		d.reject(field, "must be an object, is %s", describe(v))
+		return nil
+	}
+	object := map[string]any{}
+	if err := d.unmarshal(v, &object, field); err != nil {
+		d.rejectDecoding(field, err)
+	}
+	return object
+}
+
+func (d *decoding) children(field string, values []value) []Child {
+	if d.fault != nil || len(values) == 0 {
+		return nil
+	}
+	children := make([]Child, 0, len(values))
+	for i, v := range values {
+		at := index(field, i)
+		if len(v) == 0 || v[0] != '{' {
+			d.reject(at, "must be an object, is %s", describe(v))
+			return nil
+		}
+		// The inside of children is the business of the API server, unknown and duplicate fields too (contract §2.5).
+		object := map[string]any{}
+		if err := json.UnmarshalCaseSensitivePreserveInts(v, &object); err != nil {
+			d.rejectDecoding(at, err)
+			return nil
+		}
+		if kind, ok := object["kind"].(string); !ok || kind == "" {
+			d.reject(at, "has no kind; each child needs apiVersion, kind and metadata.name")
+			return nil
+		}
+		children = append(children, Child{Object: object, JSON: slices.Clip(v)})
+	}
+	return children
+}
+
+func (d *decoding) rules(field string, values []value) []hook.RelatedResourceRule {
+	if d.fault != nil || len(values) == 0 {
+		return nil
+	}
+	rules := make([]hook.RelatedResourceRule, len(values))
+	for i, v := range values {
+		at := index(field, i)
+		if len(v) == 0 || v[0] != '{' {
+			d.reject(at, "must be an object, is %s", describe(v))
+			return nil
+		}
+		if err := d.unmarshal(v, &rules[i], at); err != nil {
+			d.rejectDecoding(at, err)
+			return nil
+		}
+		if err := rules[i].Validate(); err != nil {
+			d.reject(at, "%v", err)
+			return nil
+		}
+	}
+	return rules
+}
+
+// stringsOrNull decodes labels or annotations, where null is a value with a meaning.
+func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
+	if d.fault != nil || v.absent() {
+		return nil
+	}
+	if v[0] != '{' {
+		d.reject(field, "must be an object, is %s", describe(v))
+		return nil
+	}
+	values := map[string]value{}
+	if err := d.unmarshal(v, &values, field); err != nil {
+		d.rejectDecoding(field, err)
+		return nil
+	}
+	decoded := make(map[string]*string, len(values))
+	for _, key := range sortedKeys(values) {
+		item := values[key]
+		if item.absent() {
+			decoded[key] = nil
+			continue
+		}
+		text := ""
+		if item[0] != '"' || json.UnmarshalCaseSensitivePreserveInts(item, &text) != nil {
+			d.reject(fmt.Sprintf("%s[%q]", field, key), "must be a string or null, is %s", describe(item))
+			return nil
+		}
+		decoded[key] = &text
+	}
+	return decoded
+}
+
+// seconds decodes a number of seconds. Negative numbers mean the same as 0.
+func (d *decoding) seconds(field string, v value) time.Duration {
+	if d.fault != nil || v.absent() {
+		return 0
+	}
+	seconds, err := strconv.ParseFloat(string(v), 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		d.reject(field, "must be a number, is %s", describe(v))
+		return 0
+	case math.IsNaN(seconds) || seconds <= 0:
+		return 0
+	case seconds >= math.MaxInt64/float64(time.Second):
+		return math.MaxInt64
+	}
+	// A positive time never becomes 0, which would mean "none".
+	return max(time.Duration(seconds*float64(time.Second)), 1)
+}
+
+func (d *decoding) boolean(field string, v value) bool {
+	if d.fault != nil || v.absent() {
+		return false
+	}
+	if v[0] != 't' && v[0] != 'f' {
+		d.reject(field, "must be true or false, is %s", describe(v))
+	}
+	return v[0] == 't'
+}
+
+func index(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
