@@ -1,0 +1,91 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	// DefaultStartTimeout is how long Start waits when Options.StartTimeout is zero.
+	DefaultStartTimeout = time.Minute
+	// DefaultQuotaBytes is the largest database when Options.QuotaBytes is zero: 2 GiB, etcd's own default.
+	DefaultQuotaBytes = 2 << 30
+	// DefaultSpaceCheckInterval is the pause between two looks at the quota when Options.SpaceCheckInterval is zero.
+	DefaultSpaceCheckInterval = 5 * time.Second
+)
+
+// Options says where and how the embedded etcd runs. Only Dir is required.
+type Options struct {
+	// Dir is the directory of all data, created with mode 0700 when it is missing. One process at a time may use it.
+	//
+	// The socket is Dir/run/etcd.sock. The kernel limits the path of a socket to 107 bytes, and clients take it as a URL:
+	// when the path is longer, or holds bytes that a URL must escape, the socket is made in a new private directory under
+	// os.TempDir instead. That directory is removed by Close, and stays behind when the process is killed.
+	Dir string
+
+	// Logger receives what etcd and this package have to say. The zero value means the logger of Start's context.
+	Logger klog.Logger
+
+	// StartTimeout is how long Start waits until etcd serves, including the check of the existing data.
+	// Zero means DefaultStartTimeout.
+	StartTimeout time.Duration
+
+	// QuotaBytes is the largest size of the database file. When it is reached, etcd refuses writes that need space and the
+	// Server compacts and defragments. Zero means DefaultQuotaBytes.
+	QuotaBytes int64
+
+	// SpaceCheckInterval is the pause between two looks at the database's quota. Zero means DefaultSpaceCheckInterval.
+	SpaceCheckInterval time.Duration
+
+	// UnsafeNoFsync skips fsync: faster, and a crash of the machine loses data. For tests alone.
+	UnsafeNoFsync bool
+}
+
+// complete returns the options with every default filled in and Dir made absolute.
+func (o Options) complete(ctx context.Context) (Options, error) {
+	if o.Dir == "" {
+		return o, errors.New("embedded etcd needs a data directory")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("resolving data directory %s: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	if o.Logger.GetSink() == nil {
+		o.Logger = klog.FromContext(ctx)
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = DefaultStartTimeout
+	}
+	if o.QuotaBytes == 0 {
+		o.QuotaBytes = DefaultQuotaBytes
+	}
+	if o.SpaceCheckInterval == 0 {
+		o.SpaceCheckInterval = DefaultSpaceCheckInterval
+	}
+	if o.StartTimeout < 0 || o.QuotaBytes < 0 || o.SpaceCheckInterval < 0 {
+		return o, errors.New("embedded etcd: start timeout, quota and space check interval must not be negative")
+	}
+	return o, nil
+}

@@ -1,0 +1,279 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"k8s.io/klog/v2"
+)
+
+// closeTimeout is how long Close waits for etcd, which itself gives requests in flight some seven seconds.
+const closeTimeout = 15 * time.Second
+
+// interruptGrace is how long a start that was called off may take to end.
+const interruptGrace = 5 * time.Second
+
+// A Server is a running embedded etcd. Its methods may be called from several goroutines.
+type Server struct {
+	options Options
+	logger  klog.Logger
+	lock    *os.File
+	run     runDirectory
+	hook    *fatalHook
+	// closing is set as soon as the end of etcd is wanted.
+	closing *atomic.Bool
+	etcd    *embed.Etcd
+
+	// stop ends the watching goroutines.
+	stop     context.CancelFunc
+	watchers sync.WaitGroup
+
+	done     chan struct{}
+	doneOnce sync.Once
+	// err is written before done is closed, and read only after.
+	err       error
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start starts etcd on the data directory and returns when it serves.
+//
+// ctx and Options.StartTimeout bound the start alone: the Server runs until Close. The error is an *InUseError when another
+// process holds the directory, a *DamagedError when its content cannot be trusted, and a *NoSpaceError when the volume is
+// full; errors.As finds them. After any error nothing is served. When etcd itself gave up or did not come up in time it cannot
+// be stopped, so the directory stays locked until this process ends.
+func Start(ctx context.Context, options Options) (*Server, error) {
+	o, err := options.complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, classify(o.Dir, fmt.Errorf("making data directory: %w", err))
+	}
+	lock, err := acquireLock(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	run, err := newRunDirectory(o.Dir)
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	s := &Server{
+		options: o, logger: o.Logger.WithName("etcd"), lock: lock, run: run,
+		hook: newFatalHook(), closing: &atomic.Bool{}, done: make(chan struct{}),
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, fmt.Errorf("it did not serve within %s", o.StartTimeout))
+	defer cancel()
+	if err := s.start(ctx); err != nil {
+		return nil, fmt.Errorf("starting embedded etcd: %w", err)
+	}
+	s.watch(context.WithoutCancel(ctx))
+	s.logger.V(2).Info("Embedded etcd is serving", "dir", o.Dir, "socket", run.socket(), "quotaBytes", o.QuotaBytes)
+	return s, nil
+}
+
+// Endpoint returns the address for clients, in the form that --etcd-servers and clientv3 take: unix:///directory/etcd.sock.
+func (s *Server) Endpoint() string {
+	u := s.run.url()
+	return u.String()
+}
+
+// Done is closed when etcd has ended, on Close or by itself. When it happens without Close, nothing can be stored or read any
+// more: the process should report Err and exit at once with a code other than zero, so that it is started again.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err returns why etcd ended by itself. It is nil as long as etcd runs, and after Close of a healthy Server.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Close stops etcd, waits for it, and releases the data directory. Everything acknowledged is on disk then. It may be called
+// more than once. Close the clients first: open connections are given seven seconds. The error is that of Err, or says that
+// etcd did not end; in both cases the directory stays locked until the process ends.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		s.closing.Store(true)
+		s.stop()
+		s.closeErr = s.Err()
+		if s.closeErr == nil {
+			s.closeErr = s.shutDown()
+		}
+		s.finish(s.closeErr)
+	})
+	return s.closeErr
+}
+
+// shutDown closes etcd and frees the directory.
+func (s *Server) shutDown() error {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.watchers.Wait()
+		s.etcd.Close()
+		s.release()
+	}()
+	timeout := time.NewTimer(closeTimeout)
+	defer timeout.Stop()
+	select {
+	case <-closed:
+		return nil
+	case <-s.hook.fired:
+		return s.gaveUp()
+	case <-timeout.C:
+		return fmt.Errorf("embedded etcd on %s did not stop within %s", s.options.Dir, closeTimeout)
+	}
+}
+
+// start checks the data, and starts etcd when it is sound.
+func (s *Server) start(ctx context.Context) error {
+	lg := newZapLogger(s.logger, s.closing, s.hook)
+	verify := func() error {
+		err := guarded(func() error { return verifyData(lg, s.options.Dir) })
+		if inUse := (*InUseError)(nil); err == nil || errors.As(err, &inUse) || errors.Is(err, os.ErrPermission) {
+			return err
+		}
+		return &DamagedError{Dir: s.options.Dir, Err: err}
+	}
+	launch := func() error {
+		err := guarded(func() error { return s.launch(ctx, lg) })
+		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
+			return &DamagedError{Dir: s.options.Dir, Err: err}
+		}
+		return classify(s.options.Dir, err)
+	}
+	if err := s.await(ctx, verify); err != nil {
+		return err
+	}
+	return s.await(ctx, launch)
+}
+
+// launch starts etcd and waits until it serves.
+func (s *Server) launch(ctx context.Context, lg *zap.Logger) error {
+	etcd, err := embed.StartEtcd(s.config(lg))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		err = context.Cause(ctx)
+	case <-etcd.Server.StopNotify():
+		err = errors.New("it stopped while it was starting")
+	case err = <-etcd.Err():
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		s.closing.Store(true)
+		etcd.Server.Stop()
+		etcd.Close()
+		return err
+	}
+	s.etcd = etcd
+	return nil
+}
+
+// await calls f on a new goroutine and returns its error. Neither the check of the data nor the first part of etcd's start can
+// be interrupted: when f does not end soon after ctx it is left behind, and the data directory with it.
+func (s *Server) await(ctx context.Context, f func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	overdue := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		grace := time.NewTimer(interruptGrace)
+		defer grace.Stop()
+		<-grace.C
+		close(overdue)
+	})()
+	select {
+	case err := <-result:
+		if err != nil {
+			s.release()
+		}
+		return err
+	case <-s.hook.fired:
+		return s.gaveUp()
+	case <-overdue:
+		return fmt.Errorf("data directory %s: %w", s.options.Dir, context.Cause(ctx))
+	}
+}
+
+// gaveUp returns the error for an etcd that has frozen in a fatal line of its log.
+func (s *Server) gaveUp() error {
+	err := s.hook.err()
+	if isNoSpace(err) {
+		return &NoSpaceError{Dir: s.options.Dir, Err: err}
+	}
+	return &DamagedError{Dir: s.options.Dir, Err: err}
+}
+
+// release gives the data directory back. Nothing of etcd may be running any more.
+func (s *Server) release() {
+	s.run.remove()
+	_ = s.lock.Close()
+}
+
+// finish records the end of etcd; the first reason counts.
+func (s *Server) finish(err error) {
+	s.doneOnce.Do(func() {
+		s.err = err
+		close(s.done)
+	})
+}
+
+// config returns the configuration of a single member that no other member can reach.
+func (s *Server) config(lg *zap.Logger) *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name = "embedded"
+	cfg.Dir = s.options.Dir
+	socket := []url.URL{s.run.url()}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = socket, socket
+	cfg.ListenPeerUrls = nil
+	// A member needs an address as its identity; nobody listens there.
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lg)
+	cfg.EnableGRPCGateway = false
+	// The member elects itself after this time, in milliseconds: it is most of the time of a start. No other member can be late.
+	cfg.TickMs, cfg.ElectionMs = 50, 250
+	cfg.QuotaBackendBytes = s.options.QuotaBytes
+	cfg.UnsafeNoFsync = s.options.UnsafeNoFsync
+	// The API server's watch cache asks for progress to answer consistent reads.
+	cfg.WatchProgressNotifyInterval = 5 * time.Second
+	// The API server compacts by itself.
+	cfg.AutoCompactionRetention = "0"
+	// Entries are kept in memory for members that lag behind. There are none.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 5000, 100
+	// A start is the best time to give free pages back: nobody waits yet. Unit: MB of free pages.
+	cfg.BootstrapDefragThresholdMegabytes = 100
+	return cfg
+}

@@ -1,0 +1,218 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embeddedetcd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+)
+
+// walFile returns the newest file of the write-ahead log.
+func walFile(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(datadir.ToWALDir(dir), "*.wal"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found log files %v, error %v", files, err)
+	}
+	return slices.Max(files)
+}
+
+// overwrite writes garbage into a file.
+func overwrite(t *testing.T, path string, offset int64, garbage []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(garbage, offset); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// written returns a data directory with some hundred keys, closed properly, and a copy for each test.
+func written(t *testing.T) (keys []string, clone func(t *testing.T) string) {
+	t.Helper()
+	original := filepath.Join(t.TempDir(), "original")
+	server := mustStart(t, Options{Dir: original})
+	client := mustConnect(t, server)
+	for n := range 400 {
+		keys = append(keys, fmt.Sprintf("/test/%06d", n))
+		mustPut(t, client, keys[n], strings.Repeat("x", 500))
+	}
+	_ = client.Close()
+	mustDo(t, server.Close())
+	return keys, func(t *testing.T) string {
+		t.Helper()
+		dir := filepath.Join(t.TempDir(), "clone")
+		mustDo(t, os.CopyFS(dir, os.DirFS(original)))
+		return dir
+	}
+}
+
+func TestDamagedDataIsNotServed(t *testing.T) {
+	garbage := []byte(strings.Repeat("garbage ", 4096/8))
+	keys, clone := written(t)
+	for name, test := range map[string]struct {
+		reason string
+		damage func(t *testing.T, dir string)
+		// want is part of the error; empty when the data is complete all the same.
+		want string
+	}{
+		"Untouched": {
+			reason: "The check must not refuse sound data.",
+			damage: func(*testing.T, string) {},
+		},
+		"DatabaseTruncated": {
+			reason: "Reading beyond the end of a mapped file is a signal, not an error.",
+			damage: func(t *testing.T, dir string) { mustDo(t, os.Truncate(datadir.ToBackendFileName(dir), 20*4096)) },
+			want:   "its end was lost",
+		},
+		"DatabaseTruncatedToOnePage": {
+			reason: "A file shorter than its header is no database.",
+			damage: func(t *testing.T, dir string) { mustDo(t, os.Truncate(datadir.ToBackendFileName(dir), 4096)) },
+			want:   "file size too small",
+		},
+		"DatabaseHeadersOverwritten": {
+			reason: "Without a valid header nothing in the file can be found.",
+			damage: func(t *testing.T, dir string) {
+				overwrite(t, datadir.ToBackendFileName(dir), 0, append(slices.Clone(garbage), garbage...))
+			},
+			want: "invalid database",
+		},
+		"DatabasePagesOverwritten": {
+			reason: "bbolt asserts in a goroutine of its own when it opens such a file for writing.",
+			damage: func(t *testing.T, dir string) {
+				for page := int64(2); page < 40; page++ {
+					overwrite(t, datadir.ToBackendFileName(dir), page*4096, garbage)
+				}
+			},
+			want: "reading the stored data",
+		},
+		"DatabaseReplacedByText": {
+			reason: "Somebody may have put something else there.",
+			damage: func(t *testing.T, dir string) {
+				mustDo(t, os.WriteFile(datadir.ToBackendFileName(dir), []byte(strings.Repeat("not a database\n", 10000)), 0o600))
+			},
+			want: "invalid database",
+		},
+		"DatabaseMissing": {
+			reason: "This log goes back to the first entry, so etcd makes the database again from it.",
+			damage: func(t *testing.T, dir string) { mustDo(t, os.Remove(datadir.ToBackendFileName(dir))) },
+		},
+		"LogMissing": {
+			reason: "etcd would begin a new log at entry 1, and drop all writes up to the number that the database has seen.",
+			damage: func(t *testing.T, dir string) { mustDo(t, os.RemoveAll(datadir.ToWALDir(dir))) },
+			want:   "is missing, but there is a database that was written with one",
+		},
+		"LogTruncated": {
+			reason: "As with a missing log: new writes would be taken for old ones.",
+			damage: func(t *testing.T, dir string) { mustDo(t, os.Truncate(walFile(t, dir), 20_000)) },
+			want:   "its end was lost",
+		},
+		"LogEmptied": {
+			reason: "A log without its first record is no log.",
+			damage: func(t *testing.T, dir string) { mustDo(t, os.Truncate(walFile(t, dir), 0)) },
+			want:   "reading write-ahead log",
+		},
+		"LogOverwrittenInTheMiddle": {
+			reason: "The checksums of the records chain them together.",
+			damage: func(t *testing.T, dir string) { overwrite(t, walFile(t, dir), 40_000, garbage) },
+			want:   "reading write-ahead log",
+		},
+		"LogWithOneFlippedByte": {
+			reason: "A single wrong byte in an entry is found by its checksum.",
+			damage: func(t *testing.T, dir string) { overwrite(t, walFile(t, dir), 50_000, []byte{0xff}) },
+			want:   "mismatch",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := clone(t)
+			test.damage(t, dir)
+			// In a process of its own: what the check does not find may take down the whole process, which is an answer too.
+			output, err := childCommand(t, roleRead, dir).CombinedOutput()
+			found := foundKeys(string(output))
+			if test.want == "" {
+				if err != nil || len(found) != len(keys) {
+					t.Fatalf("%s\nprocess ended with %v and found %d keys of %d:\n%s", test.reason, err, len(found), len(keys), output)
+				}
+				return
+			}
+			if exit, failed := err.(*exec.ExitError); !failed || exit.ExitCode() != 1 { //nolint:errorlint // The error is exec's own.
+				t.Fatalf("%s\nprocess ended with %v, want exit code 1; its output:\n%s", test.reason, err, output)
+			}
+			if len(found) > 0 {
+				t.Errorf("%s\n%d keys were served", test.reason, len(found))
+			}
+			for _, want := range []string{"data directory " + dir + " is damaged", test.want, "restore a backup"} {
+				if !strings.Contains(string(output), want) {
+					t.Errorf("%s\nprocess does not say %q:\n%s", test.reason, want, output)
+				}
+			}
+		})
+	}
+}
+
+// TestRandomDamageIsAllOrNothing overwrites pages and records at random: either all keys are served, or none.
+func TestRandomDamageIsAllOrNothing(t *testing.T) {
+	keys, clone := written(t)
+	refused := 0
+	const rounds = 12
+	for seed := range uint64(rounds) {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // Repeatable, not secret.
+		dir := clone(t)
+		target := datadir.ToBackendFileName(dir)
+		if seed%2 == 1 {
+			target = walFile(t, dir)
+		}
+		garbage := make([]byte, 4096)
+		for n := range garbage {
+			garbage[n] = byte(random.Uint32())
+		}
+		// The used part of both files is about this long.
+		overwrite(t, target, random.Int64N(60)*4096, garbage)
+		output, err := childCommand(t, roleRead, dir).CombinedOutput()
+		found := foundKeys(string(output))
+		switch {
+		case err != nil && len(found) == 0:
+			refused++
+		case err == nil && len(found) == len(keys):
+		default:
+			t.Errorf("seed %d: process ended with %v and served %d keys of %d:\n%s", seed, err, len(found), len(keys), output)
+		}
+	}
+	if refused == 0 {
+		t.Errorf("none of %d damaged directories was refused", rounds)
+	}
+}
