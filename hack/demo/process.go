@@ -66,7 +66,7 @@ func (p *processes) start(name string, cmd *exec.Cmd, wanted func(string) bool) 
 	out := &lineWriter{file: file, wanted: wanted, found: make(chan string, 1)}
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, file, ownGroup()
 	// A grandchild that keeps our pipe open must not keep us waiting.
-	cmd.WaitDelay = gracePeriod
+	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("starting %s: %w", name, err), file.Close())
 	}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs the tests of every module with the race detector, and reports the coverage of the packages written here.
+# `unit` leaves out test/, which needs the control plane and the server of `make build-race control-plane-build`.
+# Usage: hack/test.sh all|unit
+source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
+
+readonly scope="${1:?all or unit}"
+work="$(mktemp -d)"
+trap 'rm -rf "${work}"' EXIT
+mkdir "${work}/binary"
+
+mapfile -t units < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
+
+# The server that the tests start is itself built with coverage counters, and writes them here when it ends.
+export GOCOVERDIR="${work}/binary"
+export METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver"
+
+echo "go test -race: the product's module, ${#units[@]} packages"
+go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.out" "${units[@]}" ||
+    complain "tests of the product's module failed"
+
+if [[ "${scope}" == all ]]; then
+    # Results are not cached: go test does not know that these depend on programs that it did not build.
+    echo "go test -race: the server on a real control plane"
+    go test -race -count=1 -timeout 30m ./test/... || complain "tests under test/ failed"
+    while IFS= read -r module; do
+        case "${module}" in . | hack/tools) continue ;; esac
+        echo "go test -race: ${module}"
+        (cd "${module}" && go test -race -count=1 -timeout 30m ./...) || complain "tests of ${module} failed"
+    done < <(modules)
+fi
+
+if compgen -G "${work}/binary/covcounters.*" >/dev/null; then
+    go tool covdata textfmt -i="${work}/binary" -o="${work}/binary.out"
+fi
+echo
+echo "Coverage of the packages written here, generated code left out:"
+hack/coverage.sh "${work}"/*.out
+finish "test ${scope}"
