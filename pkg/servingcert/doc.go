@@ -1,0 +1,32 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package servingcert keeps the certificates of a server that was given none.
+//
+// In one directory it makes a certificate authority and a serving certificate for the names that the aggregation layer, the
+// machine and the caller use, and renews them before they expire: Ensure once before serving, Manager.Run for as long as the
+// server lives. What is there and still good is used again, so that the registration of the server at a cluster, which holds
+// the authority, stays valid over restarts.
+//
+//	ca.crt    certificate of the authority, for clients: the APIService's caBundle
+//	ca.key    its key, mode 0600
+//	tls.crt   serving certificate
+//	tls.key   its key, mode 0600, kept when the certificate is renewed, so that a renewal is the replacement of one file
+//	LOCK      held while the files are looked at and written
+//
+// The caller is the command of the API server, which reloads changed files by itself. This package never talks to a cluster
+// and imports nothing of ours.
+package servingcert
