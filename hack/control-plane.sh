@@ -8,10 +8,10 @@ readonly program="${root}/bin/controlplane"
 case "${1:?build or start}" in
 build)
     (cd test/controlplane && go build -o "${program}" .)
-    exec "${program}" build
+    exec "${program}" build --module test/controlplane
     ;;
 start)
-    exec "${program}" start
+    exec "${program}" start --module test/controlplane
     ;;
 *)
     echo "usage: hack/control-plane.sh build|start" >&2

@@ -60,7 +60,7 @@ func (s *stage) steps() []step {
 }
 
 func (s *stage) startControlPlane(ctx context.Context) error {
-	proc, line, err := s.processes.start("control plane", background(ctx, controlPlaneBinary, "start"),
+	proc, line, err := s.processes.start("control plane", background(ctx, controlPlaneBinary, "start", "--module", "test/controlplane"),
 		func(line string) bool { return strings.HasPrefix(line, "{") })
 	if err != nil {
 		return err
