@@ -1,0 +1,26 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package related turns the answers of customize hooks into related objects, and changes of objects into the parents
+// that are related to them.
+//
+// Compile checks the rules of an answer against the parent's scope and resolves their types; Select finds their objects
+// in informers for one parent; Index, the inverse, finds the parents whose rules select an object that changed; Answers
+// remembers compiled answers as long as they are valid. The engine's router asks the Index; a parent's own sync does the
+// rest.
+//
+// The package never calls a hook, starts no informer and has no client.
+package related

@@ -1,0 +1,122 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package related
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// thing is an object of the tests.
+type thing struct {
+	namespace, name string
+	labels          map[string]string
+}
+
+func (t *thing) Namespace() string         { return t.namespace }
+func (t *thing) Name() string              { return t.name }
+func (t *thing) Labels() map[string]string { return t.labels }
+func (t *thing) String() string            { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
+
+// parse reads "namespace/name a=1 b=2"; without a slash the object is cluster-scoped.
+func parse(s string) *thing {
+	fields := strings.Fields(s)
+	t := &thing{name: fields[0], labels: map[string]string{}}
+	if namespace, name, ok := strings.Cut(fields[0], "/"); ok {
+		t.namespace, t.name = namespace, name
+	}
+	for _, label := range fields[1:] {
+		k, v, _ := strings.Cut(label, "=")
+		t.labels[k] = v
+	}
+	return t
+}
+
+// things is an informer of the tests. It counts how often it is walked.
+type things struct {
+	objects  []*thing
+	unsynced bool
+	lists    int
+}
+
+func informerOf(objects ...string) *things {
+	i := &things{}
+	for _, o := range objects {
+		i.objects = append(i.objects, parse(o))
+	}
+	return i
+}
+
+func (i *things) HasSynced() bool { return !i.unsynced }
+
+func (i *things) Get(namespace, name string) (*thing, bool) {
+	for _, o := range i.objects {
+		if o.namespace == namespace && o.name == name {
+			return o, true
+		}
+	}
+	return nil, false
+}
+
+func (i *things) List(namespace string) []*thing {
+	i.lists++
+	var out []*thing
+	for _, o := range i.objects {
+		if namespace == "" || o.namespace == namespace {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	deploys    = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+)
+
+// served are the types that exist in the tests.
+func served(_ context.Context, apiVersion, resource string) (Type, error) {
+	for _, t := range []Type{
+		{configMaps, "ConfigMap", true},
+		{deploys, "Deployment", true},
+		{nodes, "Node", false},
+	} {
+		if t.Resource.GroupVersion().String() == apiVersion && t.Resource.Resource == resource {
+			return t, nil
+		}
+	}
+	return Type{}, &missingError{apiVersion, resource}
+}
+
+type missingError struct{ apiVersion, resource string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("the cluster serves no %s in %s", e.resource, e.apiVersion)
+}
+
+func equals(key, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}
+
+func expression(key string, op metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+}

@@ -1,0 +1,165 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package related
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// Type is a type of related objects, as the cluster serves it.
+type Type struct {
+	// Resource is the resource that is watched.
+	Resource schema.GroupVersionResource
+	// Kind of the objects.
+	Kind string
+	// Namespaced tells whether the objects live in namespaces.
+	Namespaced bool
+}
+
+// A ResolveFunc finds the type that a rule names. Its error is shown to users and should say what is missing.
+type ResolveFunc func(ctx context.Context, apiVersion, resource string) (Type, error)
+
+// Scope is what the meaning of rules depends on besides the rules themselves (contract §16.2).
+type Scope struct {
+	// Version of the customize hook that answered. Empty means v1.
+	Version v1alpha1.HookVersion
+	// Namespace of the parent; empty when the parent is cluster-scoped.
+	Namespace string
+}
+
+// confined tells that rules reach the objects of the parent's namespace only.
+func (s Scope) confined() bool { return s.Namespace != "" && s.Version != v1alpha1.HookVersionV2 }
+
+// Rules is a compiled answer of a customize hook. It is immutable and safe for concurrent use; the zero value selects
+// nothing.
+type Rules struct {
+	rules []rule
+	// fingerprint is equal for rules that select the same.
+	fingerprint string
+}
+
+// rule is one compiled rule. Without names it selects by labels.
+type rule struct {
+	Type
+	// namespace restricts the rule; empty for all namespaces and for cluster-scoped types.
+	namespace string
+	names     []string
+	// labels is never nil.
+	labels labels.Selector
+	// namespaces is nil without a namespaceSelector.
+	namespaces labels.Selector
+}
+
+// Empty tells that there is no rule.
+func (r Rules) Empty() bool { return len(r.rules) == 0 }
+
+// SelectsNamespaces tells that Select needs the informer of namespaces.
+func (r Rules) SelectsNamespaces() bool {
+	return slices.ContainsFunc(r.rules, func(r rule) bool { return r.namespaces != nil })
+}
+
+// Resources returns the resources whose informers Select needs, each once, in the order of the rules.
+func (r Rules) Resources() []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for _, rule := range r.rules {
+		if !slices.Contains(out, rule.Resource) {
+			out = append(out, rule.Resource)
+		}
+	}
+	return out
+}
+
+// Compile checks the rules of an answer and resolves their types. A rule that cannot be used gives a *RuleError, a type
+// that cannot be resolved an *UnresolvedError; the answer is refused as a whole.
+func Compile(ctx context.Context, answer []hook.RelatedResourceRule, scope Scope, resolve ResolveFunc) (Rules, error) {
+	compiled := Rules{rules: make([]rule, 0, len(answer))}
+	var fingerprint strings.Builder
+	for n := range answer {
+		r := &answer[n]
+		if err := r.Validate(); err != nil {
+			return Rules{}, newRuleError(n, r, err)
+		}
+		t, err := resolve(ctx, r.APIVersion, r.Resource)
+		if err != nil {
+			return Rules{}, &UnresolvedError{Index: n, APIVersion: r.APIVersion, Resource: r.Resource, Err: err}
+		}
+		c, err := compile(r, t, scope)
+		if err != nil {
+			return Rules{}, newRuleError(n, r, err)
+		}
+		compiled.rules = append(compiled.rules, c)
+		c.describe(&fingerprint)
+	}
+	compiled.fingerprint = fingerprint.String()
+	return compiled, nil
+}
+
+func compile(r *hook.RelatedResourceRule, t Type, scope Scope) (rule, error) {
+	c := rule{Type: t, names: slices.Compact(slices.Sorted(slices.Values(r.Names))), labels: labels.Everything()}
+	if t.Namespaced {
+		c.namespace = r.Namespace
+	}
+	if r.LabelSelector != nil {
+		var err error
+		if c.labels, err = metav1.LabelSelectorAsSelector(r.LabelSelector); err != nil {
+			return c, fmt.Errorf("reading labelSelector: %w", err)
+		}
+	}
+	if r.NamespaceSelector != nil {
+		if !t.Namespaced {
+			return c, errors.New("namespaceSelector needs a namespaced type; remove it")
+		}
+		if scope.confined() {
+			return c, errors.New("namespaceSelector reaches beyond the parent's namespace, which version v1 of the customize hook does not allow; use v2")
+		}
+		var err error
+		if c.namespaces, err = metav1.LabelSelectorAsSelector(r.NamespaceSelector); err != nil {
+			return c, fmt.Errorf("reading namespaceSelector: %w", err)
+		}
+	}
+	if !t.Namespaced || !scope.confined() {
+		return c, nil
+	}
+	switch {
+	case c.namespace != "" && c.namespace != scope.Namespace:
+		return c, fmt.Errorf("namespace %q is not the parent's namespace %q, which version v1 of the customize hook does not allow; use v2",
+			c.namespace, scope.Namespace)
+	case len(c.names) == 0:
+		c.namespace = scope.Namespace
+	}
+	return c, nil
+}
+
+// describe writes what tells the rule from all others.
+func (r *rule) describe(b *strings.Builder) {
+	namespaces := "-"
+	if r.namespaces != nil {
+		namespaces = "+" + r.namespaces.String()
+	}
+	fmt.Fprintf(b, "%q %q %q %q %q\n", r.Resource.String(), r.namespace, r.labels.String(), namespaces, r.names)
+}

@@ -1,0 +1,155 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package related
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// Object is what rules look at. The compact objects of the cluster cache are such.
+type Object interface {
+	// Namespace is empty for a cluster-scoped object.
+	Namespace() string
+	// Name of the object.
+	Name() string
+	// Labels are not modified.
+	Labels() map[string]string
+}
+
+// Informer holds the observed objects of one resource.
+type Informer[O Object] interface {
+	// HasSynced tells that all objects are known.
+	HasSynced() bool
+	// Get returns the object of that name; the namespace is empty for cluster-scoped objects.
+	Get(namespace, name string) (O, bool)
+	// List returns the objects of a namespace, or all objects for an empty one, in any order.
+	List(namespace string) []O
+}
+
+// Informers gives access to informers that are running.
+type Informers[O Object] struct {
+	// Of returns the informer of one of the rules' Resources.
+	Of func(schema.GroupVersionResource) Informer[O]
+	// Namespaces is the informer of namespaces. It is used only when the rules say SelectsNamespaces.
+	Namespaces Informer[O]
+}
+
+// namespacesResource is named in errors.
+var namespacesResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// Group is the related objects of one type. There is a group for each type that rules name, even without objects.
+type Group[O Object] struct {
+	// Key is the type as [hook.TypeKey] writes it.
+	Key string
+	// Resource of the objects.
+	Resource schema.GroupVersionResource
+	// Objects sorted by namespace and name, each once.
+	Objects []O
+}
+
+// Select returns the objects that the rules select (contract §16.2), in groups by type, sorted by key. The error is a
+// *NotSyncedError when an informer that is needed has not synced.
+//
+// Names cost a lookup each when the rule has a namespace or its type is cluster-scoped; names in all namespaces and
+// selectors cost a walk over the objects in question.
+func Select[O Object](rules Rules, informers Informers[O]) ([]Group[O], error) {
+	if err := checkSynced(rules, informers); err != nil {
+		return nil, err
+	}
+	var groups []Group[O]
+	for n := range rules.rules {
+		r := &rules.rules[n]
+		key := hook.TypeKey(r.Resource.GroupVersion().String(), r.Kind)
+		at := slices.IndexFunc(groups, func(g Group[O]) bool { return g.Key == key })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, Group[O]{Key: key, Resource: r.Resource})
+		}
+		groups[at].Objects = appendSelected(groups[at].Objects, r, informers)
+	}
+	for n := range groups {
+		slices.SortFunc(groups[n].Objects, compareObjects)
+		groups[n].Objects = slices.CompactFunc(groups[n].Objects, func(a, b O) bool { return compareObjects(a, b) == 0 })
+	}
+	slices.SortFunc(groups, func(a, b Group[O]) int { return cmp.Compare(a.Key, b.Key) })
+	return groups, nil
+}
+
+func checkSynced[O Object](rules Rules, informers Informers[O]) error {
+	var missing []schema.GroupVersionResource
+	for _, resource := range rules.Resources() {
+		if !informers.Of(resource).HasSynced() {
+			missing = append(missing, resource)
+		}
+	}
+	if rules.SelectsNamespaces() && !informers.Namespaces.HasSynced() {
+		missing = append(missing, namespacesResource)
+	}
+	if len(missing) > 0 {
+		return &NotSyncedError{Resources: missing}
+	}
+	return nil
+}
+
+func appendSelected[O Object](out []O, r *rule, informers Informers[O]) []O {
+	informer := informers.Of(r.Resource)
+	switch {
+	case len(r.names) > 0 && (r.namespace != "" || !r.Namespaced):
+		for _, name := range r.names {
+			if o, ok := informer.Get(r.namespace, name); ok {
+				out = append(out, o)
+			}
+		}
+	case len(r.names) > 0:
+		for _, o := range informer.List("") {
+			if _, ok := slices.BinarySearch(r.names, o.Name()); ok {
+				out = append(out, o)
+			}
+		}
+	case r.namespaces != nil:
+		for _, namespace := range informers.Namespaces.List("") {
+			if r.namespaces.Matches(labels.Set(namespace.Labels())) {
+				out = appendMatching(out, informer.List(namespace.Name()), r.labels)
+			}
+		}
+	default:
+		out = appendMatching(out, informer.List(r.namespace), r.labels)
+	}
+	return out
+}
+
+func appendMatching[O Object](out, objects []O, selector labels.Selector) []O {
+	if selector.Empty() {
+		return append(out, objects...)
+	}
+	for _, o := range objects {
+		if selector.Matches(labels.Set(o.Labels())) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func compareObjects[O Object](a, b O) int {
+	return cmp.Or(cmp.Compare(a.Namespace(), b.Namespace()), cmp.Compare(a.Name(), b.Name()))
+}
