@@ -1,0 +1,27 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package hooktest is a scripted webhook for tests: a real HTTP server that answers as it is told and records what it was
+// asked.
+//
+// [NewServer] starts a [Server], and [Server.Handle] puts a handler at a path. There are handlers that answer well
+// ([Composite], [Decorator], [Customize], [JSON], [Tagged]), handlers that refuse ([Status], [RetryLater]), and all kinds of
+// hostile ones ([Hostile]): null, wrong types, endless bodies, broken connections. Options give it TLS, with certificates that
+// are good, expired, or for another host, and make it demand client certificates.
+//
+// The tests of the server use it, and authors of hooks in Go can use its recorder and certificates for theirs. It is for
+// tests only: it fails the test when it cannot start, and stops with it.
+package hooktest

@@ -1,0 +1,308 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// Client calls one hook of one controller. Make it with [New]. It is safe for concurrent use.
+type Client struct {
+	config   Config
+	url      *url.URL
+	endpoint string
+	security security
+	etags    *etagCache // nil: entity tags are off
+	series   *series
+
+	mu      sync.Mutex
+	session *session // nil before the first call
+	closed  bool
+}
+
+// Answer is what a hook answered, in form and size acceptable. Package wire reads it.
+type Answer struct {
+	// Body of the answer. It may be shared with later answers and must not be modified.
+	Body []byte
+	// ContentType is the header of that name.
+	ContentType string
+	// NotModified says that the body is that of an earlier answer, which the hook confirmed by 304 or 412.
+	NotModified bool
+}
+
+// New returns a client for the hook. It makes no call and reads no credentials; an error means that the definition of the
+// hook can never work. Close the client when it is not needed any more.
+func New(config Config) (*Client, error) {
+	config.setDefaults()
+	vectors, ok := hookMetrics.byHook[config.Hook]
+	if !ok {
+		return nil, fmt.Errorf("unknown hook %q", config.Hook)
+	}
+	if config.Webhook == nil {
+		return nil, errors.New("the hook has no webhook")
+	}
+	u, err := address(config.Webhook)
+	if err != nil {
+		return nil, err
+	}
+	settings, at := effectiveSecurity(config.Webhook, config.EndpointConfigs, u)
+	if err := validateSecurity(&settings); err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	RegisterMetrics()
+	c := &Client{
+		config:   config,
+		url:      u,
+		endpoint: display(u),
+		security: security{settings: settings, credentials: config.Credentials},
+	}
+	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
+	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
+		lifetime := time.Duration(ptr.Deref(e.CacheTimeoutSeconds, 0)) * time.Second
+		c.etags = newEtagCache(config.MaxEtagBytes, lifetime, config.Clock)
+	}
+	return c, nil
+}
+
+// Endpoint returns the URL of the hook without user, query and fragment, for messages.
+func (c *Client) Endpoint() string { return c.endpoint }
+
+// References returns the Secrets and ConfigMaps that each call reads.
+func (c *Client) References() []Reference { return c.security.references() }
+
+// Check reads the credentials and prepares connections with them, without a call. Its error is what a call would return now.
+func (c *Client) Check(ctx context.Context) error {
+	now, err := c.security.read(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := c.acquire(&now)
+	if err != nil {
+		return err
+	}
+	c.release(s)
+	return nil
+}
+
+// Call posts body to the hook and returns its answer. The key is the object that the call is about. The errors are those of
+// the package's documentation. The body must not be modified, even after Call has returned: the transport may still read it.
+func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Answer, error) {
+	now, err := c.security.read(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	s, err := c.acquire(&now)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer c.release(s)
+
+	p := &progress{series: c.series, start: time.Now()}
+	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, p.trace()), c.config.timeout())
+	defer cancel()
+
+	remembered := c.remembered(key)
+	request, err := c.request(limited, body, now.authorization, remembered)
+	if err != nil {
+		return Answer{}, c.failure(ctx, limited, connecting, err)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return Answer{}, c.failure(ctx, limited, p.reached(), err)
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing depends on it
+	answer, err := c.judge(response, key, remembered)
+	if errors.Is(err, errReading) {
+		return Answer{}, c.failure(ctx, limited, reading, err)
+	}
+	return answer, err
+}
+
+// Forget drops what is remembered of an object's answers. Call it when the object is gone: the next object of that name must
+// not get an answer that was meant for this one.
+func (c *Client) Forget(key RootKey) {
+	if c.etags != nil {
+		c.etags.forget(key)
+	}
+}
+
+// Close closes idle connections, and removes the client's series from the metrics. Calls in progress end as usual, and later
+// ones fail. Closing twice does nothing.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.retire()
+	c.series.release()
+}
+
+func (c *Client) remembered(key RootKey) *etagEntry {
+	if c.etags == nil {
+		return nil
+	}
+	return c.etags.get(key)
+}
+
+func (c *Client) request(ctx context.Context, body []byte, authorization string, remembered *etagEntry) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller wraps
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "metacontroller-apiserver/"+c.config.ServerVersion)
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	if remembered != nil {
+		request.Header.Set("If-None-Match", remembered.tag)
+	}
+	// A hook's Pod that went away leaves idle connections that fail when they are used next. Hooks may be called any number
+	// of times with the same body, so let the transport try a new connection then. A key without a value is not sent.
+	request.Header["Idempotency-Key"] = nil
+	return request, nil
+}
+
+// errReading marks errors of the connection while the body was read.
+var errReading = errors.New("reading the answer")
+
+// judge reads the response in the order of contract §2.5.
+func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEntry) (Answer, error) {
+	if err := c.retryLater(response); err != nil {
+		drain(response.Body)
+		return Answer{}, err
+	}
+	switch code := response.StatusCode; {
+	case code == http.StatusOK:
+	case remembered != nil && (code == http.StatusNotModified || code == http.StatusPreconditionFailed):
+		drain(response.Body)
+		return Answer{Body: remembered.body, ContentType: remembered.contentType, NotModified: true}, nil
+	default:
+		start, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody+1))
+		if err != nil && len(start) == 0 {
+			return Answer{}, fmt.Errorf("%w: %w", errReading, err)
+		}
+		drain(response.Body)
+		return Answer{}, statusError(code, start)
+	}
+
+	body, err := readLimited(response, c.config.MaxResponseBytes)
+	if err != nil {
+		return Answer{}, err
+	}
+	contentType := response.Header.Get("Content-Type")
+	if tag := response.Header.Get("ETag"); tag != "" && c.etags != nil {
+		c.etags.put(key, tag, body, contentType)
+	}
+	return Answer{Body: body, ContentType: contentType}, nil
+}
+
+func (c *Client) retryLater(response *http.Response) error {
+	header := response.Header.Get("Retry-After")
+	after := retryAfter(header, c.config.Clock)
+	switch code := response.StatusCode; {
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable && header != "":
+		return &RetryLaterError{Status: code, After: after}
+	default:
+		return nil
+	}
+}
+
+// readLimited reads the body, or gives up when it is larger than limit.
+func readLimited(response *http.Response, limit int64) ([]byte, error) {
+	tooLarge := &hook.RejectedError{Detail: fmt.Sprintf(
+		"the answer is larger than the limit of %d bytes; let the hook answer with less, or raise the limit of the server", limit)}
+	if response.ContentLength > limit {
+		return nil, tooLarge
+	}
+	var body bytes.Buffer
+	// The length is the hook's claim only: do not reserve much on the strength of it.
+	const trusted = 256 << 10
+	body.Grow(int(min(max(response.ContentLength, 0), trusted)) + bytes.MinRead)
+	if _, err := body.ReadFrom(io.LimitReader(response.Body, limit+1)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errReading, err)
+	}
+	if int64(body.Len()) > limit {
+		return nil, tooLarge
+	}
+	return body.Bytes(), nil
+}
+
+// drain reads a little of a body that nobody needs, so that the connection can be used again.
+func drain(body io.Reader) {
+	const little = 64 << 10
+	_, _ = io.CopyN(io.Discard, body, little) //nolint:errcheck // the connection is closed then
+}
+
+// acquire returns the session for the credentials as they are now. When they changed, the old one is retired.
+func (c *Client) acquire(now *snapshot) (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Cause: "the controller has been stopped", Err: http.ErrServerClosed}
+	}
+	if c.session == nil || c.session.tlsVersion != now.tlsVersion {
+		config, err := now.tlsConfig()
+		if err != nil {
+			return nil, err
+		}
+		c.retire()
+		transport := newTransport(config, c.config.Workers)
+		c.session = &session{
+			tlsVersion: now.tlsVersion,
+			transport:  transport,
+			client:     &http.Client{Transport: &measured{next: transport, series: c.series}},
+		}
+	}
+	c.session.calls++
+	return c.session, nil
+}
+
+// release ends a use of a session. The last use of a retired one closes the connections that came back after it was retired.
+func (c *Client) release(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.calls--
+	if s.retired && s.calls == 0 {
+		s.transport.CloseIdleConnections()
+	}
+}
+
+// retire puts the session out of use. The caller holds c.mu.
+func (c *Client) retire() {
+	if c.session == nil {
+		return
+	}
+	c.session.retired = true
+	c.session.transport.CloseIdleConnections()
+	c.session = nil
+}

@@ -1,0 +1,425 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook_test
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+)
+
+var fleet = webhook.RootKey{Group: "example.com", Kind: "Fleet", Namespace: "shop", Name: "main"}
+
+// proxied has the URLs that the proxy of this test process was asked for. The standard library reads HTTP_PROXY once, so the
+// proxy is there before all tests; it never applies to local addresses, which all other tests use.
+var proxied struct {
+	sync.Mutex
+	urls []string
+}
+
+func TestMain(m *testing.M) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxied.Lock()
+		proxied.urls = append(proxied.urls, r.URL.String())
+		proxied.Unlock()
+		_, _ = io.WriteString(w, `{"finalized":true}`) //nolint:errcheck // the test fails without it
+	}))
+	os.Setenv("HTTP_PROXY", proxy.URL) //nolint:errcheck // the name and value are valid
+	os.Unsetenv("NO_PROXY")            //nolint:errcheck // as above
+	os.Unsetenv("no_proxy")            //nolint:errcheck // as above
+	code := m.Run()
+	proxy.Close()
+	os.Exit(code)
+}
+
+// configure returns a config for a hook at url.
+func configure(url string, change ...func(*webhook.Config)) webhook.Config {
+	c := webhook.Config{
+		Hook: hook.Sync, ControllerKind: "CompositeController", ControllerName: "fleet",
+		Webhook: &v1alpha1.Webhook{URL: &url, Timeout: &metav1.Duration{Duration: 30 * time.Second}},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func newClient(t *testing.T, c webhook.Config) *webhook.Client {
+	t.Helper()
+	client, err := webhook.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func withTimeout(d time.Duration) func(*webhook.Config) {
+	return func(c *webhook.Config) { c.Webhook.Timeout = &metav1.Duration{Duration: d} }
+}
+
+func call(t *testing.T, client *webhook.Client) string {
+	t.Helper()
+	answer, err := client.Call(t.Context(), fleet, []byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer.Body)
+}
+
+func TestRequest(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Body("application/json; charset=utf-8", `{"finalized":true}`))
+	client := newClient(t, configure(server.URL("/sync?mode=1"), func(c *webhook.Config) { c.ServerVersion = "v1.2.3" }))
+
+	answer, err := client.Call(t.Context(), fleet, []byte(`{"parent":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(answer.Body) != `{"finalized":true}` || answer.ContentType != "application/json; charset=utf-8" || answer.NotModified {
+		t.Errorf("answer %s, %s, %v", answer.Body, answer.ContentType, answer.NotModified)
+	}
+	got := server.Requests("/sync")[0]
+	if got.Method != http.MethodPost || string(got.Body) != `{"parent":{}}` {
+		t.Errorf("request %s %s", got.Method, got.Body)
+	}
+	for header, want := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": "metacontroller-apiserver/v1.2.3", "Authorization": "", "If-None-Match": "", "Idempotency-Key": "",
+	} {
+		if got := got.Header.Get(header); got != want {
+			t.Errorf("%s: %q, want %q", header, got, want)
+		}
+	}
+	if client.Endpoint() != server.URL("/sync") {
+		t.Errorf("Endpoint() = %s", client.Endpoint())
+	}
+}
+
+func TestDefinitionsThatCannotWork(t *testing.T) {
+	cases := map[string]struct {
+		change func(*webhook.Config)
+		want   string
+	}{
+		"NoWebhook":   {func(c *webhook.Config) { c.Webhook = nil }, "the hook has no webhook"},
+		"NoAddress":   {func(c *webhook.Config) { c.Webhook.URL = nil }, "the webhook must have either url, or both service and path"},
+		"UnknownHook": {func(c *webhook.Config) { c.Hook = "preUpdateChild" }, `unknown hook "preUpdateChild"`},
+		"BothAuths": {
+			func(c *webhook.Config) {
+				c.Webhook.Authorization, c.Webhook.BasicAuth = &v1alpha1.WebhookAuthorization{}, &v1alpha1.WebhookBasicAuth{}
+			},
+			"webhook: authorization and basicAuth exclude each other; remove one of them",
+		},
+		"BothAuthsInEndpoint": {
+			func(c *webhook.Config) {
+				c.EndpointConfigs = []v1alpha1.EndpointConfig{{Host: "h", WebhookSecurity: v1alpha1.WebhookSecurity{
+					Authorization: &v1alpha1.WebhookAuthorization{}, BasicAuth: &v1alpha1.WebhookBasicAuth{},
+				}}}
+			},
+			"endpointConfigs[0]: authorization and basicAuth exclude each other; remove one of them",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := webhook.New(configure("http://h/sync", tc.change))
+			if err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestStatusCodes(t *testing.T) {
+	date := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	cases := map[string]struct {
+		reason  string
+		handler http.Handler
+		want    error
+		wantMsg string
+	}{
+		"429Seconds":         {"Retry-After in seconds.", hooktest.RetryLater(429, "7"), &webhook.RetryLaterError{Status: 429, After: 7 * time.Second}, "the hook answered 429 Too Many Requests, retry after 7s"},
+		"429Date":            {"Retry-After as a date.", hooktest.RetryLater(429, date.Add(90*time.Second).Format(http.TimeFormat)), &webhook.RetryLaterError{Status: 429, After: 90 * time.Second}, "the hook answered 429 Too Many Requests, retry after 1m30s"},
+		"429Bare":            {"Without Retry-After the queue backs off.", hooktest.RetryLater(429, ""), &webhook.RetryLaterError{Status: 429}, "the hook answered 429 Too Many Requests"},
+		"503Seconds":         {"503 with Retry-After is the same.", hooktest.RetryLater(503, "2"), &webhook.RetryLaterError{Status: 503, After: 2 * time.Second}, "the hook answered 503 Service Unavailable, retry after 2s"},
+		"503Bare":            {"503 without Retry-After is a failure like others.", hooktest.Status(503, "no upstream"), &webhook.StatusError{Code: 503, Body: "no upstream"}, "unsupported status code: 503 body: no upstream"},
+		"500":                {"The body helps to find the fault.", hooktest.Status(500, "KeyError: 'spec'\n"), &webhook.StatusError{Code: 500, Body: "KeyError: 'spec'"}, "unsupported status code: 500 body: KeyError: 'spec'"},
+		"404":                {"A wrong path.", http.NotFoundHandler(), &webhook.StatusError{Code: 404, Body: "404 page not found"}, "unsupported status code: 404 body: 404 page not found"},
+		"201":                {"Only 200 is an answer.", hooktest.Status(201, "{}"), &webhook.StatusError{Code: 201, Body: "{}"}, "unsupported status code: 201 body: {}"},
+		"204":                {"No content is no answer.", hooktest.Status(204, ""), &webhook.StatusError{Code: 204}, "unsupported status code: 204 body: "},
+		"304WithoutEtag":     {"Nobody asked whether anything changed.", hooktest.Status(304, ""), &webhook.StatusError{Code: 304}, "unsupported status code: 304 body: "},
+		"412WithoutEtag":     {"As above.", hooktest.Status(412, ""), &webhook.StatusError{Code: 412}, "unsupported status code: 412 body: "},
+		"302WithoutLocation": {"A redirect to nowhere.", hooktest.Status(302, ""), &webhook.StatusError{Code: 302}, "unsupported status code: 302 body: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := hooktest.NewServer(t)
+			server.Handle("/sync", tc.handler)
+			client := newClient(t, configure(server.URL("/sync"), func(c *webhook.Config) { c.Clock = clocktesting.NewFakePassiveClock(date) }))
+			_, err := client.Call(t.Context(), fleet, []byte(`{}`))
+			if err == nil {
+				t.Fatalf("%s\nno error", tc.reason)
+			}
+			later, isLater := errors.AsType[*webhook.RetryLaterError](err)
+			status, isStatus := errors.AsType[*webhook.StatusError](err)
+			switch want := tc.want.(type) {
+			case *webhook.RetryLaterError:
+				if !isLater || *later != *want {
+					t.Errorf("%s\ngot %#v, want %#v", tc.reason, err, want)
+				}
+			case *webhook.StatusError:
+				if !isStatus || *status != *want {
+					t.Errorf("%s\ngot %#v, want %#v", tc.reason, err, want)
+				}
+			}
+			if err.Error() != tc.wantMsg {
+				t.Errorf("%s\nmessage %q, want %q", tc.reason, err, tc.wantMsg)
+			}
+		})
+	}
+}
+
+func TestRedirectsAreFollowed(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/old", http.RedirectHandler("/sync", http.StatusPermanentRedirect))
+	server.Handle("/sync", hooktest.Body("", `{}`))
+	if got := call(t, newClient(t, configure(server.URL("/old")))); got != `{}` {
+		t.Errorf("answer %q", got)
+	}
+	if got := server.Requests("/sync")[0]; got.Method != http.MethodPost || string(got.Body) != `{}` {
+		t.Errorf("after a 308 came %s %q, want the same request again", got.Method, got.Body)
+	}
+}
+
+func TestProxyOfTheEnvironmentIsUsed(t *testing.T) {
+	const address = "http://hook.shop.example/sync"
+	if got := call(t, newClient(t, configure(address))); got != `{"finalized":true}` {
+		t.Errorf("answer %q", got)
+	}
+	proxied.Lock()
+	defer proxied.Unlock()
+	if len(proxied.urls) != 1 || proxied.urls[0] != address {
+		t.Errorf("the proxy was asked for %v", proxied.urls)
+	}
+}
+
+func TestConnectionsAreKeptForAllWorkers(t *testing.T) {
+	const workers, rounds = 8, 4
+	server := hooktest.NewServer(t)
+	arrived := make(chan struct{}, workers)
+	proceed := make(chan struct{})
+	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-proceed
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	client := newClient(t, configure(server.URL("/sync"), func(c *webhook.Config) { c.Workers = workers }))
+	for range rounds {
+		var wg sync.WaitGroup
+		for range workers {
+			wg.Go(func() {
+				if _, err := client.Call(t.Context(), fleet, []byte(`{}`)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range workers { // all calls are in progress at once
+			<-arrived
+		}
+		for range workers {
+			proceed <- struct{}{}
+		}
+		wg.Wait()
+	}
+	connections := map[string]bool{}
+	for _, r := range server.Requests("/sync") {
+		connections[r.Connection] = true
+	}
+	if len(connections) != workers {
+		t.Errorf("%d connections for %d calls of %d workers, want one each", len(connections), workers*rounds, workers)
+	}
+}
+
+func TestHTTP2IsUsedWhereOffered(t *testing.T) {
+	server := hooktest.NewServer(t, hooktest.WithHTTP2())
+	server.Handle("/sync", hooktest.Body("", `{}`))
+	call(t, newClient(t, configure(server.URL("/sync"), trusting(server))))
+	if got := server.Requests("/sync")[0].Proto; got != "HTTP/2.0" {
+		t.Errorf("the request came in %s", got)
+	}
+}
+
+// TestStaleConnectionIsReplaced shows what happens when a hook's Pod goes away between two calls.
+func TestStaleConnectionIsReplaced(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", `{}`), hooktest.Closed(), hooktest.Body("", `{"finalized":true}`)))
+	client := newClient(t, configure(server.URL("/sync")))
+	call(t, client)
+	if got := call(t, client); got != `{"finalized":true}` {
+		t.Errorf("answer %q", got)
+	}
+	if n := len(server.Requests("/sync")); n != 3 {
+		t.Errorf("%d requests, want 3: the one on the dead connection is repeated on a new one", n)
+	}
+}
+
+func TestAnswerSizeIsLimited(t *testing.T) {
+	const limit = 1000
+	server := hooktest.NewServer(t)
+	server.Handle("/fits", hooktest.Body("", strings.Repeat(" ", limit)))
+	server.Handle("/declared", hooktest.Body("", strings.Repeat(" ", limit+1)))
+	server.Handle("/streamed", hooktest.Huge(limit))
+	server.Handle("/compressed", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(make([]byte, 100*limit))
+		_ = z.Close()
+	}))
+	limited := func(c *webhook.Config) { c.MaxResponseBytes = limit }
+	if got := call(t, newClient(t, configure(server.URL("/fits"), limited))); len(got) != limit {
+		t.Errorf("got %d bytes, want all %d", len(got), limit)
+	}
+	for _, path := range []string{"/declared", "/streamed", "/compressed"} {
+		_, err := newClient(t, configure(server.URL(path), limited)).Call(t.Context(), fleet, []byte(`{}`))
+		const want = "the answer is larger than the limit of 1000 bytes; let the hook answer with less, or raise the limit of the server"
+		if !hook.IsRejected(err) || err.Error() != want {
+			t.Errorf("%s: got %T %v, want %s", path, err, err, want)
+		}
+	}
+}
+
+func TestEtag(t *testing.T) {
+	enabled := func(seconds *int32) func(*webhook.Config) {
+		return func(c *webhook.Config) {
+			c.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: ptr.To(true), CacheTimeoutSeconds: seconds}
+		}
+	}
+	other := fleet
+	other.Name = "other"
+	for _, notModified := range []int{http.StatusNotModified, http.StatusPreconditionFailed} {
+		server := hooktest.NewServer(t)
+		server.Handle("/sync", hooktest.Tagged(`"v1"`, notModified, map[string]any{"finalized": true}))
+		clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+		client := newClient(t, configure(server.URL("/sync"), enabled(ptr.To[int32](60)), func(c *webhook.Config) { c.Clock = clock }))
+		steps := []struct {
+			reason   string
+			before   func()
+			key      webhook.RootKey
+			sentTag  string
+			repeated bool
+		}{
+			{"The first call has no tag.", func() {}, fleet, "", false},
+			{"The second call sends the tag, and gets the body that belongs to it.", func() {}, fleet, `"v1"`, true},
+			{"Another object has nothing to do with it.", func() {}, other, "", false},
+			{"An entry expires by the time of the answer, not of its last use.", func() { clock.SetTime(time.Unix(60, 0)) }, fleet, "", false},
+			{"The new answer is remembered.", func() {}, fleet, `"v1"`, true},
+			{"An object that is gone is forgotten.", func() { client.Forget(fleet) }, fleet, "", false},
+		}
+		for i, step := range steps {
+			step.before()
+			answer, err := client.Call(t.Context(), step.key, []byte(`{}`))
+			if err != nil {
+				t.Fatalf("%d, step %d: %s\n%v", notModified, i, step.reason, err)
+			}
+			requests := server.Requests("/sync")
+			if sent := requests[len(requests)-1].Header.Get("If-None-Match"); sent != step.sentTag || answer.NotModified != step.repeated || string(answer.Body) != `{"finalized":true}` || answer.ContentType != "application/json" {
+				t.Errorf("%d, step %d: %s\nsent %q, got %s (%s), not modified: %v", notModified, i, step.reason, sent, answer.Body, answer.ContentType, answer.NotModified)
+			}
+		}
+	}
+}
+
+func TestEtagIsOffByDefault(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Tagged(`"v1"`, http.StatusNotModified, map[string]any{}))
+	client := newClient(t, configure(server.URL("/sync")))
+	client.Forget(fleet) // does nothing
+	for range 2 {
+		call(t, client)
+	}
+	for _, r := range server.Requests("/sync") {
+		if r.Header.Get("If-None-Match") != "" {
+			t.Error("a tag was sent")
+		}
+	}
+}
+
+func TestStoppedCallsSaySo(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Hang())
+	client := newClient(t, configure(server.URL("/sync")))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("the controller is being replaced")
+	go func() {
+		server.Await(t.Context(), "/sync", 1)
+		cancel(reason)
+	}()
+	_, err := client.Call(ctx, fleet, []byte(`{}`))
+	want := "http error: calling " + server.URL("/sync") + ": the call was stopped: the controller is being replaced"
+	if err == nil || err.Error() != want || !errors.Is(err, reason) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestClosedClientsRefuseCalls(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Body("", `{}`))
+	client := newClient(t, configure(server.URL("/sync")))
+	call(t, client)
+	client.Close()
+	client.Close()
+	if _, err := client.Call(t.Context(), fleet, []byte(`{}`)); err == nil {
+		t.Error("a closed client made a call")
+	}
+	if n := len(server.Requests("/sync")); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+func TestURLCredentialsWorkAndStaySecret(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", `{}`), hooktest.RedirectLoop()))
+	u, err := url.Parse(server.URL("/sync?token=secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("user", "secret")
+	client := newClient(t, configure(u.String()))
+	call(t, client)
+	if got := server.Requests("/sync")[0].Header.Get("Authorization"); got != "Basic dXNlcjpzZWNyZXQ=" {
+		t.Errorf("Authorization %q", got)
+	}
+	if _, err := client.Call(t.Context(), fleet, []byte(`{}`)); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want an error without the password", err)
+	}
+}

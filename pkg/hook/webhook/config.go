@@ -1,0 +1,126 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+const (
+	// DefaultTimeout limits a call when the webhook does not say otherwise (contract §1.5).
+	DefaultTimeout = 10 * time.Second
+	// DefaultMaxResponseBytes limits the size of an answer.
+	DefaultMaxResponseBytes = 32 << 20
+	// DefaultMaxEtagBytes limits the answers that one client remembers by their entity tags.
+	DefaultMaxEtagBytes = 64 << 20
+	// DefaultWorkers is the number of calls that are expected at the same time.
+	DefaultWorkers = 20
+)
+
+// Credentials gives access to the Secrets and ConfigMaps that webhooks refer to. Every call of a webhook asks for all of its
+// references, so it must answer from memory after the first time. It is called from many goroutines.
+type Credentials interface {
+	// Secret returns the data of a Secret, and a version that changes when the data does. The data is not modified.
+	Secret(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error)
+	// ConfigMap returns the data of a ConfigMap, text and binary, and a version that changes when the data does.
+	ConfigMap(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error)
+}
+
+// Config describes one hook of one controller.
+type Config struct {
+	// Hook is the hook to call. Required.
+	Hook hook.Name
+	// ControllerKind is CompositeController or DecoratorController. It goes into metrics.
+	ControllerKind string
+	// ControllerName is the controller's metadata.name. It goes into metrics.
+	ControllerName string
+	// Webhook is the hook's address and more. Required. It is not modified, and must not be.
+	Webhook *v1alpha1.Webhook
+	// EndpointConfigs are the controller's. One of them applies when Webhook has no security settings of its own.
+	EndpointConfigs []v1alpha1.EndpointConfig
+	// Credentials is required when Webhook or the endpoint config that applies refers to Secrets or ConfigMaps.
+	Credentials Credentials
+	// Workers is the number of calls at the same time for which idle connections are kept. Default [DefaultWorkers].
+	Workers int
+	// MaxResponseBytes is the size over which an answer is refused, after decompression. Default [DefaultMaxResponseBytes].
+	MaxResponseBytes int64
+	// MaxEtagBytes is the size of all answers that are remembered by their entity tags; the least recently used are
+	// forgotten. Default [DefaultMaxEtagBytes].
+	MaxEtagBytes int64
+	// ServerVersion goes into the User-Agent header. Default "unknown".
+	ServerVersion string
+	// Clock dates entity tags and Retry-After. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+func (c *Config) setDefaults() {
+	if c.Workers <= 0 {
+		c.Workers = DefaultWorkers
+	}
+	if c.MaxResponseBytes <= 0 {
+		c.MaxResponseBytes = DefaultMaxResponseBytes
+	}
+	if c.MaxEtagBytes <= 0 {
+		c.MaxEtagBytes = DefaultMaxEtagBytes
+	}
+	if c.ServerVersion == "" {
+		c.ServerVersion = "unknown"
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+}
+
+// timeout returns the limit of one call. Values of 0 or less mean the default.
+func (c *Config) timeout() time.Duration {
+	if t := c.Webhook.Timeout; t != nil && t.Duration > 0 {
+		return t.Duration
+	}
+	return DefaultTimeout
+}
+
+// validateSecurity finds what no Secret can mend. Admission refuses all of it as well; this guards objects that were stored
+// before.
+func validateSecurity(s *v1alpha1.WebhookSecurity) error {
+	if s.Authorization != nil && s.BasicAuth != nil {
+		return errors.New("authorization and basicAuth exclude each other; remove one of them")
+	}
+	if a := s.Authorization; a != nil && strings.EqualFold(authorizationType(a), "basic") {
+		return errors.New("authorization.type must not be Basic; use basicAuth")
+	}
+	if b := s.CABundle; b != nil {
+		sources := 0
+		for _, given := range []bool{b.Inline != nil, b.SecretRef != nil, b.ConfigMapRef != nil} {
+			if given {
+				sources++
+			}
+		}
+		if sources != 1 {
+			return fmt.Errorf("caBundle must have exactly one of inline, secretRef and configMapRef, has %d", sources)
+		}
+	}
+	return nil
+}

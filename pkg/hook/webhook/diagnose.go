@@ -1,0 +1,159 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+)
+
+// diagnose returns the cause of a failed call, the same text each time, and what to do about it.
+func diagnose(err error) (cause, advice string) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // it repeats the URL, which may hold a password
+	}
+	for _, chapter := range []func(error) (string, string){diagnoseTLS, diagnoseNetwork, diagnoseHTTP} {
+		if cause, advice := chapter(err); cause != "" {
+			return cause, advice
+		}
+	}
+	return stable(err), ""
+}
+
+func diagnoseTLS(err error) (cause, advice string) {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "certificate signed by unknown authority", "set caBundle to the certificate authority of the hook"
+	}
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		if e.Reason == x509.Expired {
+			return stable(e), "renew the certificate of the hook, and compare the clocks"
+		}
+		return stable(e), "replace the certificate of the hook"
+	}
+	if e, ok := errors.AsType[x509.HostnameError](err); ok {
+		return stable(e), "add the host name to the certificate of the hook, or use a name that is in it"
+	}
+	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return stable(e), "the hook does not speak TLS; use http, or give it a certificate"
+	}
+	// An alert of the other side has no type of its own.
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" {
+		return "remote error: " + stable(e.Err), adviceOnAlert(e.Err)
+	}
+	return "", ""
+}
+
+func adviceOnAlert(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"):
+		return "the hook demands a client certificate that it knows; set clientTLS"
+	case strings.Contains(text, "unknown certificate"), strings.Contains(text, "expired certificate"):
+		return "the hook does not accept the client certificate; correct the Secret of clientTLS"
+	default:
+		return "see the log of the hook for the reason"
+	}
+}
+
+func diagnoseNetwork(err error) (cause, advice string) {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		if e.IsNotFound {
+			return "no such host " + e.Name, "check the name and namespace of the Service in the URL"
+		}
+		return "looking up " + e.Name + ": " + e.Err, "check the cluster's DNS"
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return stable(err), "nothing listens there; check the Pods and the Service of the hook"
+	}
+	if errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		return stable(err), "check the network and the NetworkPolicies between the server and the hook"
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return "the hook closed the connection before its answer was complete", "see the log of the hook for a crash"
+	}
+	return "", ""
+}
+
+func diagnoseHTTP(err error) (cause, advice string) {
+	switch text := err.Error(); {
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return text, "the hook does not speak TLS; use http, or give it a certificate"
+	case strings.Contains(text, "malformed HTTP"):
+		return "the answer is not HTTP", "check the port, and whether the hook wants https"
+	case strings.Contains(text, "stopped after 10 redirects"):
+		return text, "correct the hook's redirects, or use the final address"
+	}
+	return "", ""
+}
+
+// stable returns the text of an error without local addresses, which differ from call to call. Events with the same text are
+// counted; events with different texts pile up.
+func stable(err error) string {
+	e, ok := errors.AsType[*net.OpError](err)
+	if !ok || e.Err == nil {
+		return err.Error()
+	}
+	text := e.Op
+	if e.Addr != nil {
+		text += " " + e.Addr.String()
+	}
+	return text + ": " + stable(e.Err)
+}
+
+// stage is how far a call has come. It tells what a timeout means.
+type stage int32
+
+const (
+	connecting stage = iota
+	waiting
+	reading
+)
+
+// failure makes the error of a call that ended without an answer. The call's context is ctx, and outer is the caller's.
+func (c *Client) failure(outer, ctx context.Context, reached stage, err error) error {
+	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Err: err}
+	switch {
+	case outer.Err() != nil:
+		e.Err = context.Cause(outer)
+		e.Cause = "the call was stopped: " + e.Err.Error()
+	case ctx.Err() != nil:
+		limit := c.config.timeout()
+		switch reached {
+		case connecting:
+			e.Cause = fmt.Sprintf("no connection within %s", limit)
+			e.Advice = "check the Pods and the Service of the hook, and the NetworkPolicies"
+		case waiting:
+			e.Cause = fmt.Sprintf("connected, but no answer within %s", limit)
+			e.Advice = "make the hook faster, or raise its timeout"
+		case reading:
+			e.Cause = fmt.Sprintf("the answer was not complete within %s", limit)
+			e.Advice = "make the hook faster or its answer smaller, or raise its timeout"
+		}
+		e.Err = context.DeadlineExceeded
+	default:
+		e.Cause, e.Advice = diagnose(err)
+	}
+	return e
+}

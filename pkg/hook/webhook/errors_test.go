@@ -1,0 +1,74 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestRetryAfter(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	between := clocktesting.NewFakePassiveClock(now.Now().Add(-300 * time.Millisecond))
+	cases := map[string]struct {
+		header string
+		clock  *clocktesting.FakePassiveClock
+		want   time.Duration
+	}{
+		"Missing":       {"", now, 0},
+		"Seconds":       {"120", now, 2 * time.Minute},
+		"SpacedSeconds": {" 3 ", now, 3 * time.Second},
+		"Zero":          {"0", now, 0},
+		"Negative":      {"-5", now, 0},
+		"Fraction":      {"1.5", now, 0},
+		"Words":         {"soon", now, 0},
+		"Huge":          {"9223372036854775807", now, time.Duration(math.MaxInt64/int64(time.Second)) * time.Second},
+		"TooHuge":       {"92233720368547758070", now, 0},
+		"Date":          {"Sun, 01 Mar 2026 12:00:30 GMT", now, 30 * time.Second},
+		"DateRoundsUp":  {"Sun, 01 Mar 2026 12:00:30 GMT", between, 31 * time.Second},
+		"OldDateFormat": {"Sunday, 01-Mar-26 12:01:00 GMT", now, time.Minute},
+		"PastDate":      {"Sun, 01 Mar 2026 11:59:30 GMT", now, 0},
+		"FarDate":       {"Sun, 01 Mar 9026 11:59:30 GMT", now, math.MaxInt64 / time.Second * time.Second},
+	}
+	for name, tc := range cases {
+		if got := retryAfter(tc.header, tc.clock); got != tc.want {
+			t.Errorf("%s: retryAfter(%q) = %v, want %v", name, tc.header, got, tc.want)
+		}
+	}
+}
+
+func TestStatusErrorShowsTheBeginningOfTheBody(t *testing.T) {
+	cases := map[string]struct{ body, want string }{
+		"Empty":     {"", "unsupported status code: 500 body:"},
+		"Text":      {"no such key\n", "unsupported status code: 500 body: no such key"},
+		"Lines":     {"a\n\tb", "unsupported status code: 500 body: a\n\tb"},
+		"Long":      {strings.Repeat("x", maxErrorBody+1), "unsupported status code: 500 body: " + strings.Repeat("x", maxErrorBody) + "…"},
+		"Binary":    {"a\x00\x1b[31mb\xff", "unsupported status code: 500 body: a  [31mb"},
+		"CutInRune": {strings.Repeat("é", maxErrorBody), "unsupported status code: 500 body: " + strings.Repeat("é", maxErrorBody/2) + "…"},
+	}
+	for name, tc := range cases {
+		got := strings.TrimSpace(statusError(500, []byte(tc.body)).Error())
+		if got != tc.want || !utf8.ValidString(got) {
+			t.Errorf("%s: got %.80q, want %.80q", name, got, tc.want)
+		}
+	}
+}

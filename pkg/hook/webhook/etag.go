@@ -1,0 +1,129 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// RootKey is the object that a call is about: the parent, or the decorated object. Entity tags belong to it.
+type RootKey struct {
+	// Group and Kind of the object.
+	Group, Kind string
+	// Namespace is empty for a cluster-scoped object.
+	Namespace string
+	// Name of the object.
+	Name string
+}
+
+// etagCache remembers the last answer for each object with the tag that the hook gave it (contract §2.6). It is bounded by
+// the size of the answers; the least recently used go first.
+type etagCache struct {
+	maxBytes int64
+	// lifetime of an entry; 0 means for ever.
+	lifetime time.Duration
+	clock    clock.PassiveClock
+
+	mu      sync.Mutex
+	bytes   int64
+	entries map[RootKey]*list.Element
+	// used has the most recently used entry in front.
+	used *list.List
+}
+
+// etagEntry is one remembered answer.
+type etagEntry struct {
+	key         RootKey
+	tag         string
+	body        []byte
+	contentType string
+	expires     time.Time
+}
+
+// entryOverhead is an estimate of the memory of an entry without its body, so that many small ones count too.
+const entryOverhead = 512
+
+func (e *etagEntry) size() int64 { return int64(len(e.body)) + entryOverhead }
+
+func newEtagCache(maxBytes int64, lifetime time.Duration, c clock.PassiveClock) *etagCache {
+	return &etagCache{maxBytes: maxBytes, lifetime: lifetime, clock: c, entries: map[RootKey]*list.Element{}, used: list.New()}
+}
+
+// get returns the entry of key, or nil. The entry must not be modified.
+func (c *etagCache) get(key RootKey) *etagEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	element, ok := c.entries[key]
+	if !ok {
+		return nil
+	}
+	entry := element.Value.(*etagEntry) //nolint:forcetypeassert // the list holds nothing else
+	if c.expired(entry) {
+		c.remove(element)
+		return nil
+	}
+	c.used.MoveToFront(element)
+	return entry
+}
+
+// put remembers an answer in place of the last one. An answer larger than all that may be remembered is not.
+func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string) {
+	entry := &etagEntry{key: key, tag: tag, body: body, contentType: contentType}
+	if c.lifetime > 0 {
+		entry.expires = c.clock.Now().Add(c.lifetime)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old, ok := c.entries[key]; ok {
+		c.remove(old)
+	}
+	if entry.size() > c.maxBytes {
+		return
+	}
+	c.entries[key] = c.used.PushFront(entry)
+	c.bytes += entry.size()
+	// What expired without being asked for again ends up at the back.
+	for back := c.used.Back(); back != nil; back = c.used.Back() {
+		if c.bytes <= c.maxBytes && !c.expired(back.Value.(*etagEntry)) { //nolint:forcetypeassert // as above
+			return
+		}
+		c.remove(back)
+	}
+}
+
+// forget drops the entry of key, if any.
+func (c *etagCache) forget(key RootKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element, ok := c.entries[key]; ok {
+		c.remove(element)
+	}
+}
+
+func (c *etagCache) expired(e *etagEntry) bool {
+	return !e.expires.IsZero() && !c.clock.Now().Before(e.expires)
+}
+
+func (c *etagCache) remove(element *list.Element) {
+	entry := c.used.Remove(element).(*etagEntry) //nolint:forcetypeassert // the list holds nothing else
+	delete(c.entries, entry.key)
+	c.bytes -= entry.size()
+}

@@ -1,0 +1,171 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook_test
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// TestHostileAnswers sends each hostile answer through call and decoding: none may pass, and each message says what is wrong.
+func TestHostileAnswers(t *testing.T) {
+	const page = `the answer must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with "<!DOCTYPE html> <html><head><title>Sign in</title></head><bo"`
+	wants := map[string]string{
+		"Empty":          `the answer must be a JSON object, is empty (no Content-Type); to want no children answer {}`,
+		"Null":           `the answer must be a JSON object, is null (Content-Type "application/json")`,
+		"List":           `the answer must be a JSON object, is a list (Content-Type "application/json")`,
+		"Text":           `the answer must be a JSON object, is not JSON (Content-Type "text/plain"): it begins with "ok"`,
+		"HTML":           page,
+		"Binary":         `the answer must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`,
+		"Truncated":      `the answer is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 44`,
+		"ChildrenObject": `children: must be a list, is an object`,
+		"NullChild":      `children[0]: must be an object, is null`,
+		"TextChild":      `children[0]: must be an object, is a string`,
+		"DeepNesting":    `the answer is not valid JSON (Content-Type "application/json"): invalid character '[' exceeded max depth, at byte 10010`,
+		"Huge":           `the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server`,
+		"HugeClaim":      `the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server`,
+		"SlowDrip":       `http error: calling URL: the answer was not complete within 200ms; make the hook faster or its answer smaller, or raise its timeout`,
+		"Hang":           `http error: calling URL: connected, but no answer within 200ms; make the hook faster, or raise its timeout`,
+		"Closed":         `http error: calling URL: the hook closed the connection before its answer was complete; see the log of the hook for a crash`,
+		"CutShort":       `http error: calling URL: the hook closed the connection before its answer was complete; see the log of the hook for a crash`,
+		"NotHTTP":        `http error: calling URL: the answer is not HTTP; check the port, and whether the hook wants https`,
+		"RedirectLoop":   `http error: calling URL: stopped after 10 redirects; correct the hook's redirects, or use the final address`,
+		"NotFound":       `unsupported status code: 404 body: 404 page not found`,
+		"Crash":          "unsupported status code: 500 body: Traceback (most recent call last):\n  KeyError: 'spec'",
+		"NoContent":      `unsupported status code: 204 body: `,
+		"NotModified":    `unsupported status code: 304 body: `,
+	}
+	hostile := hooktest.Hostile()
+	if len(hostile) != len(wants) {
+		t.Errorf("%d hostile answers, %d expectations", len(hostile), len(wants))
+	}
+	for name, handler := range hostile {
+		t.Run(name, func(t *testing.T) {
+			server := hooktest.NewServer(t)
+			server.Handle("/sync", handler)
+			// Only the answers that hang are limited in time: a slow machine must not turn another fault into a timeout.
+			limit := time.Minute
+			if name == "Hang" || name == "SlowDrip" {
+				limit = 200 * time.Millisecond
+			}
+			client := newClient(t, configure(server.URL("/sync"), withTimeout(limit)))
+			answer, err := client.Call(t.Context(), fleet, []byte(`{}`))
+			if err == nil {
+				_, err = wire.DecodeComposite(answer.Body, wire.AnswerOptions{ContentType: answer.ContentType})
+			}
+			if err == nil {
+				t.Fatal("the answer passed")
+			}
+			if got := strings.ReplaceAll(err.Error(), server.URL("/sync"), "URL"); got != wants[name] {
+				t.Errorf("got  %s\nwant %s", got, wants[name])
+			}
+			_, again := client.Call(t.Context(), fleet, []byte(`{}`))
+			if again != nil && !hook.IsRejected(err) && again.Error() != err.Error() {
+				t.Errorf("the message differs from call to call, so that events pile up:\n%v\n%v", err, again)
+			}
+		})
+	}
+}
+
+func TestUnreachableHooks(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port that is free again at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	plain := hooktest.NewServer(t)
+	expired := hooktest.NewServer(t, hooktest.WithExpiredCertificate())
+	otherHost := hooktest.NewServer(t, hooktest.WithCertificateFor("hook.shop"))
+	secure := hooktest.NewServer(t, hooktest.WithTLS())
+	secure.Handle("/sync", hooktest.Body("", `{}`))
+
+	cases := map[string]struct {
+		url   string
+		trust *hooktest.Server
+		want  []string
+	}{
+		"NothingListens": {"http://" + free + "/sync", nil, []string{"dial " + free + ": connect: connection refused; nothing listens there; check the Pods and the Service of the hook"}},
+		"ExpiredCertificate": {expired.URL("/sync"), expired, []string{
+			"x509: certificate has expired or is not yet valid", "renew the certificate of the hook, and compare the clocks",
+		}},
+		"OtherHost": {otherHost.URL("/sync"), otherHost, []string{
+			"cannot validate certificate for 127.0.0.1", "add the host name to the certificate of the hook",
+		}},
+		"UnknownAuthority": {secure.URL("/sync"), nil, []string{"certificate signed by unknown authority; set caBundle to the certificate authority of the hook"}},
+		"TLSToPlain": {"https://" + plain.Host() + "/sync", nil, []string{
+			"the hook does not speak TLS; use http, or give it a certificate",
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, configure(tc.url, func(c *webhook.Config) {
+				if tc.trust != nil {
+					c.Webhook.CABundle = &v1alpha1.CABundle{Inline: ptr.To(tc.trust.CABundle())}
+				}
+			}))
+			_, err := client.Call(t.Context(), fleet, []byte(`{}`))
+			failed, ok := errors.AsType[*webhook.CallError](err)
+			if !ok {
+				t.Fatalf("got %T %v, want a CallError", err, err)
+			}
+			if failed.Hook != hook.Sync || failed.Endpoint != tc.url || failed.Advice == "" {
+				t.Errorf("got hook %s, endpoint %s, advice %q", failed.Hook, failed.Endpoint, failed.Advice)
+			}
+			for _, want := range append(tc.want, "http error: calling "+tc.url+": ") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q\nis not in %q", want, err)
+				}
+			}
+		})
+	}
+	// A plain request to a port that wants TLS gets a plain 400 from Go's server.
+	_, err = newClient(t, configure("http://"+secure.Host()+"/sync")).Call(t.Context(), fleet, []byte(`{}`))
+	if status, ok := errors.AsType[*webhook.StatusError](err); !ok || status.Code != 400 {
+		t.Errorf("plain to TLS: got %v, want the status 400", err)
+	}
+}
+
+// TestHugeAnswersDoNotFillMemory holds the memory of one refused call to a small multiple of the limit.
+func TestHugeAnswersDoNotFillMemory(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Huge(100<<20))
+	client := newClient(t, configure(server.URL("/sync"), func(c *webhook.Config) { c.MaxResponseBytes = 1 << 20 }))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := client.Call(t.Context(), fleet, []byte(`{}`)); !hook.IsRejected(err) {
+		t.Errorf("got %v, want a RejectedError", err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
+		t.Errorf("a refused answer allocated %d MiB", used>>20)
+	}
+}

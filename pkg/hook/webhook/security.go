@@ -1,0 +1,250 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// Reference names a Secret or ConfigMap that a client reads.
+type Reference struct {
+	// Kind is Secret or ConfigMap.
+	Kind string
+	// Namespace and Name of the object.
+	Namespace, Name string
+}
+
+// String returns kind, namespace and name.
+func (r Reference) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
+
+const (
+	kindSecret    = "Secret"
+	kindConfigMap = "ConfigMap"
+)
+
+// security reads the credentials of one webhook.
+type security struct {
+	settings    v1alpha1.WebhookSecurity
+	credentials Credentials
+}
+
+// references returns all objects that a call reads.
+func (s *security) references() []Reference {
+	var refs []Reference
+	if b := s.settings.CABundle; b != nil && b.SecretRef != nil {
+		refs = append(refs, Reference{kindSecret, b.SecretRef.Namespace, b.SecretRef.Name})
+	}
+	if b := s.settings.CABundle; b != nil && b.ConfigMapRef != nil {
+		refs = append(refs, Reference{kindConfigMap, b.ConfigMapRef.Namespace, b.ConfigMapRef.Name})
+	}
+	if c := s.settings.ClientTLS; c != nil {
+		refs = append(refs, Reference{kindSecret, c.SecretRef.Namespace, c.SecretRef.Name})
+	}
+	if a := s.settings.Authorization; a != nil {
+		refs = append(refs, Reference{kindSecret, a.SecretRef.Namespace, a.SecretRef.Name})
+	}
+	if b := s.settings.BasicAuth; b != nil {
+		refs = append(refs, Reference{kindSecret, b.SecretRef.Namespace, b.SecretRef.Name})
+	}
+	return refs
+}
+
+// snapshot is the credentials as they are now.
+type snapshot struct {
+	// tlsVersion changes when one of the fields below it does. Empty: no TLS settings.
+	tlsVersion string
+	// ca is nil when there is no caBundle.
+	ca     []byte
+	caFrom Reference
+	// cert and key are nil when there is no clientTLS.
+	cert, key []byte
+	certFrom  Reference
+	// authorization is the value of the header, or empty.
+	authorization string
+}
+
+func (s *security) read(ctx context.Context) (snapshot, error) {
+	var now snapshot
+	for _, step := range []func(context.Context, *snapshot) error{s.readCA, s.readClientCertificate, s.readAuthorization, s.readBasicAuth} {
+		if err := step(ctx, &now); err != nil {
+			return snapshot{}, err
+		}
+	}
+	return now, nil
+}
+
+func (s *security) readCA(ctx context.Context, now *snapshot) error {
+	b := s.settings.CABundle
+	if b == nil {
+		return nil
+	}
+	if b.Inline != nil {
+		now.ca, now.tlsVersion = []byte(*b.Inline), "inline"
+		return nil
+	}
+	ref, source := b.SecretRef, kindSecret
+	if ref == nil {
+		ref, source = b.ConfigMapRef, kindConfigMap
+	}
+	from := Reference{source, ref.Namespace, ref.Name}
+	version, data, err := s.get(ctx, "caBundle", from)
+	if err != nil {
+		return err
+	}
+	if now.ca, err = entry(data, "caBundle", from, ptr.Deref(ref.Key, "ca.crt")); err != nil {
+		return err
+	}
+	now.caFrom = from
+	now.tlsVersion = from.String() + "@" + version
+	return nil
+}
+
+func (s *security) readClientCertificate(ctx context.Context, now *snapshot) error {
+	c := s.settings.ClientTLS
+	if c == nil {
+		return nil
+	}
+	from := Reference{kindSecret, c.SecretRef.Namespace, c.SecretRef.Name}
+	version, data, err := s.get(ctx, "clientTLS", from)
+	if err != nil {
+		return err
+	}
+	if now.cert, err = entry(data, "clientTLS", from, ptr.Deref(c.CertKey, "tls.crt")); err != nil {
+		return err
+	}
+	if now.key, err = entry(data, "clientTLS", from, ptr.Deref(c.PrivateKeyKey, "tls.key")); err != nil {
+		return err
+	}
+	now.certFrom = from
+	now.tlsVersion += ";" + from.String() + "@" + version
+	return nil
+}
+
+func authorizationType(a *v1alpha1.WebhookAuthorization) string {
+	if t := strings.TrimSpace(ptr.Deref(a.Type, "")); t != "" {
+		return t
+	}
+	return "Bearer"
+}
+
+func (s *security) readAuthorization(ctx context.Context, now *snapshot) error {
+	a := s.settings.Authorization
+	if a == nil {
+		return nil
+	}
+	from := Reference{kindSecret, a.SecretRef.Namespace, a.SecretRef.Name}
+	_, data, err := s.get(ctx, "authorization", from)
+	if err != nil {
+		return err
+	}
+	secret, err := entry(data, "authorization", from, a.SecretRef.Key)
+	if err != nil {
+		return err
+	}
+	header := authorizationType(a) + " " + strings.TrimSpace(string(secret))
+	for i := range len(header) {
+		if c := header[i]; (c < ' ' && c != '\t') || c == 0x7f {
+			return &CredentialsError{Use: "authorization", Reference: from, Err: fmt.Errorf("key %s holds characters that no header may hold, such as a line break", a.SecretRef.Key)}
+		}
+	}
+	now.authorization = header
+	return nil
+}
+
+func (s *security) readBasicAuth(ctx context.Context, now *snapshot) error {
+	b := s.settings.BasicAuth
+	if b == nil {
+		return nil
+	}
+	from := Reference{kindSecret, b.SecretRef.Namespace, b.SecretRef.Name}
+	_, data, err := s.get(ctx, "basicAuth", from)
+	if err != nil {
+		return err
+	}
+	usernameKey := ptr.Deref(b.UsernameKey, "username")
+	username, err := entry(data, "basicAuth", from, usernameKey)
+	if err != nil {
+		return err
+	}
+	password, err := entry(data, "basicAuth", from, ptr.Deref(b.PasswordKey, "password"))
+	if err != nil {
+		return err
+	}
+	user := strings.TrimSpace(string(username))
+	if strings.Contains(user, ":") {
+		return &CredentialsError{Use: "basicAuth", Reference: from, Err: fmt.Errorf("the user name in key %s holds a colon (RFC 7617 §2)", usernameKey)}
+	}
+	pair := user + ":" + strings.TrimSpace(string(password))
+	now.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(pair))
+	return nil
+}
+
+func (s *security) get(ctx context.Context, use string, r Reference) (version string, data map[string][]byte, err error) {
+	switch {
+	case s.credentials == nil:
+		err = errors.New("this server does not read credentials")
+	case r.Kind == kindConfigMap:
+		version, data, err = s.credentials.ConfigMap(ctx, r.Namespace, r.Name)
+	default:
+		version, data, err = s.credentials.Secret(ctx, r.Namespace, r.Name)
+	}
+	if err != nil {
+		return "", nil, &CredentialsError{Use: use, Reference: r, Err: err}
+	}
+	return version, data, nil
+}
+
+func entry(data map[string][]byte, use string, r Reference, key string) ([]byte, error) {
+	value, ok := data[key]
+	if !ok {
+		return nil, &CredentialsError{Use: use, Reference: r, Err: fmt.Errorf("it has no key %s", key)}
+	}
+	if value == nil { // an empty entry is not a missing one
+		value = []byte{}
+	}
+	return value, nil
+}
+
+// tlsConfig returns the TLS settings of the snapshot.
+func (now *snapshot) tlsConfig() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if now.ca != nil {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(now.ca) {
+			return nil, &CredentialsError{Use: "caBundle", Reference: now.caFrom, Err: errors.New("it holds no PEM certificate")}
+		}
+		c.RootCAs = pool
+	}
+	if now.cert != nil {
+		pair, err := tls.X509KeyPair(now.cert, now.key)
+		if err != nil {
+			return nil, &CredentialsError{Use: "clientTLS", Reference: now.certFrom, Err: fmt.Errorf("certificate and key cannot be used: %w", err)}
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
