@@ -1,0 +1,201 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a running control plane.
+type Cluster struct {
+	// Kubeconfig is a file with an administrator's access.
+	Kubeconfig string `json:"kubeconfig"`
+	// KubectlPath is the program kubectl of the same version.
+	KubectlPath string `json:"kubectl"`
+	// Dir holds the control plane's files, its logs in the folder logs.
+	Dir string `json:"dir"`
+	// EtcdServers is the address of the control plane's etcd.
+	EtcdServers string `json:"etcdServers"`
+
+	command *exec.Cmd
+	stdin   io.Closer
+}
+
+var shared *Cluster
+
+// Main runs the tests of a package with a control plane that they share, and returns the code to exit with:
+//
+//	func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func Main(m *testing.M) int {
+	started, err := start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the control plane:", err)
+		return 1
+	}
+	shared = started
+	defer started.stop()
+	return m.Run()
+}
+
+// Shared returns the control plane that Main started.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	if shared == nil {
+		t.Fatal("the package's TestMain must call cluster.Main")
+	}
+	return shared
+}
+
+// Start starts a control plane for one test.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	started, err := start()
+	if err != nil {
+		t.Fatalf("starting the control plane: %v", err)
+	}
+	t.Cleanup(started.stop)
+	return started
+}
+
+// program builds the control plane's program, once in a test process.
+var program = sync.OnceValues(func() (string, error) {
+	folder, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache folder: %w", err)
+	}
+	folder = filepath.Join(folder, "metacontroller-apiserver", "controlplane")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("creating %s: %w", folder, err)
+	}
+	// Test processes of several packages may do this at once, each under a name of its own.
+	built := filepath.Join(folder, fmt.Sprintf("controlplane-%d", os.Getpid()))
+	command := exec.Command("go", "build", "-o", built, ".")
+	command.Dir = module()
+	command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the control plane's program: %w\n%s", err, output)
+	}
+	target := filepath.Join(folder, "controlplane")
+	if err := os.Rename(built, target); err != nil {
+		return "", fmt.Errorf("installing the control plane's program: %w", err)
+	}
+	return target, nil
+})
+
+// Root returns the root folder of the checkout.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+func module() string { return filepath.Join(Root(), "test", "controlplane") }
+
+func start() (*Cluster, error) {
+	path, err := program()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{command: exec.Command(path, "start", "--with-stdin")}
+	c.command.Dir = module()
+	var progress bytes.Buffer
+	c.command.Stderr = io.MultiWriter(os.Stderr, &progress)
+	if c.stdin, err = c.command.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("holding the control plane: %w", err)
+	}
+	stdout, err := c.command.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("reading from the control plane: %w", err)
+	}
+	if err := c.command.Start(); err != nil {
+		return nil, fmt.Errorf("running the control plane's program: %w", err)
+	}
+	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	if err != nil {
+		c.stop()
+		return nil, fmt.Errorf("waiting for the control plane: %w\n%s", err, progress.String())
+	}
+	if err := json.Unmarshal(line, c); err != nil {
+		c.stop()
+		return nil, fmt.Errorf("reading %q from the control plane: %w", line, err)
+	}
+	return c, nil
+}
+
+func (c *Cluster) stop() {
+	_ = c.stdin.Close()
+	_ = c.command.Wait()
+}
+
+// Config returns an administrator's access without a client-side rate limit.
+func (c *Cluster) Config(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		t.Fatalf("reading %s: %v", c.Kubeconfig, err)
+	}
+	config.QPS = -1
+	return config
+}
+
+// Kubectl runs kubectl and returns what it printed on both outputs. It fails the test when kubectl does.
+func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	output, err := c.TryKubectl(t.Context(), "", args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// KubectlInput is Kubectl with a standard input, for "-f -".
+func (c *Cluster) KubectlInput(t testing.TB, input string, args ...string) string {
+	t.Helper()
+	output, err := c.TryKubectl(t.Context(), input, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// TryKubectl runs kubectl with a standard input and returns what it printed on both outputs, and its error.
+func (c *Cluster) TryKubectl(ctx context.Context, input string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, c.KubectlPath, append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	// Discovery is cached by kubectl in the home folder; tests must not see each other's.
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(c.Dir, "kubectl-cache"))
+	command.Stdin = strings.NewReader(input)
+	output, err := command.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return string(output), fmt.Errorf("exit code %d", exit.ExitCode())
+	}
+	return string(output), err
+}
