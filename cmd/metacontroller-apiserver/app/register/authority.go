@@ -1,0 +1,63 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package register
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// authorityInterval is the pause between two looks for the certificate authority.
+const authorityInterval = 100 * time.Millisecond
+
+// readAuthority returns the certificates in a file. A server that was started a moment ago may not have made them yet, so it
+// is waited for.
+func readAuthority(ctx context.Context, path string, timeout time.Duration, out io.Writer) ([]byte, error) {
+	bundle, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && timeout > 0 {
+		if _, err := fmt.Fprintf(out, "waiting for the server to make %s\n", path); err != nil {
+			return nil, err
+		}
+		waitErr := wait.PollUntilContextTimeout(ctx, authorityInterval, timeout, false, func(context.Context) (bool, error) {
+			bundle, err = os.ReadFile(path)
+			if errors.Is(err, os.ErrNotExist) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if waitErr != nil && err == nil {
+			err = waitErr
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading certificate authority: %w; start the server on this data directory first, or pass --ca-file", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading certificate authority: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("reading certificate authority: %s holds no certificate in PEM form", path)
+	}
+	return bundle, nil
+}

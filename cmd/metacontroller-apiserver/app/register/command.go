@@ -1,0 +1,163 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package register
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+)
+
+// options are the flags of both subcommands.
+type options struct {
+	kubeconfig    string
+	dataDir       string
+	caFile        string
+	host          string
+	port          int
+	timeout       time.Duration
+	publishCAOnly bool
+}
+
+// NewRegisterCommand returns the subcommand register. It prints progress to the command's standard output.
+func NewRegisterCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "register --kubeconfig FILE --data-dir DIR --host HOST --port PORT",
+		Short: "Register a server that runs outside of the cluster, and wait until it is available",
+		Long: `Register a server that runs outside of the cluster.
+
+Applies the namespace metacontroller, the ClusterRoles, a Service that names the host, and the APIService
+v1alpha1.metacontroller.k8s.io with the authority of the server's certificate. Then waits until the cluster's
+kube-apiserver reaches the server. Doing it again is harmless; unregister takes it back.
+
+It refuses, and changes nothing, when CustomResourceDefinitions serve the group in this cluster, or when it is
+registered for another server.`,
+		Example: `  # A server on this machine, whose certificates were made in its data directory
+  metacontroller-apiserver register --kubeconfig FILE --data-dir DIR --host localhost --port 6443
+
+  # A server with certificates of yours, valid for metacontroller-apiserver.metacontroller.svc
+  metacontroller-apiserver register --kubeconfig FILE --ca-file ca.crt --host apiserver.example.org --port 443`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.publishCAOnly {
+				return o.publish(cmd)
+			}
+			return o.register(cmd)
+		},
+	}
+	o.addKubeconfig(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.dataDir, "data-dir", "", "data directory of the server, in which it keeps the certificates that it made")
+	flags.StringVar(&o.caFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
+	flags.StringVar(&o.host, "host", "localhost", "DNS name or IPv4 address at which the cluster's kube-apiserver reaches the server")
+	flags.IntVar(&o.port, "port", 0, "port at which the cluster's kube-apiserver reaches the server")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the certificate authority, and then for the server "+
+		"to be available; 0 does not wait")
+	flags.BoolVar(&o.publishCAOnly, "publish-ca-only", false, "make the certificates in --data-dir if there are none, and put their "+
+		"authority into the APIService that exists, nothing else: for a server inside of the cluster, before it starts")
+	cmd.MarkFlagsOneRequired("data-dir", "ca-file")
+	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file")
+	cmd.MarkFlagsOneRequired("port", "publish-ca-only")
+	cmd.MarkFlagsMutuallyExclusive("port", "publish-ca-only")
+	cmd.MarkFlagsMutuallyExclusive("ca-file", "publish-ca-only")
+	return cmd
+}
+
+// NewUnregisterCommand returns the subcommand unregister.
+func NewUnregisterCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "unregister --kubeconfig FILE",
+		Short: "Take back what register did; the server's objects stay in its store",
+		Long: `Take back what register did.
+
+Deletes the APIService, the Service and the ClusterRoles. The namespace metacontroller stays, and so do the server's own
+objects, in its store. Namespaces of the cluster can be deleted again, even if the server is gone for good.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := o.client()
+			if err != nil {
+				return err
+			}
+			return registration.Unregister(cmd.Context(), config, cmd.OutOrStdout())
+		},
+	}
+	o.addKubeconfig(cmd)
+	return cmd
+}
+
+func (o *options) addKubeconfig(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, of a user who may create ClusterRoles; "+
+		"empty: the environment variable KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
+}
+
+func (o *options) register(cmd *cobra.Command) error {
+	config, err := o.client()
+	if err != nil {
+		return err
+	}
+	path := o.caFile
+	if path == "" {
+		path = servingcert.FilesIn(servingcert.Directory(o.dataDir)).CAFile
+	}
+	bundle, err := readAuthority(cmd.Context(), path, o.timeout, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	return registration.Register(cmd.Context(), registration.Options{
+		Config: config, Host: o.host, Port: o.port, CABundle: bundle, Timeout: o.timeout, Progress: cmd.OutOrStdout(),
+	})
+}
+
+func (o *options) publish(cmd *cobra.Command) error {
+	config, err := o.client()
+	if err != nil {
+		return err
+	}
+	files, err := servingcert.Ensure(servingcert.Directory(o.dataDir))
+	if err != nil {
+		return err
+	}
+	bundle, err := readAuthority(cmd.Context(), files.CAFile, 0, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	if err := registration.PublishAuthority(cmd.Context(), config, bundle); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "APIService %s trusts %s\n", registration.APIServiceName, files.CAFile)
+	return err
+}
+
+func (o *options) client() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	return config, nil
+}

@@ -1,0 +1,25 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package registration tells a cluster that a server outside of it serves the API group metacontroller.k8s.io.
+//
+// Register applies the manifests of package artifacts, with the Service turned into a name for the server's host, and waits
+// until the cluster reaches the server. Unregister takes that back. PublishAuthority puts the authority of a serving
+// certificate into an existing registration. All write as the field manager FieldManager, by server-side apply.
+//
+// The commands register and unregister call it. It never starts a server, makes no certificates, and does not move objects
+// from CustomResourceDefinitions: where these serve the group, it refuses.
+package registration

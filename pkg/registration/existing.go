@@ -1,0 +1,107 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+// automanagedLabel is on APIServices that kube-apiserver itself makes for CustomResourceDefinitions, and overwrites.
+const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
+// checkDefinitions refuses clusters in which CustomResourceDefinitions serve the group.
+func checkDefinitions(ctx context.Context, client dynamic.Interface) error {
+	var found []string
+	for _, plural := range []string{"compositecontrollers", "controllerrevisions", "decoratorcontrollers"} {
+		name := plural + "." + group
+		_, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("looking for CustomResourceDefinition %s: %w", name, err)
+		default:
+			found = append(found, name)
+		}
+	}
+	if len(found) > 0 {
+		return &ServedByDefinitionsError{Definitions: found}
+	}
+	return nil
+}
+
+// checkExisting refuses clusters with a registration that is not ours to change.
+func checkExisting(ctx context.Context, client dynamic.Interface) error {
+	apiService, err := getOrNil(ctx, client.Resource(apiServices), APIServiceName)
+	if err != nil {
+		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	if apiService != nil {
+		if err := checkAPIService(apiService); err != nil {
+			return err
+		}
+	}
+	service, err := getOrNil(ctx, client.Resource(services).Namespace(namespace), serviceName)
+	if err != nil {
+		return fmt.Errorf("reading Service %s/%s: %w", namespace, serviceName, err)
+	}
+	if service != nil {
+		return checkService(service)
+	}
+	return nil
+}
+
+func checkAPIService(apiService *unstructured.Unstructured) error {
+	if apiService.GetLabels()[automanagedLabel] != "" {
+		// The definitions are gone by now or were never among the known three; the cluster removes the object with the last one.
+		return &ServedByDefinitionsError{}
+	}
+	foundNamespace, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
+	foundName, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "name")
+	if foundNamespace != namespace || foundName != serviceName {
+		return &OccupiedError{
+			Object: "APIService " + APIServiceName,
+			Detail: fmt.Sprintf("it points to Service %q in namespace %q; delete it if that server is not wanted any more",
+				foundName, foundNamespace),
+		}
+	}
+	return nil
+}
+
+func checkService(service *unstructured.Unstructured) error {
+	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != "ExternalName" {
+		return &OccupiedError{
+			Object: describe(service),
+			Detail: fmt.Sprintf("it is of type %s and belongs to a server inside of the cluster; remove that installation first", kind),
+		}
+	}
+	return nil
+}
+
+// getOrNil returns an object, and nil when there is none.
+func getOrNil(ctx context.Context, client dynamic.ResourceInterface, name string) (*unstructured.Unstructured, error) {
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}

@@ -1,0 +1,140 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/artifacts"
+)
+
+// A resource is one kind of the manifests. There are so few that they are not looked up in the cluster.
+type resource struct {
+	schema.GroupVersionResource
+	namespaced bool
+}
+
+var (
+	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	apiServices  = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	definitions  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+)
+
+// resourceOf returns the resource of a manifest's kind.
+func resourceOf(o *unstructured.Unstructured) (resource, error) {
+	switch o.GetKind() {
+	case "Namespace":
+		return resource{GroupVersionResource: namespaces}, nil
+	case "Service":
+		return resource{GroupVersionResource: services, namespaced: true}, nil
+	case "APIService":
+		return resource{GroupVersionResource: apiServices}, nil
+	case "ClusterRole":
+		return resource{GroupVersionResource: clusterRoles}, nil
+	default:
+		return resource{}, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
+	}
+}
+
+// files are the manifests of a registration from outside, in the order in which they are applied. The ServiceAccount and its
+// bindings are left out: the server acts as the user of its kubeconfig, and rights that nobody uses are a risk.
+func files() []string {
+	return []string{
+		"namespace.yaml", "clusterrole-apiserver.yaml", "clusterrole-controllers.yaml", "clusterroles-users.yaml",
+		"service.yaml", "apiservice.yaml",
+	}
+}
+
+// manifests returns the objects of a registration.
+func manifests(o Options) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range files() {
+		read, err := readManifest(name)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, read...)
+	}
+	for _, object := range objects {
+		var err error
+		switch object.GetKind() {
+		case "Service":
+			err = pointService(object, o)
+		case "APIService":
+			err = errors.Join(
+				unstructured.SetNestedField(object.Object, int64(o.Port), "spec", "service", "port"),
+				setBundle(object, o.CABundle),
+			)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("preparing %s: %w", describe(object), err)
+		}
+	}
+	return objects, nil
+}
+
+// pointService makes the Service a name for the host. The aggregation layer dials that, and the port of the APIService.
+func pointService(service *unstructured.Unstructured, o Options) error {
+	return unstructured.SetNestedMap(service.Object, map[string]any{
+		"type": "ExternalName", "externalName": o.Host,
+		"ports": []any{map[string]any{"name": "https", "port": int64(o.Port), "protocol": "TCP"}},
+	}, "spec")
+}
+
+// setBundle sets the authority of an APIService.
+func setBundle(apiService *unstructured.Unstructured, bundle []byte) error {
+	return unstructured.SetNestedField(apiService.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle")
+}
+
+// readManifest returns the objects in one file of the base.
+func readManifest(name string) ([]*unstructured.Unstructured, error) {
+	f, err := artifacts.Base.Open("base/" + name)
+	if err != nil {
+		return nil, fmt.Errorf("reading manifest: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading manifest %s: %w", name, err)
+		}
+		// A comment before the first separator is an empty document.
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// describe names an object for people.
+func describe(o *unstructured.Unstructured) string {
+	if o.GetNamespace() != "" {
+		return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetName()
+}

@@ -1,0 +1,128 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Register registers the server at Options.Host and Options.Port, and waits until it is available. Doing it again is harmless,
+// and changes host, port and authority.
+//
+// The error is a *ServedByDefinitionsError or an *OccupiedError when the cluster has another registration, in which case
+// nothing was changed, and an *UnavailableError when the server was not reached in time.
+func Register(ctx context.Context, o Options) error {
+	if err := o.Validate(); err != nil {
+		return fmt.Errorf("registering: %w", err)
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	client, err := newClient(o.Config)
+	if err != nil {
+		return err
+	}
+	if err := checkDefinitions(ctx, client); err != nil {
+		return err
+	}
+	if err := checkExisting(ctx, client); err != nil {
+		return err
+	}
+	objects, err := manifests(o)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := apply(ctx, client, object); err != nil {
+			return err
+		}
+		progress(o.Progress, "applied %s", describe(object))
+	}
+	if o.Timeout == 0 {
+		return nil
+	}
+	return waitAvailable(ctx, client, o)
+}
+
+// PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.
+func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) error {
+	client, err := newClient(config)
+	if err != nil {
+		return err
+	}
+	existing, err := client.Resource(apiServices).Get(ctx, APIServiceName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	if existing.GetLabels()[automanagedLabel] != "" {
+		return &ServedByDefinitionsError{}
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": existing.GetAPIVersion(), "kind": existing.GetKind(),
+		// With the uid nothing is created, should the registration be deleted meanwhile.
+		"metadata": map[string]any{"name": APIServiceName, "uid": string(existing.GetUID())},
+	}}
+	if err := setBundle(wanted, bundle); err != nil {
+		return err
+	}
+	return apply(ctx, client, wanted)
+}
+
+func newClient(config *rest.Config) (dynamic.Interface, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// apply writes one object. Fields that somebody else set otherwise are taken over: who registers a server means it.
+func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured) error {
+	target, err := resourceFor(client, object)
+	if err != nil {
+		return err
+	}
+	_, err = target.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("applying %s: %w", describe(object), err)
+	}
+	return nil
+}
+
+// resourceFor returns the client for the kind and namespace of an object.
+func resourceFor(client dynamic.Interface, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	r, err := resourceOf(object)
+	if err != nil {
+		return nil, err
+	}
+	if r.namespaced {
+		return client.Resource(r.GroupVersionResource).Namespace(object.GetNamespace()), nil
+	}
+	return client.Resource(r.GroupVersionResource), nil
+}
+
+// progress tells the user of a step. Nobody is helped when that fails.
+func progress(w io.Writer, format string, arguments ...any) {
+	_, _ = fmt.Fprintf(w, format+"\n", arguments...)
+}

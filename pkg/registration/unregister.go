@@ -1,0 +1,67 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Unregister deletes what Register applied, except for the namespace, which may hold objects of others. Objects that are not
+// there are no error. It refuses with an *OccupiedError when the registration belongs to somebody else, and deletes nothing
+// then. The server's own objects stay in its store.
+func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
+	if out == nil {
+		out = io.Discard
+	}
+	client, err := newClient(config)
+	if err != nil {
+		return err
+	}
+	if err := checkExisting(ctx, client); err != nil {
+		return err
+	}
+	objects, err := manifests(Options{})
+	if err != nil {
+		return err
+	}
+	// Backwards: the cluster must stop asking for the server before the way to it goes.
+	for _, object := range slices.Backward(objects) {
+		if object.GetKind() == "Namespace" {
+			continue
+		}
+		target, err := resourceFor(client, object)
+		if err != nil {
+			return err
+		}
+		err = target.Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("deleting %s: %w", describe(object), err)
+		default:
+			progress(out, "deleted %s", describe(object))
+		}
+	}
+	return nil
+}
