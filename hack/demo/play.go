@@ -40,7 +40,7 @@ type options struct {
 type stage struct {
 	out       io.Writer
 	dir       string
-	processes *processes
+	processes processes
 	// cluster is set by startControlPlane, serverPort by startServer, hookURL by startHook.
 	cluster    cluster
 	serverPort int
@@ -65,7 +65,7 @@ func play(visitor context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("creating the demonstration's directory: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(visitor)
-	s := &stage{out: out, dir: dir, serverPort: port, processes: &processes{dir: dir, ended: cancel}}
+	s := &stage{out: out, dir: dir, serverPort: port, processes: processes{dir: dir, ended: cancel}}
 	defer func() {
 		switch {
 		case visitor.Err() != nil && !o.once:

@@ -24,6 +24,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 const (
@@ -60,12 +62,12 @@ func (s *stage) steps() []step {
 }
 
 func (s *stage) startControlPlane(ctx context.Context) error {
-	proc, line, err := s.processes.start("control plane", background(ctx, controlPlaneBinary, "start", "--module", "test/controlplane"),
+	controlPlane, err := s.processes.start("control plane", process.Command(ctx, controlPlaneBinary, "start", "--module", "test/controlplane"),
 		func(line string) bool { return strings.HasPrefix(line, "{") })
 	if err != nil {
 		return err
 	}
-	description, err := proc.await(ctx, line)
+	description, err := controlPlane.Line(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (s *stage) startControlPlane(ctx context.Context) error {
 }
 
 func (s *stage) startServer(ctx context.Context) error {
-	_, _, err := s.processes.start("server", background(ctx, serverBinary,
+	_, err := s.processes.start("server", process.Command(ctx, serverBinary,
 		"--kubeconfig", s.cluster.Kubeconfig,
 		"--data-dir", s.dataDir(),
 		"--bind-address", "127.0.0.1",
@@ -86,7 +88,7 @@ func (s *stage) startServer(ctx context.Context) error {
 
 // register blocks until the kube-apiserver has found the server available.
 func (s *stage) register(ctx context.Context) error {
-	_, err := output(ctx, serverBinary, "register",
+	_, err := process.Output(ctx, serverBinary, "register",
 		"--kubeconfig", s.cluster.Kubeconfig,
 		"--data-dir", s.dataDir(),
 		"--host", "localhost",
@@ -95,13 +97,13 @@ func (s *stage) register(ctx context.Context) error {
 }
 
 func (s *stage) startHook(ctx context.Context) error {
-	cmd := background(ctx, "python3", filepath.Join(example, "sync.py"), "0")
+	cmd := process.Command(ctx, "python3", filepath.Join(example, "sync.py"), "0")
 	cmd.Env = append(os.Environ(), "HOST=127.0.0.1")
-	proc, line, err := s.processes.start("hook", cmd, func(line string) bool { return strings.HasPrefix(line, hookLine) })
+	hook, err := s.processes.start("hook", cmd, func(line string) bool { return strings.HasPrefix(line, hookLine) })
 	if err != nil {
 		return err
 	}
-	announced, err := proc.await(ctx, line)
+	announced, err := hook.Line(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (s *stage) awaitPod(ctx context.Context) error {
 }
 
 func (s *stage) kubectl(ctx context.Context, args ...string) (string, error) {
-	return output(ctx, s.cluster.Kubectl, append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
+	return process.Output(ctx, s.cluster.Kubectl, append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
 }
 
 func (s *stage) dataDir() string {

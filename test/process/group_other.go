@@ -1,3 +1,5 @@
+//go:build unix && !linux
+
 /*
 Copyright The Metacontroller Authors.
 
@@ -14,12 +16,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package process
 
 import "syscall"
 
 // ownGroup puts a child into a process group of its own, so that Ctrl-C reaches us alone and the group can be ended as
-// a whole, and has it ended by the kernel should we be killed.
+// a whole. Only Linux ends the children of a process that is killed.
 func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -14,19 +14,17 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package process
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,7 +48,8 @@ func TestLineWriterSendsTheFirstLineThatIsWanted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &lineWriter{file: file, wanted: wanted, found: make(chan string, 1)}
+			found := make(chan string, 1)
+			w := &lineWriter{file: file, wanted: wanted, found: found}
 			for _, s := range test.writes {
 				if _, err := w.Write([]byte(s)); err != nil {
 					t.Fatal(err)
@@ -61,7 +60,7 @@ func TestLineWriterSendsTheFirstLineThatIsWanted(t *testing.T) {
 			}
 			var got string
 			select {
-			case got = <-w.found:
+			case got = <-found:
 			default:
 			}
 			if got != test.want {
@@ -75,16 +74,19 @@ func TestLineWriterSendsTheFirstLineThatIsWanted(t *testing.T) {
 	}
 }
 
-func TestStopEndsAProcessAndThoseThatItStarted(t *testing.T) {
+func TestStopEndsAProgramAndThoseThatItStarted(t *testing.T) {
 	ended := make(chan error, 1)
-	all := &processes{dir: t.TempDir(), ended: func(err error) { ended <- err }}
 	// The shell ends on SIGTERM and leaves its child behind, which prints its own process id.
-	cmd := background(t.Context(), "sh", "-c", `sh -c 'echo pid $$; trap "" TERM; while :; do sleep 1; done' & wait`)
-	proc, line, err := all.start("shell", cmd, func(string) bool { return true })
+	cmd := Command(t.Context(), "sh", "-c", `sh -c 'echo pid $$; trap "" TERM; while :; do sleep 1; done' & wait`)
+	shell, err := Start(cmd, Options{
+		Name: "shell", Log: filepath.Join(t.TempDir(), "log"),
+		Wanted: func(string) bool { return true },
+		OnEnd:  func(err error) { ended <- err },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	announced, err := proc.await(t.Context(), line)
+	announced, err := shell.Line(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,17 +95,51 @@ func TestStopEndsAProcessAndThoseThatItStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	all.stop()
+	if err := shell.Stop(time.Minute); err == nil {
+		t.Error("got no error, want the signal that ended the shell")
+	}
 
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "shell ended") {
-		t.Errorf("ended was called with %v, want an error that names the process", err)
+		t.Errorf("OnEnd was called with %v, want an error that names the program", err)
 	}
 	// A killed process is gone a moment later, and remains as a zombie where nobody reaps it.
 	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		return slices.Contains([]string{"", "Z", "X"}, stateOf(grandchild)), nil
 	})
 	if err != nil {
-		t.Errorf("the grandchild is in state %q after stop, want it gone", stateOf(grandchild))
+		t.Errorf("the grandchild is in state %q after Stop, want it gone", stateOf(grandchild))
+	}
+}
+
+func TestStopTellsHowTheProgramEnded(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason string
+		script string
+		want   string
+	}{
+		"Politely": {"A program that ends with success when asked has no error.", `trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done`, ""},
+		"Failing":  {"Its exit status tells that its farewell went wrong.", `trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done`, "exit status 3"},
+		"Deaf":     {"One that does not listen is killed, which is a failure, too.", `trap '' TERM; echo ready; while :; do sleep 0.01; done`, "was killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program, err := Start(Command(t.Context(), "sh", "-c", test.script), Options{
+				Name: "shell", Log: filepath.Join(t.TempDir(), "log"), Wanted: func(line string) bool { return line == "ready" },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := program.Line(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			grace := time.Minute
+			if name == "Deaf" {
+				grace = time.Millisecond
+			}
+			err = program.Stop(grace)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s\ngot %v, want %q", test.reason, err, test.want)
+			}
+		})
 	}
 }
 
@@ -117,66 +153,35 @@ func stateOf(pid int) string {
 	return strings.Fields(after)[0]
 }
 
-func TestAwaitTellsWhyTheProcessEnded(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	all := &processes{dir: t.TempDir(), ended: cancel}
-	proc, line, err := all.start("server", background(ctx, "sh", "-c", "(echo one; echo two) >&2; exit 3"), func(string) bool { return false })
+func TestLineTellsWhyTheProgramEnded(t *testing.T) {
+	program, err := Start(Command(t.Context(), "sh", "-c", "(echo one; echo two) >&2; exit 3"), Options{
+		Name: "server", Log: filepath.Join(t.TempDir(), "log"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = proc.await(ctx, line)
-	if err == nil || !strings.Contains(err.Error(), "server ended on its own: exit status 3") {
+	_, err = program.Line(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "server ended: exit status 3") {
 		t.Errorf("got %v, want the exit status", err)
 	}
-	if got := all.tails(1); !strings.Contains(got, "last lines of server") || !strings.Contains(got, "two") || strings.Contains(got, "one") {
+	if got := program.Tail(1); !strings.Contains(got, "last lines of server") || !strings.Contains(got, "two") || strings.Contains(got, "one") {
 		t.Errorf("got %q, want the last line of the log", got)
 	}
-	all.stop()
 }
 
 func TestOutput(t *testing.T) {
-	got, err := output(t.Context(), "sh", "-c", "echo fine; echo noise >&2")
+	got, err := Output(t.Context(), "sh", "-c", "echo fine; echo noise >&2")
 	if err != nil || got != "fine\n" {
 		t.Errorf("got %q and %v, want standard output alone", got, err)
 	}
-	_, err = output(t.Context(), "sh", "-c", "echo the cause >&2; exit 1")
+	_, err = Output(t.Context(), "sh", "-c", "echo the cause >&2; exit 1")
 	if err == nil || !strings.Contains(err.Error(), "the cause") {
 		t.Errorf("got %v, want what was printed on standard error", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the server is gone")
 	cancel(gone)
-	if _, err = output(ctx, "sh", "-c", "exit 0"); !errors.Is(err, gone) {
+	if _, err = Output(ctx, "sh", "-c", "exit 0"); !errors.Is(err, gone) {
 		t.Errorf("got %v, want the cause of the cancellation", err)
-	}
-}
-
-func TestChoosePort(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	busy, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := choosePort(t.Context(), busy); err == nil || !strings.Contains(err.Error(), "in use by another program") {
-		t.Errorf("got %v for a port in use, want a sentence that says so", err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if port, err := choosePort(t.Context(), busy); err != nil || port != busy {
-		t.Errorf("got %d and %v, want the free port asked for", port, err)
-	}
-	if port, err := choosePort(t.Context(), 0); err != nil || port == 0 {
-		t.Errorf("got %d and %v, want a free port", port, err)
-	}
-	if _, err := choosePort(t.Context(), 70000); err == nil || errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("got %v for a port that does not exist, want an error", err)
 	}
 }

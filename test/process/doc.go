@@ -1,5 +1,3 @@
-//go:build unix && !linux
-
 /*
 Copyright The Metacontroller Authors.
 
@@ -16,12 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
-
-import "syscall"
-
-// ownGroup puts a child into a process group of its own, so that Ctrl-C reaches us alone and the group can be ended as
-// a whole. Only Linux ends the children of a process that is killed.
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+// Package process runs programs that end with the one who started them.
+//
+// Start runs one in the background, in a process group of its own, with its output in a file; Stop and Kill end it together
+// with whatever it started. Output runs a short one to its end. The demonstration and the tests that start the server use
+// it. It knows nothing about what the programs are.
+package process

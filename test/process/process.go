@@ -1,0 +1,135 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options say how a program is started.
+type Options struct {
+	// Name is what errors call the program.
+	Name string
+	// Log is the file to which standard output and standard error are appended. It is made when it does not exist.
+	Log string
+	// Wanted tells which line of standard output Line returns. Nil: none.
+	Wanted func(line string) bool
+	// OnEnd, when not nil, is called once with what Err returns when the program has ended, for whatever reason.
+	OnEnd func(error)
+}
+
+// A Process is a program that runs in the background until Stop or Kill. Its methods may be used concurrently.
+type Process struct {
+	name, log string
+	cmd       *exec.Cmd
+	line      chan string
+	ended     chan struct{}
+	// err may be read when ended is closed.
+	err error
+}
+
+// Command makes the command for Start: one that does not end with ctx.
+func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(context.WithoutCancel(ctx), name, args...)
+}
+
+// Start runs a program.
+func Start(cmd *exec.Cmd, o Options) (*Process, error) {
+	file, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", o.Name, err)
+	}
+	p := &Process{name: o.Name, log: o.Log, cmd: cmd, line: make(chan string, 1), ended: make(chan struct{})}
+	cmd.Stdout = &lineWriter{file: file, wanted: o.Wanted, found: p.line}
+	cmd.Stderr, cmd.SysProcAttr = file, ownGroup()
+	// A grandchild that keeps our pipe open must not keep us waiting.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", o.Name, err), file.Close())
+	}
+	go func() {
+		p.err = errors.Join(cmd.Wait(), file.Close())
+		close(p.ended)
+		if o.OnEnd != nil {
+			o.OnEnd(p.Err())
+		}
+	}()
+	return p, nil
+}
+
+// Ended is closed when the program has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Err says how the program ended, never with nil. It blocks until then.
+func (p *Process) Err() error {
+	<-p.ended
+	if p.err != nil {
+		return fmt.Errorf("%s ended: %w", p.name, p.err)
+	}
+	return fmt.Errorf("%s ended with success", p.name)
+}
+
+// Line returns the first line that was wanted. It is an error when the program ends or ctx is done before.
+func (p *Process) Line(ctx context.Context) (string, error) {
+	select {
+	case line := <-p.line:
+		return line, nil
+	case <-p.ended:
+		return "", p.Err()
+	case <-ctx.Done():
+		return "", fmt.Errorf("waiting for a line of %s: %w", p.name, context.Cause(ctx))
+	}
+}
+
+// Stop asks the program to end, and kills it when it has not after the grace period. Whatever it left behind is killed.
+// The error is nil when it ended in time and with status 0.
+func (p *Process) Stop(grace time.Duration) error {
+	// Signals may find nobody; that is what they are for.
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(grace):
+		p.Kill()
+		return fmt.Errorf("%s had not ended %s after SIGTERM and was killed", p.name, grace)
+	}
+	p.Kill()
+	return p.err
+}
+
+// Kill ends the program and whatever it started, without asking.
+func (p *Process) Kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.ended
+}
+
+// Tail returns the last lines of the log, under a heading.
+func (p *Process) Tail(lines int) string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		data = []byte(err.Error())
+	}
+	all := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return fmt.Sprintf("--- last lines of %s ---\n%s\n", p.name,
+		strings.Join(all[max(0, len(all)-lines):], "\n"))
+}
