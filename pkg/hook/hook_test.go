@@ -83,11 +83,13 @@ func TestResponsesEncodeAsTheProtocolWants(t *testing.T) {
 	}{
 		"CompositeEmpty": {
 			"No children is a statement, an absent status is not.",
-			hook.CompositeResponse{}, `{"children":null}`,
+			hook.CompositeResponse{},
+			`{"children":null}`,
 		},
 		"DecoratorEmpty": {
 			"A nil status leaves the target's alone.",
-			hook.DecoratorResponse{}, `{"status":null,"attachments":null}`,
+			hook.DecoratorResponse{},
+			`{"status":null,"attachments":null}`,
 		},
 		"DecoratorEmptyStatus": {
 			"An empty status empties the target's, so it must not be left out.",

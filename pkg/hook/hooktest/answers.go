@@ -82,7 +82,7 @@ func Body(contentType, body string) http.Handler {
 		if contentType != "" {
 			w.Header().Set("Content-Type", contentType)
 		}
-		_, _ = io.WriteString(w, body) //nolint:errcheck // the client may go away
+		_, _ = io.WriteString(w, body)
 	})
 }
 
@@ -90,7 +90,7 @@ func Body(contentType, body string) http.Handler {
 func Status(code int, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, text) //nolint:errcheck // the client may go away
+		_, _ = io.WriteString(w, text)
 	})
 }
 
@@ -125,7 +125,7 @@ func answer(w http.ResponseWriter, value any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(encoded) //nolint:errcheck // the client may go away
+	_, _ = w.Write(encoded)
 }
 
 func withBody(r *http.Request, body []byte) *http.Request {

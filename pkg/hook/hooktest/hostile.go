@@ -75,7 +75,7 @@ func Huge(size int) http.Handler {
 				return
 			}
 		}
-		_, _ = io.WriteString(w, `"}}`) //nolint:errcheck // the client may go away
+		_, _ = io.WriteString(w, `"}}`)
 	})
 }
 
@@ -126,21 +126,22 @@ func Closed() http.Handler {
 // CutShort closes the connection in the middle of an answer.
 func CutShort() http.Handler {
 	return hijacked(func(c net.Conn) {
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"children\":[") //nolint:errcheck // as scripted
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"children\":[")
 	})
 }
 
 // NotHTTP answers in another protocol.
 func NotHTTP() http.Handler {
 	return hijacked(func(c net.Conn) {
-		_, _ = io.WriteString(c, "220 mail.example.com ESMTP ready\r\n") //nolint:errcheck // as scripted
+		_, _ = io.WriteString(c, "220 mail.example.com ESMTP ready\r\n")
 	})
 }
 
 // RedirectLoop redirects to its own path without end, keeping method and body.
 func RedirectLoop() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "?again")
+		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
 }
 
@@ -158,5 +159,5 @@ func hijacked(f func(net.Conn)) http.Handler {
 }
 
 func flush(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).Flush() //nolint:errcheck // the client may have gone away; the next write tells
+	_ = http.NewResponseController(w).Flush()
 }

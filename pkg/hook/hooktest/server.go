@@ -19,7 +19,7 @@ package hooktest
 import (
 	"context"
 	"io"
-	"log"
+	"log" //nolint:depguard // net/http wants one, and it discards everything here
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -90,8 +90,8 @@ func WithClientCertificates() Option {
 }
 
 // NewServer starts a server on a free local port. It stops at the end of the test. Paths without a handler answer 404.
-func NewServer(t testing.TB, opts ...Option) *Server {
-	t.Helper()
+func NewServer(tb testing.TB, opts ...Option) *Server {
+	tb.Helper()
 	var o options
 	for _, option := range opts {
 		option(&o)
@@ -105,14 +105,14 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	} else {
 		certificates, err := newCertificates(*o.tls)
 		if err != nil {
-			t.Fatalf("making certificates: %v", err)
+			tb.Fatalf("making certificates: %v", err)
 		}
 		s.certificates = certificates
 		s.http.TLS = certificates.serverConfig(o.clientCertificates)
 		s.http.EnableHTTP2 = o.http2
 		s.http.StartTLS()
 	}
-	t.Cleanup(s.Close)
+	tb.Cleanup(s.Close)
 	return s
 }
 

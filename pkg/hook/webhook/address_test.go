@@ -22,7 +22,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -33,30 +32,30 @@ func service(name, namespace string) *v1alpha1.ServiceReference {
 
 func TestAddress(t *testing.T) {
 	withPort := service("hook", "shop")
-	withPort.Port, withPort.Protocol = ptr.To[int32](8443), ptr.To("https")
+	withPort.Port, withPort.Protocol = new(int32(8443)), new("https")
 	ftp := service("hook", "shop")
-	ftp.Protocol = ptr.To("ftp")
+	ftp.Protocol = new("ftp")
 	cases := map[string]struct {
 		reason  string
 		webhook v1alpha1.Webhook
 		want    string
 		wantErr string
 	}{
-		"URL":             {"A URL is used as written.", v1alpha1.Webhook{URL: ptr.To("http://hello-controller.hello/sync?x=1")}, "http://hello-controller.hello/sync?x=1", ""},
-		"URLWins":         {"A URL wins over a service.", v1alpha1.Webhook{URL: ptr.To("https://a/b"), Service: service("hook", "shop"), Path: ptr.To("/sync")}, "https://a/b", ""},
-		"Service":         {"Port 80 and http are the defaults, the port is always written, and there is no .svc.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: ptr.To("/sync")}, "http://hook.shop:80/sync", ""},
-		"ServicePort":     {"Port and protocol are taken over.", v1alpha1.Webhook{Service: withPort, Path: ptr.To("/sync")}, "https://hook.shop:8443/sync", ""},
-		"EmptyPath":       {"An empty path is a path.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: ptr.To("")}, "http://hook.shop:80", ""},
+		"URL":             {"A URL is used as written.", v1alpha1.Webhook{URL: new("http://hello-controller.hello/sync?x=1")}, "http://hello-controller.hello/sync?x=1", ""},
+		"URLWins":         {"A URL wins over a service.", v1alpha1.Webhook{URL: new("https://a/b"), Service: service("hook", "shop"), Path: new("/sync")}, "https://a/b", ""},
+		"Service":         {"Port 80 and http are the defaults, the port is always written, and there is no .svc.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: new("/sync")}, "http://hook.shop:80/sync", ""},
+		"ServicePort":     {"Port and protocol are taken over.", v1alpha1.Webhook{Service: withPort, Path: new("/sync")}, "https://hook.shop:8443/sync", ""},
+		"EmptyPath":       {"An empty path is a path.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: new("")}, "http://hook.shop:80", ""},
 		"Nothing":         {"There must be an address.", v1alpha1.Webhook{}, "", "the webhook must have either url, or both service and path"},
-		"PathOnly":        {"A path alone is no address.", v1alpha1.Webhook{Path: ptr.To("/sync")}, "", "the webhook must have either url, or both service and path"},
+		"PathOnly":        {"A path alone is no address.", v1alpha1.Webhook{Path: new("/sync")}, "", "the webhook must have either url, or both service and path"},
 		"ServiceOnly":     {"A service alone is no address.", v1alpha1.Webhook{Service: service("hook", "shop")}, "", "the webhook must have either url, or both service and path"},
-		"NoNamespace":     {"A service has a namespace.", v1alpha1.Webhook{Service: service("hook", ""), Path: ptr.To("/")}, "", "the webhook's service must have a name and a namespace"},
-		"NoName":          {"A service has a name.", v1alpha1.Webhook{Service: service("", "shop"), Path: ptr.To("/")}, "", "the webhook's service must have a name and a namespace"},
-		"Protocol":        {"Only HTTP can be spoken.", v1alpha1.Webhook{Service: ftp, Path: ptr.To("/")}, "", `the webhook's URL has the scheme "ftp", want http or https`},
-		"NoHost":          {"A URL needs a host.", v1alpha1.Webhook{URL: ptr.To("http:///sync")}, "", "the webhook's URL has no host"},
-		"RelativeURL":     {"A URL is absolute.", v1alpha1.Webhook{URL: ptr.To("/sync")}, "", `the webhook's URL has the scheme "", want http or https`},
-		"UnparseableURL":  {"What cannot be parsed is not repeated: it may hold a password.", v1alpha1.Webhook{URL: ptr.To("http://u:secret@h:port/")}, "", `the webhook's URL cannot be parsed: invalid port ":port" after host`},
-		"PathWithoutRoot": {"Nothing is put between port and path, so a path without a slash breaks the port.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: ptr.To("sync")}, "", `the webhook's URL cannot be parsed: invalid port ":80sync" after host`},
+		"NoNamespace":     {"A service has a namespace.", v1alpha1.Webhook{Service: service("hook", ""), Path: new("/")}, "", "the webhook's service must have a name and a namespace"},
+		"NoName":          {"A service has a name.", v1alpha1.Webhook{Service: service("", "shop"), Path: new("/")}, "", "the webhook's service must have a name and a namespace"},
+		"Protocol":        {"Only HTTP can be spoken.", v1alpha1.Webhook{Service: ftp, Path: new("/")}, "", `the webhook's URL has the scheme "ftp", want http or https`},
+		"NoHost":          {"A URL needs a host.", v1alpha1.Webhook{URL: new("http:///sync")}, "", "the webhook's URL has no host"},
+		"RelativeURL":     {"A URL is absolute.", v1alpha1.Webhook{URL: new("/sync")}, "", `the webhook's URL has the scheme "", want http or https`},
+		"UnparseableURL":  {"What cannot be parsed is not repeated: it may hold a password.", v1alpha1.Webhook{URL: new("http://u:secret@h:port/")}, "", `the webhook's URL cannot be parsed: invalid port ":port" after host`},
+		"PathWithoutRoot": {"Nothing is put between port and path, so a path without a slash breaks the port.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: new("sync")}, "", `the webhook's URL cannot be parsed: invalid port ":80sync" after host`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -138,10 +137,10 @@ func TestEffectiveSecurity(t *testing.T) {
 		want    v1alpha1.WebhookSecurity
 		wantAt  string
 	}{
-		"FirstMatch": {"The first entry that matches is taken.", v1alpha1.Webhook{URL: ptr.To("http://hook.shop/sync")}, bundle("first"), "endpointConfigs[1]"},
-		"Service":    {"A service on the default port matches the bare name.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: ptr.To("/sync")}, bundle("first"), "endpointConfigs[1]"},
-		"OwnWins":    {"One setting of its own keeps all endpoint configs out; nothing is merged.", v1alpha1.Webhook{URL: ptr.To("http://hook.shop/sync"), WebhookSecurity: basic}, basic, "webhook"},
-		"NoMatch":    {"Without a match there are no settings.", v1alpha1.Webhook{URL: ptr.To("http://third.shop/sync")}, v1alpha1.WebhookSecurity{}, "webhook"},
+		"FirstMatch": {"The first entry that matches is taken.", v1alpha1.Webhook{URL: new("http://hook.shop/sync")}, bundle("first"), "endpointConfigs[1]"},
+		"Service":    {"A service on the default port matches the bare name.", v1alpha1.Webhook{Service: service("hook", "shop"), Path: new("/sync")}, bundle("first"), "endpointConfigs[1]"},
+		"OwnWins":    {"One setting of its own keeps all endpoint configs out; nothing is merged.", v1alpha1.Webhook{URL: new("http://hook.shop/sync"), WebhookSecurity: basic}, basic, "webhook"},
+		"NoMatch":    {"Without a match there are no settings.", v1alpha1.Webhook{URL: new("http://third.shop/sync")}, v1alpha1.WebhookSecurity{}, "webhook"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -164,10 +163,10 @@ func TestValidateSecurity(t *testing.T) {
 	}{
 		"Nothing":   {v1alpha1.WebhookSecurity{}, ""},
 		"BothAuths": {v1alpha1.WebhookSecurity{Authorization: &v1alpha1.WebhookAuthorization{}, BasicAuth: &v1alpha1.WebhookBasicAuth{}}, "authorization and basicAuth exclude each other"},
-		"BasicType": {v1alpha1.WebhookSecurity{Authorization: &v1alpha1.WebhookAuthorization{Type: ptr.To(" bAsIc ")}}, "use basicAuth"},
+		"BasicType": {v1alpha1.WebhookSecurity{Authorization: &v1alpha1.WebhookAuthorization{Type: new(" bAsIc ")}}, "use basicAuth"},
 		"NoSource":  {v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{}}, "exactly one of inline, secretRef and configMapRef, has 0"},
 		"TwoSources": {
-			v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: ptr.To(""), SecretRef: &v1alpha1.CABundleReference{}}},
+			v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new(""), SecretRef: &v1alpha1.CABundleReference{}}},
 			"exactly one of inline, secretRef and configMapRef, has 2",
 		},
 	}

@@ -260,7 +260,7 @@ func readLimited(response *http.Response, limit int64) ([]byte, error) {
 // drain reads a little of a body that nobody needs, so that the connection can be used again.
 func drain(body io.Reader) {
 	const little = 64 << 10
-	_, _ = io.CopyN(io.Discard, body, little) //nolint:errcheck // the connection is closed then
+	_, _ = io.CopyN(io.Discard, body, little)
 }
 
 // acquire returns the session for the credentials as they are now. When they changed, the old one is retired.

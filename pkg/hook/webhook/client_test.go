@@ -30,9 +30,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 		proxied.Lock()
 		proxied.urls = append(proxied.urls, r.URL.String())
 		proxied.Unlock()
-		_, _ = io.WriteString(w, `{"finalized":true}`) //nolint:errcheck // the test fails without it
+		_, _ = io.WriteString(w, `{"finalized":true}`)
 	}))
 	os.Setenv("HTTP_PROXY", proxy.URL) //nolint:errcheck // the name and value are valid
 	os.Unsetenv("NO_PROXY")            //nolint:errcheck // as above
@@ -190,17 +190,8 @@ func TestStatusCodes(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s\nno error", tc.reason)
 			}
-			later, isLater := errors.AsType[*webhook.RetryLaterError](err)
-			status, isStatus := errors.AsType[*webhook.StatusError](err)
-			switch want := tc.want.(type) {
-			case *webhook.RetryLaterError:
-				if !isLater || *later != *want {
-					t.Errorf("%s\ngot %#v, want %#v", tc.reason, err, want)
-				}
-			case *webhook.StatusError:
-				if !isStatus || *status != *want {
-					t.Errorf("%s\ngot %#v, want %#v", tc.reason, err, want)
-				}
+			if diff := cmp.Diff(tc.want, err); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
 			}
 			if err.Error() != tc.wantMsg {
 				t.Errorf("%s\nmessage %q, want %q", tc.reason, err, tc.wantMsg)
@@ -321,7 +312,7 @@ func TestAnswerSizeIsLimited(t *testing.T) {
 func TestEtag(t *testing.T) {
 	enabled := func(seconds *int32) func(*webhook.Config) {
 		return func(c *webhook.Config) {
-			c.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: ptr.To(true), CacheTimeoutSeconds: seconds}
+			c.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true), CacheTimeoutSeconds: seconds}
 		}
 	}
 	other := fleet
@@ -330,7 +321,7 @@ func TestEtag(t *testing.T) {
 		server := hooktest.NewServer(t)
 		server.Handle("/sync", hooktest.Tagged(`"v1"`, notModified, map[string]any{"finalized": true}))
 		clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-		client := newClient(t, configure(server.URL("/sync"), enabled(ptr.To[int32](60)), func(c *webhook.Config) { c.Clock = clock }))
+		client := newClient(t, configure(server.URL("/sync"), enabled(new(int32(60))), func(c *webhook.Config) { c.Clock = clock }))
 		steps := []struct {
 			reason   string
 			before   func()

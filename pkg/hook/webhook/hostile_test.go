@@ -24,8 +24,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -129,7 +127,7 @@ func TestUnreachableHooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, configure(tc.url, func(c *webhook.Config) {
 				if tc.trust != nil {
-					c.Webhook.CABundle = &v1alpha1.CABundle{Inline: ptr.To(tc.trust.CABundle())}
+					c.Webhook.CABundle = &v1alpha1.CABundle{Inline: new(tc.trust.CABundle())}
 				}
 			}))
 			_, err := client.Call(t.Context(), fleet, []byte(`{}`))

@@ -25,7 +25,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -79,7 +78,7 @@ func with(credentials webhook.Credentials, security v1alpha1.WebhookSecurity) fu
 
 // trusting gives a client the certificate authority of a server.
 func trusting(s *hooktest.Server) func(*webhook.Config) {
-	return func(c *webhook.Config) { c.Webhook.CABundle = &v1alpha1.CABundle{Inline: ptr.To(s.CABundle())} }
+	return func(c *webhook.Config) { c.Webhook.CABundle = &v1alpha1.CABundle{Inline: new(s.CABundle())} }
 }
 
 func TestAuthorizationHeader(t *testing.T) {
@@ -102,13 +101,13 @@ func TestAuthorizationHeader(t *testing.T) {
 		wantErr  string
 	}{
 		"Bearer":        {"Bearer is the default.", token(nil), "Secret/shop/token", map[string]string{"value": "abc"}, "Bearer abc", ""},
-		"Trimmed":       {"White space around type and value is removed: Secrets are made from files that end with a newline.", token(ptr.To(" Token ")), "Secret/shop/token", map[string]string{"value": "\n abc \r\n"}, "Token abc", ""},
-		"BlankType":     {"A blank type is the default.", token(ptr.To("  ")), "Secret/shop/token", map[string]string{"value": "abc"}, "Bearer abc", ""},
+		"Trimmed":       {"White space around type and value is removed: Secrets are made from files that end with a newline.", token(new(" Token ")), "Secret/shop/token", map[string]string{"value": "\n abc \r\n"}, "Token abc", ""},
+		"BlankType":     {"A blank type is the default.", token(new("  ")), "Secret/shop/token", map[string]string{"value": "abc"}, "Bearer abc", ""},
 		"NoSecret":      {"A missing Secret is named.", token(nil), "Secret/shop/other", nil, "", "authorization of the hook, Secret shop/token: not found"},
 		"NoKey":         {"A missing key is named.", token(nil), "Secret/shop/token", map[string]string{"other": "abc"}, "", "authorization of the hook, Secret shop/token: it has no key value"},
 		"LineBreak":     {"A line break inside would split the header; the value is not shown.", token(nil), "Secret/shop/token", map[string]string{"value": "abc\nX-Evil: 1"}, "", "authorization of the hook, Secret shop/token: key value holds characters that no header may hold, such as a line break"},
 		"Basic":         {"User name and password, trimmed.", basic(nil, nil), "Secret/shop/login", map[string]string{"username": " me\n", "password": "secret\n"}, "Basic bWU6c2VjcmV0", ""},
-		"BasicKeys":     {"Other keys.", basic(ptr.To("u"), ptr.To("p")), "Secret/shop/login", map[string]string{"u": "me", "p": "a:b"}, "Basic bWU6YTpi", ""},
+		"BasicKeys":     {"Other keys.", basic(new("u"), new("p")), "Secret/shop/login", map[string]string{"u": "me", "p": "a:b"}, "Basic bWU6YTpi", ""},
 		"BasicColon":    {"A colon in the user name would move into the password.", basic(nil, nil), "Secret/shop/login", map[string]string{"username": "a:b", "password": "secret"}, "", "basicAuth of the hook, Secret shop/login: the user name in key username holds a colon (RFC 7617 §2)"},
 		"BasicNoUser":   {"A missing user name.", basic(nil, nil), "Secret/shop/login", map[string]string{"password": "secret"}, "", "basicAuth of the hook, Secret shop/login: it has no key username"},
 		"BasicNoPass":   {"A missing password.", basic(nil, nil), "Secret/shop/login", map[string]string{"username": "me"}, "", "basicAuth of the hook, Secret shop/login: it has no key password"},
@@ -159,16 +158,16 @@ func TestCABundleSources(t *testing.T) {
 		bundle *v1alpha1.CABundle
 		want   string
 	}{
-		"Inline":         {&v1alpha1.CABundle{Inline: ptr.To(server.CABundle())}, ""},
+		"Inline":         {&v1alpha1.CABundle{Inline: new(server.CABundle())}, ""},
 		"Secret":         {fromSecret(nil), ""},
 		"ConfigMap":      {fromConfigMap(nil), ""},
-		"ConfigMapKey":   {fromConfigMap(ptr.To("bundle.pem")), ""},
+		"ConfigMapKey":   {fromConfigMap(new("bundle.pem")), ""},
 		"None":           {nil, unknown},
-		"MissingKey":     {fromSecret(ptr.To("tls.crt")), "caBundle of the hook, Secret shop/ca: it has no key tls.crt"},
-		"EmptyKey":       {fromSecret(ptr.To("empty")), "caBundle of the hook, Secret shop/ca: it holds no PEM certificate"},
-		"NoPEM":          {fromSecret(ptr.To("text")), "caBundle of the hook, Secret shop/ca: it holds no PEM certificate"},
-		"InlineNoPEM":    {&v1alpha1.CABundle{Inline: ptr.To("nothing")}, "caBundle of the hook: it holds no PEM certificate"},
-		"OtherAuthority": {&v1alpha1.CABundle{Inline: ptr.To(hooktest.NewServer(t, hooktest.WithTLS()).CABundle())}, unknown},
+		"MissingKey":     {fromSecret(new("tls.crt")), "caBundle of the hook, Secret shop/ca: it has no key tls.crt"},
+		"EmptyKey":       {fromSecret(new("empty")), "caBundle of the hook, Secret shop/ca: it holds no PEM certificate"},
+		"NoPEM":          {fromSecret(new("text")), "caBundle of the hook, Secret shop/ca: it holds no PEM certificate"},
+		"InlineNoPEM":    {&v1alpha1.CABundle{Inline: new("nothing")}, "caBundle of the hook: it holds no PEM certificate"},
+		"OtherAuthority": {&v1alpha1.CABundle{Inline: new(hooktest.NewServer(t, hooktest.WithTLS()).CABundle())}, unknown},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +202,7 @@ func TestClientCertificate(t *testing.T) {
 		want   string
 	}{
 		"Good":      {from("good", nil, nil), ""},
-		"OtherKeys": {from("named", ptr.To("cert"), ptr.To("key")), ""},
+		"OtherKeys": {from("named", new("cert"), new("key")), ""},
 		"NoKey":     {from("named", nil, nil), "clientTLS of the hook, Secret shop/named: it has no key tls.crt"},
 		"Mixed":     {from("mixed", nil, nil), "clientTLS of the hook, Secret shop/mixed: certificate and key cannot be used: tls: private key does not match public key"},
 	}
@@ -275,7 +274,7 @@ func TestEndpointConfigIsUsedForItsHost(t *testing.T) {
 	client := newClient(t, configure(server.URL("/sync"), func(c *webhook.Config) {
 		c.EndpointConfigs = []v1alpha1.EndpointConfig{
 			{Host: "other.shop"},
-			{Host: server.Host(), WebhookSecurity: v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: ptr.To(server.CABundle())}}},
+			{Host: server.Host(), WebhookSecurity: v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new(server.CABundle())}}},
 		}
 	}))
 	call(t, client)

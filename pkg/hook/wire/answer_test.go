@@ -151,8 +151,8 @@ func TestDecodeDecorator(t *testing.T) {
 			reason: "Null removes, the empty string sets.",
 			body:   `{"labels":{"a":null,"b":"","c":"x"},"annotations":{"d":null,"e":"\u00e9\""}}`,
 			want: wire.DecoratorAnswer{
-				Labels:      map[string]*string{"a": nil, "b": ptr.To(""), "c": ptr.To("x")},
-				Annotations: map[string]*string{"d": nil, "e": ptr.To(`é"`)},
+				Labels:      map[string]*string{"a": nil, "b": new(""), "c": new("x")},
+				Annotations: map[string]*string{"d": nil, "e": new(`é"`)},
 			},
 		},
 		"Everything": {
@@ -295,9 +295,9 @@ func TestStrictDefaultsFollowTheVersion(t *testing.T) {
 		{"", nil, false},
 		{v1alpha1.HookVersionV1, nil, false},
 		{v1alpha1.HookVersionV2, nil, true},
-		{v1alpha1.HookVersionV2, ptr.To(v1alpha1.ResponseUnmarshallMode("")), true},
-		{v1alpha1.HookVersionV1, ptr.To(v1alpha1.ResponseUnmarshallModeStrict), true},
-		{v1alpha1.HookVersionV2, ptr.To(v1alpha1.ResponseUnmarshallModeLoose), false},
+		{v1alpha1.HookVersionV2, new(v1alpha1.ResponseUnmarshallMode("")), true},
+		{v1alpha1.HookVersionV1, new(v1alpha1.ResponseUnmarshallModeStrict), true},
+		{v1alpha1.HookVersionV2, new(v1alpha1.ResponseUnmarshallModeLoose), false},
 	}
 	for _, tc := range cases {
 		if got := wire.Strict(tc.version, tc.mode); got != tc.want {

@@ -54,7 +54,7 @@ type decoding struct {
 // maxStrictFaults is how many unknown or duplicate fields are named. More of them teach nothing.
 const maxStrictFaults = 5
 
-func (d *decoding) reject(field, format string, args ...any) {
+func (d *decoding) rejectf(field, format string, args ...any) {
 	if d.fault == nil {
 		d.fault = &hook.RejectedError{Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -63,7 +63,7 @@ func (d *decoding) reject(field, format string, args ...any) {
 // finish returns the fault, if any, and settles what unknown and duplicate fields mean.
 func (d *decoding) finish() error {
 	if d.fault == nil && d.options.Strict && len(d.strictFaults) > 0 {
-		d.reject("", "the answer is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
+		d.rejectf("", "the answer is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
 			strings.Join(d.strictFaults, ", "))
 	}
 	if d.fault != nil {
@@ -91,7 +91,7 @@ func (d *decoding) unmarshal(data []byte, target any, field string) error {
 // envelope decodes the outermost object. Fields of it that are lists must be []value, all others value.
 func (d *decoding) envelope(body []byte, target any) {
 	if fault := notAnObject(body, d.options.ContentType); fault != "" {
-		d.reject("", "%s", fault)
+		d.rejectf("", "%s", fault)
 		return
 	}
 	if err := d.unmarshal(body, target, ""); err != nil {
@@ -105,7 +105,7 @@ func (d *decoding) object(field string, v value) map[string]any {
 		return nil
 	}
 	if v[0] != '{' {
-		d.reject(field, "must be an object, is %s", describe(v))
+		d.rejectf(field, "must be an object, is %s", describe(v))
 		return nil
 	}
 	object := map[string]any{}
@@ -123,7 +123,7 @@ func (d *decoding) children(field string, values []value) []Child {
 	for i, v := range values {
 		at := index(field, i)
 		if len(v) == 0 || v[0] != '{' {
-			d.reject(at, "must be an object, is %s", describe(v))
+			d.rejectf(at, "must be an object, is %s", describe(v))
 			return nil
 		}
 		// The inside of children is the business of the API server, unknown and duplicate fields too (contract §2.5).
@@ -133,7 +133,7 @@ func (d *decoding) children(field string, values []value) []Child {
 			return nil
 		}
 		if kind, ok := object["kind"].(string); !ok || kind == "" {
-			d.reject(at, "has no kind; each child needs apiVersion, kind and metadata.name")
+			d.rejectf(at, "has no kind; each child needs apiVersion, kind and metadata.name")
 			return nil
 		}
 		children = append(children, Child{Object: object, JSON: slices.Clip(v)})
@@ -149,7 +149,7 @@ func (d *decoding) rules(field string, values []value) []hook.RelatedResourceRul
 	for i, v := range values {
 		at := index(field, i)
 		if len(v) == 0 || v[0] != '{' {
-			d.reject(at, "must be an object, is %s", describe(v))
+			d.rejectf(at, "must be an object, is %s", describe(v))
 			return nil
 		}
 		if err := d.unmarshal(v, &rules[i], at); err != nil {
@@ -157,7 +157,7 @@ func (d *decoding) rules(field string, values []value) []hook.RelatedResourceRul
 			return nil
 		}
 		if err := rules[i].Validate(); err != nil {
-			d.reject(at, "%v", err)
+			d.rejectf(at, "%v", err)
 			return nil
 		}
 	}
@@ -170,7 +170,7 @@ func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
 		return nil
 	}
 	if v[0] != '{' {
-		d.reject(field, "must be an object, is %s", describe(v))
+		d.rejectf(field, "must be an object, is %s", describe(v))
 		return nil
 	}
 	values := map[string]value{}
@@ -187,7 +187,7 @@ func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
 		}
 		text := ""
 		if item[0] != '"' || json.UnmarshalCaseSensitivePreserveInts(item, &text) != nil {
-			d.reject(fmt.Sprintf("%s[%q]", field, key), "must be a string or null, is %s", describe(item))
+			d.rejectf(fmt.Sprintf("%s[%q]", field, key), "must be a string or null, is %s", describe(item))
 			return nil
 		}
 		decoded[key] = &text
@@ -203,7 +203,7 @@ func (d *decoding) seconds(field string, v value) time.Duration {
 	seconds, err := strconv.ParseFloat(string(v), 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange):
-		d.reject(field, "must be a number, is %s", describe(v))
+		d.rejectf(field, "must be a number, is %s", describe(v))
 		return 0
 	case math.IsNaN(seconds) || seconds <= 0:
 		return 0
@@ -219,7 +219,7 @@ func (d *decoding) boolean(field string, v value) bool {
 		return false
 	}
 	if v[0] != 't' && v[0] != 'f' {
-		d.reject(field, "must be true or false, is %s", describe(v))
+		d.rejectf(field, "must be true or false, is %s", describe(v))
 	}
 	return v[0] == 't'
 }

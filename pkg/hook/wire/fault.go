@@ -99,25 +99,25 @@ func describe(v []byte) string {
 // rejectDecoding turns an error of the decoder into a sentence for the author of the hook.
 func (d *decoding) rejectDecoding(field string, err error) {
 	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
-		d.reject(field, "the answer is not valid JSON%s: %v, at byte %d", ofType(d.options.ContentType), err, offset)
+		d.rejectf(field, "the answer is not valid JSON%s: %v, at byte %d", ofType(d.options.ContentType), err, offset)
 		return
 	}
 	wrongType, ok := errors.AsType[*gojson.UnmarshalTypeError](err)
 	if !ok {
-		d.reject(field, "cannot be decoded: %v", err)
+		d.rejectf(field, "cannot be decoded: %v", err)
 		return
 	}
 	at := strings.Trim(field+"."+wrongType.Field, ".")
 	if number, ok := strings.CutPrefix(wrongType.Value, "number "); ok {
-		d.reject(at, "holds the number %.40s, which is out of range", number)
+		d.rejectf(at, "holds the number %.40s, which is out of range", number)
 		return
 	}
-	d.reject(at, "must be %s, is %s", describeGo(wrongType.Type), describeValue(wrongType.Value))
+	d.rejectf(at, "must be %s, is %s", describeGo(wrongType.Type), describeValue(wrongType.Value))
 }
 
 // describeGo names the JSON type that decodes into a Go type.
 func describeGo(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // the answers' types hold no others
+	switch t.Kind() {
 	case reflect.Slice:
 		return "a list"
 	case reflect.Map, reflect.Struct:

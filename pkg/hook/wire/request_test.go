@@ -49,7 +49,7 @@ func object(apiVersion, kind, namespace, name string) observed {
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	encoded, _ := json.Marshal(metadata) //nolint:errchkjson // a map of strings
+	encoded, _ := json.Marshal(metadata)
 	return observed{namespace: namespace, name: name, json: `{"kind":"` + kind + `","apiVersion":"` + apiVersion + `","metadata":` + string(encoded) + `}`}
 }
 
@@ -220,7 +220,7 @@ func TestRequestBodies(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			want, err := os.ReadFile(file) //nolint:gosec // a file of the test's own
+			want, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
