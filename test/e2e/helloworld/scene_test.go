@@ -1,0 +1,144 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package helloworld
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+)
+
+const (
+	// clusterHookURL is where the example's controller expects its hook inside a cluster.
+	clusterHookURL = "http://hello-controller.hello/sync"
+	// hookLine is how the hook begins the line that tells its port.
+	hookLine = "hook listens on port "
+	// limit is more than anything here takes on a busy machine.
+	limit = time.Minute
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// A scene is the example up to and including its controller, in a namespace of its own.
+type scene struct {
+	*cluster.Cluster
+	server    *server.Server
+	namespace string
+}
+
+// setUp follows the example's README. Everything ends with the test.
+func setUp(t *testing.T) *scene {
+	t.Helper()
+	c := cluster.Shared(t)
+	s := &scene{Cluster: c, server: server.Start(t, c, server.Options{}), namespace: c.Namespace(t)}
+	url := startHook(t)
+
+	c.Kubectl(t, "apply", "-f", file("crd.yaml"))
+	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/helloworlds.example.com")
+	manifest, err := os.ReadFile(file("controller.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := strings.Replace(string(manifest), clusterHookURL, url, 1)
+	if local == string(manifest) {
+		t.Fatalf("the example's controller does not have the hook's address %s", clusterHookURL)
+	}
+	c.KubectlInput(t, local, "apply", "-f", "-")
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.explain(t)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+		defer cancel()
+		for _, what := range []string{"compositecontroller/hello-controller", "crd/helloworlds.example.com"} {
+			if output, err := c.TryKubectl(ctx, "", "delete", what, "--ignore-not-found"); err != nil {
+				t.Errorf("cleaning up %s: %v\n%s", what, err, output)
+			}
+		}
+	})
+	return s
+}
+
+// explain shows what the cluster says about a scene that failed.
+func (s *scene) explain(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	defer cancel()
+	for _, args := range [][]string{
+		{"get", "compositecontroller", "hello-controller", "-o", "yaml"},
+		{"-n", s.namespace, "get", "helloworlds,pods,events"},
+	} {
+		output, err := s.TryKubectl(ctx, "", args...)
+		t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+}
+
+// startHook runs the example's hook and returns its address.
+func startHook(t *testing.T) string {
+	t.Helper()
+	command := process.Command(t.Context(), "python3", file("sync.py"), "0")
+	command.Env = append(os.Environ(), "HOST=127.0.0.1")
+	hook, err := process.Start(command, process.Options{
+		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
+		Wanted: func(line string) bool { return strings.HasPrefix(line, hookLine) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := hook.Stop(limit); err != nil {
+			t.Errorf("stopping the hook: %v", err)
+		}
+		if t.Failed() {
+			t.Log(hook.Tail(20))
+		}
+	})
+	line, err := hook.Line(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://localhost:" + strings.TrimPrefix(line, hookLine) + "/sync"
+}
+
+// pods returns the namespace's Pods by name, those that are being deleted among them.
+func (s *scene) pods(t *testing.T) map[string]corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(s.Kubectl(t, "-n", s.namespace, "get", "pods", "-o", "json")), &list); err != nil {
+		t.Fatalf("reading the list of Pods: %v", err)
+	}
+	byName := map[string]corev1.Pod{}
+	for _, pod := range list.Items {
+		byName[pod.Name] = pod
+	}
+	return byName
+}
+
+// file is the path of one of the example's files.
+func file(name string) string {
+	return filepath.Join(cluster.Root(), "artifacts", "examples", "hello-world", name)
+}

@@ -1,0 +1,214 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+)
+
+const (
+	// binaryVariable names the binary instead of the default.
+	binaryVariable = "METACONTROLLER_APISERVER"
+	defaultBinary  = "bin/race/metacontroller-apiserver"
+
+	// startTimeout is generous: the binary has the race detector in it, and other tests run at the same time.
+	startTimeout = 2 * time.Minute
+	// stopTimeout is what an operator is promised after SIGTERM, and the race detector's share.
+	stopTimeout = 30 * time.Second
+	// logLines is how much of the log is shown when a test fails.
+	logLines = 80
+)
+
+// Options say how the server is started.
+type Options struct {
+	// Kubeconfig is the file with which the server reaches the cluster. Empty: an administrator's access.
+	Kubeconfig string
+	// DataDir is the server's data directory. Empty: a new one that the test removes.
+	DataDir string
+	// Args are further flags of the server.
+	Args []string
+}
+
+// A Server is the server's binary and what it was started with. It is for one test goroutine.
+type Server struct {
+	t       testing.TB
+	cluster *cluster.Cluster
+	options Options
+	binary  string
+	port    int
+	log     string
+	process *process.Process
+}
+
+// Start starts the server, registers it at the cluster c, and returns when its API is available there. The server ends with
+// the test.
+func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
+	t.Helper()
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = c.Kubeconfig
+	}
+	if o.DataDir == "" {
+		o.DataDir = t.TempDir()
+	}
+	s := &Server{t: t, cluster: c, options: o, binary: Binary(t), port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
+	t.Cleanup(func() {
+		if s.process == nil {
+			return
+		}
+		// How it ends is what tests of Stop are about.
+		_ = s.process.Stop(stopTimeout)
+		if t.Failed() {
+			t.Log(s.process.Tail(logLines))
+		}
+	})
+	s.Restart()
+	return s
+}
+
+// Restart starts a server that was ended by Kill or Stop again, with the same data directory, port and flags, and returns
+// when its API is available in the cluster.
+func (s *Server) Restart() {
+	s.t.Helper()
+	args := append([]string{
+		"--kubeconfig", s.options.Kubeconfig,
+		"--data-dir", s.options.DataDir,
+		"--bind-address", "127.0.0.1",
+		"--secure-port", strconv.Itoa(s.port),
+	}, s.options.Args...)
+	var err error
+	s.process, err = process.Start(process.Command(s.t.Context(), s.binary, args...), process.Options{Name: "the server", Log: s.log})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.awaitReady()
+
+	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
+	defer cancel()
+	if _, err := process.Output(ctx, s.binary, "register",
+		"--kubeconfig", s.cluster.Kubeconfig,
+		"--data-dir", s.options.DataDir,
+		"--host", "localhost",
+		"--port", strconv.Itoa(s.port)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Kill ends the server with SIGKILL, as a power cut would.
+func (s *Server) Kill() {
+	s.process.Kill()
+}
+
+// Stop ends the server with SIGTERM and waits. The error is nil when it exits with status 0 in time.
+func (s *Server) Stop() error {
+	return s.process.Stop(stopTimeout)
+}
+
+// Ended is closed when the running server has ended.
+func (s *Server) Ended() <-chan struct{} {
+	return s.process.Ended()
+}
+
+// Port is where the server listens, on 127.0.0.1.
+func (s *Server) Port() int { return s.port }
+
+// DataDir is the server's data directory.
+func (s *Server) DataDir() string { return s.options.DataDir }
+
+// Log is the file that holds what the server printed, over all its restarts.
+func (s *Server) Log() string { return s.log }
+
+// Get asks the server itself, without credentials and not through the cluster, as a probe would, and returns the status.
+func (s *Server) Get(ctx context.Context, path string) (int, error) {
+	// Whether the answer comes from the right server does not matter to a probe.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path), http.NoBody)
+	if err != nil {
+		return 0, fmt.Errorf("asking for %s: %w", path, err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, fmt.Errorf("asking for %s: %w", path, err)
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// awaitReady waits until the server says that it is ready, or has ended.
+func (s *Server) awaitReady() {
+	s.t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-s.process.Ended():
+			return false, s.process.Err()
+		default:
+		}
+		status, err := s.Get(ctx, "/readyz")
+		last = fmt.Sprintf("status %d, error %v", status, err)
+		return status == http.StatusOK, nil
+	})
+	if err != nil {
+		s.t.Fatalf("waiting for the server to be ready: %v; the last answer was %s", err, last)
+	}
+}
+
+// Binary is the path of the server's binary. The test fails when there is none.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary := os.Getenv(binaryVariable)
+	if binary == "" {
+		binary = filepath.Join(cluster.Root(), defaultBinary)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("there is no server to test, run 'make build-race' first: %v", err)
+	}
+	return binary
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
