@@ -1,0 +1,110 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package availability
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+)
+
+const (
+	apiService = "v1alpha1.metacontroller.k8s.io"
+	// limit covers the aggregator's probes and the namespace controller's back-off on a busy machine.
+	limit = 3 * time.Minute
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// TestTheClusterWhileTheServerIsDown goes through the page from top to bottom.
+func TestTheClusterWhileTheServerIsDown(t *testing.T) {
+	c := cluster.Shared(t)
+	running := server.Start(t, c, server.Options{})
+	namespace := c.Namespace(t)
+	ownerAndDependent(t, c, namespace)
+
+	if err := running.Stop(); err != nil {
+		t.Fatalf("stopping the server: %v", err)
+	}
+	c.Kubectl(t, "wait", "--for=condition=Available=False", "--timeout="+limit.String(), "apiservice/"+apiService)
+
+	// Other groups answer.
+	c.Kubectl(t, "-n", namespace, "get", "pods")
+	c.Kubectl(t, "-n", namespace, "create", "configmap", "unrelated")
+
+	// Ours is refused at once.
+	output, err := c.TryKubectl(t.Context(), "", "get", "--raw", "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers")
+	if err == nil || !strings.Contains(output, "unable to handle the request") {
+		t.Errorf("got %v and %q from our group, want it unavailable", err, output)
+	}
+
+	// The garbage collector goes on with what it knew.
+	c.Kubectl(t, "-n", namespace, "delete", "configmap", "owner")
+	awaitGone(t, c, "-n", namespace, "configmap/dependent")
+
+	// Namespaces are made, and do not finish deleting.
+	stuck := deleteNamespace(t, c, "down-")
+	running.Restart()
+	awaitGone(t, c, "namespace/"+stuck)
+
+	// The way out in an emergency.
+	if err := running.Stop(); err != nil {
+		t.Fatalf("stopping the server again: %v", err)
+	}
+	c.Kubectl(t, "wait", "--for=condition=Available=False", "--timeout="+limit.String(), "apiservice/"+apiService)
+	stuck = deleteNamespace(t, c, "emergency-")
+	c.Kubectl(t, "delete", "apiservice", apiService)
+	awaitGone(t, c, "namespace/"+stuck)
+}
+
+// ownerAndDependent makes two ConfigMaps, of which one owns the other.
+func ownerAndDependent(t *testing.T, c *cluster.Cluster, namespace string) {
+	t.Helper()
+	c.Kubectl(t, "-n", namespace, "create", "configmap", "owner")
+	uid := c.Kubectl(t, "-n", namespace, "get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}")
+	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"dependent","ownerReferences":[
+		{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"`+uid+`"}]}}`, "-n", namespace, "create", "-f", "-")
+}
+
+// deleteNamespace makes and deletes a namespace, and waits until its conditions say that our group is why it stays.
+func deleteNamespace(t *testing.T, c *cluster.Cluster, name string) string {
+	t.Helper()
+	output := c.KubectlInput(t, `{"apiVersion":"v1","kind":"Namespace","metadata":{"generateName":"`+name+`"}}`,
+		"create", "-f", "-", "-o", "name")
+	name = strings.TrimPrefix(strings.TrimSpace(output), "namespace/")
+	c.Kubectl(t, "delete", "namespace", name, "--wait=false")
+	cluster.Eventually(t, limit, "the namespace to say why it stays", func(context.Context) (bool, string) {
+		got := c.Kubectl(t, "get", "namespace", name, "-o",
+			`jsonpath={.status.conditions[?(@.type=="NamespaceDeletionDiscoveryFailure")]}`)
+		return strings.Contains(got, `"status":"True"`) && strings.Contains(got, "metacontroller.k8s.io/v1alpha1"), got
+	})
+	return name
+}
+
+// awaitGone waits until kubectl does not find the object that the arguments name.
+func awaitGone(t *testing.T, c *cluster.Cluster, args ...string) {
+	t.Helper()
+	cluster.Eventually(t, limit, strings.Join(args, " ")+" to be gone", func(ctx context.Context) (bool, string) {
+		output, err := c.TryKubectl(ctx, "", append([]string{"get", "--ignore-not-found"}, args...)...)
+		return err == nil && output == "", output
+	})
+}
