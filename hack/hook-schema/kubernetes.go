@@ -1,0 +1,127 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
+)
+
+// intOrString has no definition among the generated ones, since every API server brings its own.
+const intOrString = "k8s.io/apimachinery/pkg/util/intstr.IntOrString"
+
+// kubernetes turns OpenAPI definitions of the API types into JSON Schema.
+type kubernetes struct {
+	prefix      string
+	definitions map[string]common.OpenAPIDefinition
+}
+
+func newKubernetes(prefix string) *kubernetes {
+	return &kubernetes{prefix: prefix, definitions: openapi.GetOpenAPIDefinitions(func(name string) spec.Ref {
+		return spec.MustCreateRef(prefix + definitionName(name))
+	})}
+}
+
+// definitionName makes a name that can stand in a reference as it is.
+func definitionName(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "/", "."), "~", ".")
+}
+
+// reference returns a reference to a definition, and adds the definition and all that it needs to known.
+func (k *kubernetes) reference(name string, known map[string]any) (schema, error) {
+	reference := schema{keyRef: k.prefix + definitionName(name)}
+	if _, ok := known[definitionName(name)]; ok {
+		return reference, nil
+	}
+	if name == intOrString {
+		known[definitionName(name)] = schema{keyType: []string{"integer", "string"}, keyDescription: "A number, or a percentage as text."}
+		return reference, nil
+	}
+	definition, ok := k.definitions[name]
+	if !ok {
+		return nil, fmt.Errorf("no OpenAPI definition of %s", name)
+	}
+	converted, err := convert(definition.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("converting the OpenAPI definition of %s: %w", name, err)
+	}
+	known[definitionName(name)] = converted
+	for _, dependency := range definition.Dependencies {
+		if _, err := k.reference(dependency, known); err != nil {
+			return nil, err
+		}
+	}
+	return reference, nil
+}
+
+// convert drops what JSON Schema does not know, and defaults that the API server fills in before a hook sees the object.
+func convert(s spec.Schema) (schema, error) {
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var converted schema
+	if err := json.Unmarshal(encoded, &converted); err != nil {
+		return nil, err
+	}
+	clean(converted)
+	return converted, nil
+}
+
+// clean cleans s and all schemas in it. Below "properties" the keys are names of fields, not keywords.
+func clean(s schema) {
+	maps.DeleteFunc(s, func(key string, _ any) bool { return key == "default" || strings.HasPrefix(key, "x-kubernetes-") })
+	for key, value := range s {
+		for _, part := range schemasIn(key, value) {
+			clean(part)
+		}
+	}
+	// A reference may have neighbors since draft 2019-09, and needs no allOf around it.
+	if all := schemasIn("allOf", s["allOf"]); len(all) == 1 && all[0][keyRef] != nil {
+		delete(s, "allOf")
+		s[keyRef] = all[0][keyRef]
+	}
+}
+
+func schemasIn(keyword string, value any) []schema {
+	var found []schema
+	switch value := value.(type) {
+	case schema:
+		if keyword != "properties" {
+			return []schema{value}
+		}
+		for _, property := range value {
+			if property, ok := property.(schema); ok {
+				found = append(found, property)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			if item, ok := item.(schema); ok {
+				found = append(found, item)
+			}
+		}
+	}
+	return found
+}

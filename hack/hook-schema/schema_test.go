@@ -1,0 +1,226 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+var (
+	source    = filepath.Join("..", "..", "pkg", "hook")
+	published = filepath.Join("..", "..", "docs", "reference", "hook-schema")
+	requests  = filepath.Join(source, "wire", "testdata", "requests")
+)
+
+func load(t *testing.T, file string) any {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return value
+}
+
+func loadSchema(t *testing.T, name string) *validator {
+	t.Helper()
+	root, ok := load(t, filepath.Join(published, name)).(map[string]any)
+	if !ok {
+		t.Fatalf("%s is no object", name)
+	}
+	return &validator{document: root, root: root}
+}
+
+func TestPublishedDocumentsAreCurrent(t *testing.T) {
+	want, err := generate(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range want {
+		got, err := os.ReadFile(filepath.Join(published, name))
+		if err != nil {
+			t.Error(err)
+		} else if diff := cmp.Diff(string(content), string(got)); diff != "" {
+			t.Errorf("%s is out of date; run go run ./hack/hook-schema (-want +got):\n%s", name, diff)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(published, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != len(want) {
+		t.Errorf("%d documents are published, %d are generated", len(files), len(want))
+	}
+}
+
+func TestEveryPropertyIsDescribed(t *testing.T) {
+	for _, name := range []string{
+		"composite-request.json", "composite-response.v1.json", "decorator-request.json", "decorator-response.v2.json",
+		"customize-request.json", "customize-response.v1.json",
+	} {
+		root := loadSchema(t, name).root
+		properties, _ := root["properties"].(map[string]any)
+		if len(properties) == 0 {
+			t.Errorf("%s has no properties", name)
+		}
+		for property, s := range properties {
+			description, _ := s.(map[string]any)["description"].(string)
+			if !strings.HasPrefix(description, property) {
+				t.Errorf("%s: the description of %s is %q, want it to begin with the name", name, property, description)
+			}
+		}
+	}
+}
+
+// TestRequestsOfTheServerAreValid holds the bodies that package wire builds against the published schemas.
+func TestRequestsOfTheServerAreValid(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(requests, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 15 {
+		t.Fatalf("only %d request bodies", len(files))
+	}
+	for _, file := range files {
+		kind, rest, _ := strings.Cut(filepath.Base(file), "-")
+		if strings.HasPrefix(rest, "customize") {
+			kind = "customize"
+		}
+		request := load(t, file)
+		if faults := loadSchema(t, kind+"-request.json").validate(request); len(faults) > 0 {
+			t.Errorf("%s: %s", filepath.Base(file), strings.Join(faults, "\n"))
+		}
+		// The same body must fail against the other schemas, or the test shows nothing.
+		for _, other := range []string{"composite", "decorator", "customize"} {
+			// A composite's body has all that customize asks for, and unknown fields are allowed.
+			if other == kind || (kind == "composite" && other == "customize") {
+				continue
+			}
+			if faults := loadSchema(t, other+"-request.json").validate(request); len(faults) == 0 {
+				t.Errorf("%s passes as a %s request", filepath.Base(file), other)
+			}
+		}
+	}
+}
+
+// TestSchemaAndServerAgreeOnAnswers shows that what a schema allows the server accepts, and that what it forbids the server
+// rejects, but for what is judged later (a name, an apiVersion).
+func TestSchemaAndServerAgreeOnAnswers(t *testing.T) {
+	decoders := map[string]func([]byte, wire.AnswerOptions) error{
+		"composite": func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeComposite(b, o); return err },
+		"decorator": func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeDecorator(b, o); return err },
+		"customize": func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeCustomize(b, o); return err },
+	}
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"x":1}}`
+	cases := []struct {
+		hook, answer string
+		v1, v2       bool
+	}{
+		{"composite", `{}`, true, true},
+		{"composite", `{"status":null,"children":null,"resyncAfterSeconds":null,"finalized":null}`, true, true},
+		{"composite", `{"status":{"a":1},"children":[` + pod + `],"resyncAfterSeconds":0.5,"finalized":true}`, true, true},
+		{"composite", `{"unknown":1}`, true, false},
+		{"composite", `{"children":[null]}`, false, false},
+		{"composite", `{"children":["a"]}`, false, false},
+		{"composite", `{"children":{}}`, false, false},
+		{"composite", `{"children":[{"apiVersion":"v1","metadata":{"name":"a"}}]}`, false, false},
+		{"composite", `{"status":1}`, false, false},
+		{"composite", `{"resyncAfterSeconds":"1"}`, false, false},
+		{"composite", `{"finalized":"true"}`, false, false},
+		{"composite", `[]`, false, false},
+		{"composite", `null`, false, false},
+		{"decorator", `{"labels":{"a":null,"b":"c"},"annotations":null,"status":{},"attachments":[` + pod + `]}`, true, true},
+		{"decorator", `{"children":[]}`, true, false},
+		{"decorator", `{"labels":{"a":1}}`, false, false},
+		{"decorator", `{"annotations":[]}`, false, false},
+		{"customize", `{"relatedResources":null}`, true, true},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"a":"b"}}}]}`, true, true},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","nmaes":[]}]}`, true, false},
+		{"customize", `{"relatedResources":[{"resource":"pods"}]}`, false, false},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","names":"a"}]}`, false, false},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"a":1}}}]}`, false, false},
+		{"customize", `[{"apiVersion":"v1","resource":"pods"}]`, false, false},
+	}
+	for _, tc := range cases {
+		var answer any
+		if err := json.Unmarshal([]byte(tc.answer), &answer); err != nil {
+			t.Fatal(err)
+		}
+		for version, want := range map[string]bool{"v1": tc.v1, "v2": tc.v2} {
+			faults := loadSchema(t, tc.hook+"-response."+version+".json").validate(answer)
+			if (len(faults) == 0) != want {
+				t.Errorf("%s %s %s: the schema finds %q, want valid: %v", tc.hook, version, tc.answer, faults, want)
+			}
+			if err := decoders[tc.hook]([]byte(tc.answer), wire.AnswerOptions{Strict: version == "v2"}); (err == nil) != want {
+				t.Errorf("%s %s %s: the server says %v, want accepted: %v", tc.hook, version, tc.answer, err, want)
+			}
+		}
+	}
+}
+
+// TestOpenAPIIsWhole follows every reference of the OpenAPI document, and holds a request against it.
+func TestOpenAPIIsWhole(t *testing.T) {
+	v := loadSchema(t, "openapi.json")
+	webhooks, _ := v.root["webhooks"].(map[string]any)
+	for _, id := range []string{"compositeSyncV1", "compositeFinalizeV2", "decoratorSyncV2", "decoratorFinalizeV1", "anyCustomizeV1", "anyCustomizeV2"} {
+		if webhooks[id] == nil {
+			t.Errorf("no webhook %s", id)
+		}
+	}
+	if len(webhooks) != 10 {
+		t.Errorf("%d webhooks, want 10", len(webhooks))
+	}
+	var follow func(value any)
+	count := 0
+	follow = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			if reference, ok := value["$ref"].(string); ok {
+				count++
+				if _, err := v.resolve(reference); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, item := range value {
+				follow(item)
+			}
+		case []any:
+			for _, item := range value {
+				follow(item)
+			}
+		}
+	}
+	follow(v.document)
+	if count < 50 {
+		t.Errorf("only %d references", count)
+	}
+	v.root = map[string]any{"$ref": "#/components/schemas/CompositeRequest"}
+	if faults := v.validate(load(t, filepath.Join(requests, "composite-sync-v2-namespaced.json"))); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
