@@ -1,0 +1,108 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // Makes --logging-format=json known.
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+)
+
+// helpWidth is the number of columns at which --help wraps.
+const helpWidth = 120
+
+// NewCommand returns the command with its subcommands. It serves until its context ends.
+func NewCommand() (*cobra.Command, error) {
+	o, err := options.NewOptions()
+	if err != nil {
+		return nil, err
+	}
+	cmd := &cobra.Command{
+		Use:   apiserver.Name,
+		Short: "Serve the API group metacontroller.k8s.io and run the controllers stored in it",
+		Long: "Serves CompositeControllers, DecoratorControllers and ControllerRevisions as an aggregated API server, and runs " +
+			"the controllers that they declare.\n\nAll it needs is --kubeconfig, unless it runs in a pod, and --data-dir.",
+		Version:           version.Get().GitVersion,
+		Args:              cobra.NoArgs,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd, o)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+	})
+	addFlags(cmd, o)
+	return cmd, nil
+}
+
+func addFlags(cmd *cobra.Command, o *options.Options) {
+	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+	sets := o.Flags()
+	general := sets.FlagSet("general")
+	general.BoolP("help", "h", false, "Print this help.")
+	general.Bool("version", false, "Print the version.")
+	for _, set := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	help := cmd.HelpFunc()
+	usage := cmd.UsageFunc()
+	cliflag.SetUsageAndHelpFunc(cmd, sets, helpWidth)
+	sections, sectionsUsage := cmd.HelpFunc(), cmd.UsageFunc()
+	// Subcommands inherit these functions, but not the flags.
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c == cmd {
+			sections(c, args)
+			return
+		}
+		help(c, args)
+	})
+	cmd.SetUsageFunc(func(c *cobra.Command) error {
+		if c == cmd {
+			return sectionsUsage(c)
+		}
+		return usage(c)
+	})
+}
+
+func serve(cmd *cobra.Command, o *options.Options) error {
+	// Nothing may ask for a feature before this.
+	if err := o.Registry.Set(); err != nil {
+		return fmt.Errorf("setting feature gates: %w", err)
+	}
+	if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
+		return fmt.Errorf("setting up logging: %w", err)
+	}
+	c := o.Complete()
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	logger := klog.FromContext(cmd.Context())
+	logger.Info("Starting", "name", apiserver.Name, "version", version.Get().GitVersion)
+	return Run(cmd.Context(), c, newEngine)
+}

@@ -1,0 +1,143 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+)
+
+// newConfig turns settings into the configuration of the API server. The storage and the serving certificate must be there.
+func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, error) {
+	recommended, admission, features := *o.Recommended, *o.Recommended.Admission, *o.Recommended.Features
+	recommended.Features = &features
+	recommended.Admission = nil // Below, since it needs the version of the libraries.
+	config := apiserver.NewConfig()
+	config.ProcessMetrics = o.Embedded()
+	generic := config.Generic
+	if err := o.ServerRun.ApplyTo(&generic.Config); err != nil {
+		return nil, fmt.Errorf("configuring the server: %w", err)
+	}
+	// The generic server asks for the gates of its own library.
+	generic.FeatureGate = o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+
+	cluster, err := clusterConfig(o.Recommended.CoreAPI)
+	if err != nil {
+		return nil, err
+	}
+	if err := disableUnusable(ctx, cluster, &admission, &features); err != nil {
+		return nil, err
+	}
+	if err := recommended.ApplyTo(generic); err != nil {
+		return nil, fmt.Errorf("configuring the server: %w", err)
+	}
+	if err := applyAdmission(generic, &admission, o.Registry); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// clusterConfig is for what is asked before the server is configured, and for a better error than the server's.
+func clusterConfig(o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
+	if o.CoreAPIKubeconfigPath == "" {
+		c, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("no --kubeconfig is given, and this is not a pod: which cluster is meant?")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the pod's credentials: %w", err)
+		}
+		return c, nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.CoreAPIKubeconfigPath}
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.CoreAPIKubeconfigPath, err)
+	}
+	return c, nil
+}
+
+// disableUnusable switches off what would wait forever for the cluster. What the operator switched on by name is an error.
+func disableUnusable(ctx context.Context, cluster *rest.Config, admission *genericoptions.AdmissionOptions,
+	features *genericoptions.FeatureOptions,
+) error {
+	client, err := kubernetes.NewForConfig(named(cluster))
+	if err != nil {
+		return fmt.Errorf("creating a client for the cluster: %w", err)
+	}
+	parts := slices.DeleteFunc(apiserver.Parts(), func(p apiserver.Part) bool {
+		return slices.Contains(admission.DisablePlugins, p.Name) ||
+			(p.Name == apiserver.PriorityAndFairness && !features.EnablePriorityAndFairness)
+	})
+	unusable, err := apiserver.Probe(ctx, client, parts)
+	if err != nil {
+		return err
+	}
+	logger := klog.FromContext(ctx)
+	admission.DisablePlugins = slices.Clone(admission.DisablePlugins)
+	for _, part := range parts {
+		reason, ok := unusable[part.Name]
+		if !ok {
+			continue
+		}
+		switch {
+		case slices.Contains(admission.EnablePlugins, part.Name):
+			return fmt.Errorf("--enable-admission-plugins=%s cannot work: %s", part.Name, reason)
+		case part.Name == apiserver.PriorityAndFairness:
+			features.EnablePriorityAndFairness = false
+		default:
+			admission.DisablePlugins = append(admission.DisablePlugins, part.Name)
+		}
+		apiserver.ReportDisabled(part.Name)
+		logger.Error(nil, "SWITCHED OFF until the next start", "part", part.Name, "reason", reason)
+	}
+	return nil
+}
+
+// applyAdmission builds the admission chain. Its policies are compiled for the version of the Kubernetes libraries, not for ours.
+func applyAdmission(config *genericapiserver.RecommendedConfig, admission *genericoptions.AdmissionOptions,
+	registry basecompatibility.ComponentGlobalsRegistry,
+) error {
+	const kube = basecompatibility.DefaultKubeComponent
+	client, err := kubernetes.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return fmt.Errorf("creating a client for admission: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return fmt.Errorf("creating a client for the parameters of admission policies: %w", err)
+	}
+	if err := admission.ApplyTo(&config.Config, config.SharedInformerFactory, client, objects,
+		registry.FeatureGateFor(kube), registry.EffectiveVersionFor(kube)); err != nil {
+		return fmt.Errorf("configuring admission: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+)
+
+// engineGrace is how long the engine gets to finish what it does before the API server begins to stop.
+const engineGrace = 6 * time.Second
+
+// Engine runs controllers.
+type Engine interface {
+	// Run runs them until ctx ends, and returns when everything that it started has ended.
+	Run(ctx context.Context) error
+}
+
+// EngineConfig is what an engine is made of.
+type EngineConfig struct {
+	// Loopback reaches the API server of this process with all rights. It is for controller objects and their revisions.
+	Loopback *rest.Config
+	// Cluster reaches the host cluster.
+	Cluster *rest.Config
+	// Controllers are the settings.
+	Controllers options.Controllers
+}
+
+// NewEngine makes an engine. It is called when the API server serves.
+type NewEngine func(ctx context.Context, c EngineConfig) (Engine, error)
+
+// newEngine is the engine of this program.
+var newEngine NewEngine //nolint:gochecknoglobals // Set below.
+
+// engineHost ties an engine to the life of an API server: it is started when the server serves, and stopped before the
+// server stops.
+type engineHost struct {
+	create NewEngine
+	config EngineConfig
+	// fail ends the process with an error. It is called when the engine ends by itself.
+	fail func(error)
+
+	// ctx is the life of the engine; stop ends it.
+	ctx  context.Context
+	stop context.CancelFunc
+	// mu guards against a start after the stop.
+	mu      sync.Mutex
+	running sync.WaitGroup
+}
+
+func hostEngine(ctx context.Context, s *genericapiserver.GenericAPIServer, create NewEngine, c EngineConfig, fail func(error)) error {
+	h := &engineHost{create: create, config: c, fail: fail}
+	// The signal to the process must not end the engine by itself: the hook does, and waits.
+	h.ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.AddPostStartHook("start-controllers", h.start); err != nil {
+		return fmt.Errorf("adding the start of controllers: %w", err)
+	}
+	if err := s.AddPreShutdownHook("stop-controllers", h.shutdown); err != nil {
+		return fmt.Errorf("adding the stop of controllers: %w", err)
+	}
+	return nil
+}
+
+func (h *engineHost) start(hook genericapiserver.PostStartHookContext) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() != nil {
+		return nil
+	}
+	h.config.Loopback = named(hook.LoopbackClientConfig)
+	h.config.Loopback.QPS = -1
+	engine, err := h.create(h.ctx, h.config)
+	if err != nil {
+		h.fail(fmt.Errorf("preparing to run controllers: %w", err))
+		return nil
+	}
+	h.running.Go(func() {
+		err := engine.Run(h.ctx)
+		if h.ctx.Err() != nil {
+			err = nil
+		} else if err == nil {
+			err = errors.New("it ended by itself")
+		}
+		if err != nil {
+			h.fail(fmt.Errorf("running controllers: %w", err))
+		}
+	})
+	return nil
+}
+
+// shutdown stops the engine and waits for it, for a time.
+func (h *engineHost) shutdown() error {
+	h.stop()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		h.running.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(engineGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		klog.FromContext(h.ctx).Error(nil, "Controllers did not stop in time; what they were doing is done again after the next start",
+			"grace", engineGrace)
+	}
+	return nil
+}
+
+// named returns a copy of a client configuration with this program's name.
+func named(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.UserAgent = apiserver.Name + "/" + version.Get().GitVersion
+	return c
+}

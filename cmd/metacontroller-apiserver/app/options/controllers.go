@@ -1,0 +1,142 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package options
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const (
+	// DynamicApply is the apply strategy that merges by three sides (contract §12).
+	DynamicApply = "dynamic-apply"
+	// ServerSideApply is the apply strategy that leaves merging to the cluster (contract §13).
+	ServerSideApply = "server-side-apply"
+
+	defaultNamespace = "metacontroller"
+	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// Controllers are the settings of the engine that runs controllers. Flags are those of contract §19.1; defaults differ where
+// decisions.md says so.
+type Controllers struct {
+	// Workers is the number of parents of one controller that are synced at the same time, where the controller does not
+	// say. Default 20.
+	Workers int
+	// DiscoveryInterval is accepted for compatibility: changes of the cluster's kinds are watched.
+	DiscoveryInterval time.Duration
+	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.
+	CacheFlushInterval time.Duration
+	// ClientQPS and ClientBurst limit the requests to the host cluster. 0 or less: no limit, the default.
+	ClientQPS   float32
+	ClientBurst int
+	// EventsQPS and EventsBurst limit the events about one object, in events per second. Defaults 1/300 and 25.
+	EventsQPS   float32
+	EventsBurst int
+	// TargetLabelSelector restricts the engine to controller objects with matching labels. Empty: all.
+	TargetLabelSelector string
+	// ApplyStrategy is DynamicApply or ServerSideApply.
+	ApplyStrategy string
+	// HookManagedFields includes metadata.managedFields in what hooks are sent. Default false.
+	HookManagedFields bool
+	// HookResponseLimit is the size above which a hook's answer is refused. Default 32 MiB.
+	HookResponseLimit resource.QuantityValue
+	// Namespace is the server's own. It holds the ControllerRevisions of cluster-scoped parents.
+	Namespace string
+}
+
+func newControllers() *Controllers {
+	return &Controllers{
+		Workers:            20,
+		DiscoveryInterval:  30 * time.Second,
+		CacheFlushInterval: 30 * time.Minute,
+		EventsQPS:          1.0 / 300,
+		EventsBurst:        25,
+		ApplyStrategy:      DynamicApply,
+		HookResponseLimit:  resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
+		Namespace:          ownNamespace(),
+	}
+}
+
+// ownNamespace is the pod's, or the one of the manifests.
+func ownNamespace() string {
+	if b, err := os.ReadFile(namespaceFile); err == nil && len(b) > 0 {
+		return strings.TrimSpace(string(b))
+	}
+	return defaultNamespace
+}
+
+func (c *Controllers) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&c.Workers, "workers", c.Workers, "Number of parents of each controller that are synced at the same time. "+
+		"A controller's spec.workers overrides it.")
+	fs.DurationVar(&c.CacheFlushInterval, "cache-flush-interval", c.CacheFlushInterval,
+		"Time after which every parent is synced again, even if nothing changed.")
+	fs.DurationVar(&c.DiscoveryInterval, "discovery-interval", c.DiscoveryInterval,
+		"Has no effect: changes of the kinds that the cluster serves are watched.")
+	fs.Float32Var(&c.ClientQPS, "client-go-qps", c.ClientQPS,
+		"Requests per second to the cluster. 0 or less: no limit; the cluster's API priority and fairness does that.")
+	fs.IntVar(&c.ClientBurst, "client-go-burst", c.ClientBurst,
+		"Requests to the cluster in excess of --client-go-qps that are let through at once.")
+	fs.Float32Var(&c.EventsQPS, "events-qps", c.EventsQPS, "Events per second about one object.")
+	fs.IntVar(&c.EventsBurst, "events-burst", c.EventsBurst, "Events about one object in excess of --events-qps that are let through at once.")
+	fs.StringVar(&c.TargetLabelSelector, "target-label-selector", c.TargetLabelSelector,
+		"Run only controllers whose labels match this selector. Empty: all.")
+	fs.StringVar(&c.ApplyStrategy, "apply-strategy", c.ApplyStrategy, "How children are updated: "+DynamicApply+
+		" merges what the hook returned into the child, with what it returned before.")
+	fs.BoolVar(&c.HookManagedFields, "hook-managed-fields", c.HookManagedFields,
+		"Include metadata.managedFields in the objects that hooks are sent.")
+	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the answer of a hook is refused, for example 32Mi.")
+	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
+		"Namespace of this server, which holds the ControllerRevisions of cluster-scoped parents. Default: that of the pod.")
+}
+
+func (c *Controllers) validate() []error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Workers < 1 {
+		wrong("--workers must be at least 1, not %d", c.Workers)
+	}
+	if c.CacheFlushInterval <= 0 {
+		wrong("--cache-flush-interval must be positive, not %s", c.CacheFlushInterval)
+	}
+	if c.EventsQPS <= 0 || c.EventsBurst < 1 {
+		wrong("--events-qps and --events-burst must be positive, not %v and %d", c.EventsQPS, c.EventsBurst)
+	}
+	if c.HookResponseLimit.Value() < 1 {
+		wrong("--hook-response-limit must be positive, not %s", c.HookResponseLimit.String())
+	}
+	if c.Namespace == "" {
+		wrong("--namespace must not be empty")
+	}
+	if _, err := labels.Parse(c.TargetLabelSelector); err != nil {
+		wrong("--target-label-selector: %w", err)
+	}
+	switch c.ApplyStrategy {
+	case DynamicApply:
+	case ServerSideApply:
+		wrong("--apply-strategy=%s is not available in this version: use %s", ServerSideApply, DynamicApply)
+	default:
+		wrong("--apply-strategy must be %s, not %q", DynamicApply, c.ApplyStrategy)
+	}
+	return errs
+}

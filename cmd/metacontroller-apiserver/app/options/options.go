@@ -1,0 +1,147 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package options
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
+)
+
+// etcdPrefix is the root of all keys. It is not that of Kubernetes, so that a server that is pointed at the cluster's own etcd
+// by mistake does not touch the objects of CRDs.
+const etcdPrefix = "/metacontroller-apiserver"
+
+// Options are all settings of the server. Create them with NewOptions.
+type Options struct {
+	// ServerRun are the limits and time-outs of the generic server.
+	ServerRun *genericoptions.ServerRunOptions
+	// Recommended are etcd, serving, authentication, authorization, audit, admission, and the connection to the cluster.
+	Recommended *genericoptions.RecommendedOptions
+	// Storage is the data directory.
+	Storage *Storage
+	// Controllers are the settings of the engine that runs controllers.
+	Controllers *Controllers
+	// Logs is the logging.
+	Logs *logsapi.LoggingConfiguration
+	// Registry has the feature gates and effective versions.
+	Registry basecompatibility.ComponentGlobalsRegistry
+}
+
+// completed is hidden so that only Complete makes a Completed.
+type completed struct {
+	Options
+}
+
+// Completed are settings with every default filled in.
+type Completed struct {
+	*completed
+}
+
+// NewOptions returns the defaults.
+func NewOptions() (*Options, error) {
+	registry, err := features.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	o := &Options{
+		ServerRun:   newServerRun(registry),
+		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		Storage:     newStorage(),
+		Controllers: newControllers(),
+		Logs:        logsapi.NewLoggingConfiguration(),
+		Registry:    registry,
+	}
+	o.Recommended.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	o.Recommended.Etcd.StorageConfig.EncodeVersioner = runtime.NewMultiGroupVersioner(
+		v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
+	defaultServing(o.Recommended.SecureServing)
+	return o, nil
+}
+
+// Flags returns the flags in the sections in which --help shows them.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var sets cliflag.NamedFlagSets
+	r := o.Recommended
+	r.CoreAPI.AddFlags(sets.FlagSet("cluster"))
+	o.Storage.addFlags(sets.FlagSet("storage"))
+	r.Etcd.AddFlags(sets.FlagSet("storage"))
+	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
+	describeServing(sets.FlagSet("secure serving"))
+	o.Controllers.addFlags(sets.FlagSet("controllers"))
+	r.Authentication.AddFlags(sets.FlagSet("authentication"))
+	r.Authorization.AddFlags(sets.FlagSet("authorization"))
+	r.Audit.AddFlags(sets.FlagSet("auditing"))
+	r.Admission.AddFlags(sets.FlagSet("admission"))
+	o.ServerRun.AddUniversalFlags(sets.FlagSet("server"))
+	r.Features.AddFlags(sets.FlagSet("server"))
+	r.EgressSelector.AddFlags(sets.FlagSet("egress selector"))
+	r.Traces.AddFlags(sets.FlagSet("traces"))
+	o.Registry.AddFlags(sets.FlagSet("features"))
+	logsapi.AddFlags(o.Logs, sets.FlagSet("logs"))
+	return sets
+}
+
+// Complete fills in what follows from other settings. It changes the receiver.
+func (o *Options) Complete() Completed {
+	kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath
+	if o.Recommended.Authentication.RemoteKubeConfigFile == "" {
+		o.Recommended.Authentication.RemoteKubeConfigFile = kubeconfig
+	}
+	if o.Recommended.Authorization.RemoteKubeConfigFile == "" {
+		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
+	}
+	if o.ServerRun.ExternalHost == "" {
+		o.ServerRun.ExternalHost = "localhost"
+	}
+	return Completed{&completed{*o}}
+}
+
+// Validate returns every setting that is wrong.
+func (c Completed) Validate() error {
+	var errs []error
+	errs = append(errs, c.ServerRun.Validate()...)
+	errs = append(errs, c.Storage.validate(c.Recommended.Etcd)...)
+	r := *c.Recommended
+	if c.Embedded() {
+		// The only thing that it misses is --etcd-servers, which is known when etcd runs.
+		etcd := *r.Etcd
+		etcd.StorageConfig.Transport.ServerList = []string{"unix:///embedded"}
+		r.Etcd = &etcd
+	}
+	errs = append(errs, r.Validate()...)
+	errs = append(errs, c.Controllers.validate()...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("the flags are not usable: %w", err)
+	}
+	return nil
+}
+
+// Embedded reports whether the server runs its own etcd.
+func (c Completed) Embedded() bool {
+	return len(c.Recommended.Etcd.StorageConfig.Transport.ServerList) == 0
+}

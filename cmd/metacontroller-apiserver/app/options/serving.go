@@ -1,0 +1,74 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package options
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+)
+
+const (
+	// defaultPort is not a privileged one.
+	defaultPort = 8443
+	// maxBody is what etcd stores at most. A larger object would be refused there, with an error that helps nobody.
+	maxBody = 3 << 19
+	// watchGrace is how long watches get to end when the server stops.
+	watchGrace = time.Second
+	// aggregatorStreams is the number of requests at the same time in one connection: the aggregator sends those of all
+	// clients through one.
+	aggregatorStreams = 1000
+)
+
+func newServerRun(registry basecompatibility.ComponentGlobalsRegistry) *genericoptions.ServerRunOptions {
+	o := genericoptions.NewServerRunOptionsForComponent(features.Component, registry)
+	o.MaxRequestBodyBytes = maxBody
+	// Clients are told to come again, and do not keep the server from stopping.
+	o.ShutdownSendRetryAfter = true
+	o.ShutdownWatchTerminationGracePeriod = watchGrace
+	return o
+}
+
+func defaultServing(o *genericoptions.SecureServingOptionsWithLoopback) {
+	o.BindPort = defaultPort
+	o.HTTP2MaxStreamsPerConnection = aggregatorStreams
+	o.ServerCert.CertDirectory = ""
+}
+
+func describeServing(fs *pflag.FlagSet) {
+	fs.Lookup("cert-dir").Usage = "Directory of the serving certificate that the server makes and renews, with its own " +
+		"certificate authority, if no --tls-cert-file is given. Default: serving-certificates in --data-dir."
+}
+
+// MakesCertificate reports whether the server makes its serving certificate itself.
+func (c Completed) MakesCertificate() bool {
+	pair := c.Recommended.SecureServing.ServerCert.CertKey
+	return pair.CertFile == "" && pair.KeyFile == ""
+}
+
+// CertificateDir is where it makes it.
+func (c Completed) CertificateDir() string {
+	if dir := c.Recommended.SecureServing.ServerCert.CertDirectory; dir != "" {
+		return dir
+	}
+	return servingcert.Directory(c.Storage.DataDir)
+}

@@ -1,0 +1,56 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package options
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+)
+
+// Storage says where the server keeps what it stores.
+type Storage struct {
+	// DataDir holds the embedded etcd, and the serving certificate if none is given.
+	DataDir string
+}
+
+func newStorage() *Storage {
+	return &Storage{DataDir: "/var/lib/metacontroller-apiserver"}
+}
+
+func (s *Storage) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.DataDir, "data-dir", s.DataDir, "Directory of all that the server keeps: the embedded etcd, which "+
+		"stores the objects if no --etcd-servers are given, and the serving certificate if no --tls-cert-file is given. "+
+		"One process at a time may use it. Back it up.")
+}
+
+func (s *Storage) validate(etcd *genericoptions.EtcdOptions) []error {
+	var errs []error
+	if s.DataDir == "" {
+		errs = append(errs, errors.New("--data-dir must not be empty"))
+	}
+	transport := etcd.StorageConfig.Transport
+	if len(transport.ServerList) == 0 && (transport.CertFile != "" || transport.KeyFile != "" || transport.TrustedCAFile != "") {
+		errs = append(errs, errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile need --etcd-servers"))
+	}
+	return errs
+}
+
+// EtcdDir is the directory of the embedded etcd.
+func (s *Storage) EtcdDir() string { return filepath.Join(s.DataDir, "etcd") }

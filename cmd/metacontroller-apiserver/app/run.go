@@ -1,0 +1,134 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+)
+
+// lostStorageGrace is how long the server gets to end when its storage is gone: nothing that it does can succeed any more.
+const lostStorageGrace = 2 * time.Second
+
+// Run serves until ctx ends, and returns nil if nothing went wrong until then. With an embedded etcd, that is started before
+// and closed after everything else; when it ends by itself, Run returns its error.
+func Run(ctx context.Context, o options.Completed, create NewEngine) (err error) {
+	if !o.Embedded() {
+		return run(ctx, o, nil, create)
+	}
+	etcd, err := embeddedetcd.Start(ctx, embeddedetcd.Options{Dir: o.Storage.EtcdDir(), Logger: klog.FromContext(ctx)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := etcd.Close(); closeErr != nil && err == nil {
+			err = fmt.Errorf("closing embedded etcd: %w", closeErr)
+		}
+	}()
+	transport := &o.Recommended.Etcd.StorageConfig.Transport
+	transport.ServerList = []string{etcd.Endpoint()}
+	defer func() { transport.ServerList = nil }()
+	return run(ctx, o, etcd, create)
+}
+
+// run serves. etcd is nil when the storage is elsewhere.
+func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, create NewEngine) error {
+	serving, stop := context.WithCancelCause(ctx)
+	var owned sync.WaitGroup
+	defer owned.Wait()
+	defer stop(nil)
+	fail := func(err error) { stop(&failure{err}) }
+
+	if err := ensureCertificate(serving, o, &owned); err != nil {
+		return err
+	}
+	serverErr := make(chan error, 1)
+	server, err := newServer(serving, o, etcd, create, fail)
+	if err != nil {
+		return err
+	}
+	go func() { serverErr <- server.PrepareRun().RunWithContext(serving) }()
+
+	select {
+	case err = <-serverErr:
+	case <-storageLost(etcd):
+		fail(fmt.Errorf("embedded etcd ended: %w", etcd.Err()))
+		select {
+		case err = <-serverErr:
+		case <-time.After(lostStorageGrace):
+		}
+	}
+	var failed *failure
+	if errors.As(context.Cause(serving), &failed) {
+		return failed.error
+	}
+	if err != nil {
+		return fmt.Errorf("serving: %w", err)
+	}
+	return nil
+}
+
+// failure is the cause of a stop that nobody asked for.
+type failure struct{ error }
+
+func storageLost(etcd *embeddedetcd.Server) <-chan struct{} {
+	if etcd == nil {
+		return nil
+	}
+	return etcd.Done()
+}
+
+// ensureCertificate makes a serving certificate if none is given, and keeps it from expiring.
+func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.WaitGroup) error {
+	if !o.MakesCertificate() {
+		return nil
+	}
+	manager := servingcert.New(servingcert.Options{
+		Dir: o.CertificateDir(), Hosts: []string{o.ServerRun.ExternalHost},
+	})
+	files, err := manager.Ensure()
+	if err != nil {
+		return err
+	}
+	pair := &o.Recommended.SecureServing.ServerCert.CertKey
+	pair.CertFile, pair.KeyFile = files.CertFile, files.KeyFile
+	owned.Go(func() { manager.Run(ctx) })
+	return nil
+}
+
+// storageCheck is a health check that names the embedded etcd.
+func storageCheck(etcd *embeddedetcd.Server) healthz.HealthChecker {
+	return healthz.NamedCheck("embedded-etcd", func(*http.Request) error {
+		select {
+		case <-etcd.Done():
+			return errors.New("it has ended")
+		default:
+			return nil
+		}
+	})
+}

@@ -1,0 +1,53 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
+)
+
+// newServer wires the two halves.
+func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, create NewEngine, fail func(error),
+) (*genericapiserver.GenericAPIServer, error) {
+	config, err := newConfig(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if etcd != nil {
+		config.Generic.AddHealthChecks(storageCheck(etcd))
+	}
+	engine := EngineConfig{Cluster: named(config.Generic.ClientConfig), Controllers: *o.Controllers}
+	server, err := config.Complete().New()
+	if err != nil {
+		return nil, err
+	}
+	if create == nil {
+		klog.FromContext(ctx).Info("Controllers are stored, but not run")
+		return server.Generic, nil
+	}
+	if err := hostEngine(ctx, server.Generic, create, engine, fail); err != nil {
+		server.Generic.Destroy()
+		return nil, err
+	}
+	return server.Generic, nil
+}

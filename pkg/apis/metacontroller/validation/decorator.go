@@ -1,0 +1,72 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package validation
+
+import (
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// ValidateDecoratorController checks a new DecoratorController.
+func ValidateDecoratorController(o *metacontroller.DecoratorController) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return append(errs, validateDecoratorSpec(&o.Spec, field.NewPath("spec"))...)
+}
+
+// ValidateDecoratorControllerUpdate checks a changed DecoratorController. An unchanged spec is not checked again.
+func ValidateDecoratorControllerUpdate(o, was *metacontroller.DecoratorController) field.ErrorList {
+	if apiequality.Semantic.DeepEqual(o.Spec, was.Spec) {
+		return nil
+	}
+	return validateDecoratorSpec(&o.Spec, field.NewPath("spec"))
+}
+
+func validateDecoratorSpec(spec *metacontroller.DecoratorControllerSpec, path *field.Path) field.ErrorList {
+	errs := validateTargets(spec.Resources, path.Child("resources"))
+	for i, rule := range spec.Attachments {
+		errs = append(errs, validateAPIVersion(rule.APIVersion, path.Child("attachments").Index(i).Child("apiVersion"))...)
+	}
+	if hooks := spec.Hooks; hooks != nil {
+		errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	}
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"))...)
+}
+
+func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[schema.GroupResource]bool{}
+	for i, rule := range rules {
+		target := path.Index(i)
+		errs = append(errs, validateAPIVersion(rule.APIVersion, target.Child("apiVersion"))...)
+		errs = append(errs, validateLabelSelector(rule.LabelSelector, target.Child("labelSelector"))...)
+		errs = append(errs, validateAnnotationSelector(rule.AnnotationSelector, target.Child("annotationSelector"))...)
+		resource, ok := groupResource(rule.ResourceRule)
+		if !ok {
+			continue
+		}
+		if seen[resource] {
+			// Metacontroller kept the last of the rules and forgot the others (contract §17.1).
+			errs = append(errs, field.Duplicate(target.Child("resource"), resource.String()))
+		}
+		seen[resource] = true
+	}
+	return errs
+}

@@ -1,0 +1,154 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+// PriorityAndFairness is the name of the Part that queues requests by the cluster's FlowSchemas.
+const PriorityAndFairness = "APIPriorityAndFairness"
+
+// Part is something in the server that keeps informers on resources of the host cluster. While such an informer cannot fill,
+// because the cluster does not serve the resource or forbids it, every write is refused and the server is not ready.
+type Part struct {
+	// Name is the name of the admission plugin, or PriorityAndFairness.
+	Name string
+	// Needs are the resources that the part lists and watches.
+	Needs []schema.GroupVersionResource
+}
+
+// Parts returns the parts that a server has by default. The order is that of the admission chain.
+func Parts() []Part {
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	admission := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+	flow := schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}
+	return []Part{
+		{lifecycle.PluginName, []schema.GroupVersionResource{namespaces}},
+		{mutatingpolicy.PluginName, []schema.GroupVersionResource{
+			namespaces, admission.WithResource("mutatingadmissionpolicies"), admission.WithResource("mutatingadmissionpolicybindings"),
+		}},
+		{mutatingwebhook.PluginName, []schema.GroupVersionResource{namespaces, admission.WithResource("mutatingwebhookconfigurations")}},
+		{validatingpolicy.PluginName, []schema.GroupVersionResource{
+			namespaces, admission.WithResource("validatingadmissionpolicies"), admission.WithResource("validatingadmissionpolicybindings"),
+		}},
+		{validatingwebhook.PluginName, []schema.GroupVersionResource{namespaces, admission.WithResource("validatingwebhookconfigurations")}},
+		{PriorityAndFairness, []schema.GroupVersionResource{
+			flow.WithResource("flowschemas"), flow.WithResource("prioritylevelconfigurations"),
+		}},
+	}
+}
+
+// Probe asks the host cluster which of parts cannot work, and returns for each of these a sentence that says why. The error
+// says that the cluster did not answer.
+func Probe(ctx context.Context, client kubernetes.Interface, parts []Part) (map[string]string, error) {
+	p := prober{client: client, obstacles: map[schema.GroupVersionResource]string{}, served: map[schema.GroupVersion]map[string]bool{}}
+	unusable := map[string]string{}
+	for _, part := range parts {
+		var reasons []string
+		for _, resource := range part.Needs {
+			obstacle, err := p.obstacle(ctx, resource)
+			if err != nil {
+				return nil, err
+			}
+			if obstacle != "" {
+				reasons = append(reasons, obstacle)
+			}
+		}
+		if len(reasons) > 0 {
+			unusable[part.Name] = strings.Join(reasons, "; ")
+		}
+	}
+	return unusable, nil
+}
+
+// prober remembers answers.
+type prober struct {
+	client    kubernetes.Interface
+	obstacles map[schema.GroupVersionResource]string
+	served    map[schema.GroupVersion]map[string]bool
+}
+
+// obstacle says why resource cannot be watched; it is empty when it can.
+func (p *prober) obstacle(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
+	if known, ok := p.obstacles[resource]; ok {
+		return known, nil
+	}
+	served, err := p.serves(resource)
+	if err != nil {
+		return "", err
+	}
+	answer := ""
+	if !served {
+		answer = fmt.Sprintf("the cluster does not serve %s in %s", resource.Resource, resource.GroupVersion())
+	} else if verb := p.forbidden(ctx, resource); verb != "" {
+		answer = fmt.Sprintf("this server may not %s %s", verb, resource.GroupResource())
+	}
+	p.obstacles[resource] = answer
+	return answer, nil
+}
+
+func (p *prober) serves(resource schema.GroupVersionResource) (bool, error) {
+	gv := resource.GroupVersion()
+	if _, ok := p.served[gv]; !ok {
+		list, err := p.client.Discovery().ServerResourcesForGroupVersion(gv.String())
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("discovering %s at the host cluster: %w", gv, err)
+		}
+		p.served[gv] = map[string]bool{}
+		if err == nil {
+			for i := range list.APIResources {
+				p.served[gv][list.APIResources[i].Name] = true
+			}
+		}
+	}
+	return p.served[gv][resource.Resource], nil
+}
+
+// forbidden returns the first verb that the server lacks. A cluster that does not tell is taken to allow: what is really
+// forbidden shows in the log of the informer.
+func (p *prober) forbidden(ctx context.Context, resource schema.GroupVersionResource) string {
+	for _, verb := range []string{"list", "watch"} {
+		review, err := p.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot ask the host cluster for this server's own rights", "resource", resource, "verb", verb)
+			return ""
+		}
+		if !review.Status.Allowed {
+			return verb
+		}
+	}
+	return ""
+}

@@ -1,0 +1,110 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	generatedopenapi "github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
+	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
+)
+
+// Name is the name of the server in logs and in its OpenAPI documents.
+const Name = "metacontroller-apiserver"
+
+// Config is everything that a Server needs. Create it with NewConfig.
+type Config struct {
+	// Generic is the configuration of the generic API server.
+	Generic *genericapiserver.RecommendedConfig
+	// ProcessMetrics adds the metrics of the process's default Prometheus registry to /metrics: those of an etcd that runs
+	// in this process.
+	ProcessMetrics bool
+}
+
+type completedConfig struct {
+	generic        genericapiserver.CompletedConfig
+	processMetrics bool
+}
+
+// CompletedConfig is a configuration from which a Server can be made. It comes from Config.Complete alone.
+type CompletedConfig struct {
+	*completedConfig
+}
+
+// NewConfig returns a configuration that serves the group's OpenAPI documents. The caller's options fill the rest.
+func NewConfig() *Config {
+	generic := genericapiserver.NewRecommendedConfig(Codecs)
+	definitions := generatedopenapi.GetOpenAPIDefinitions
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, openapi.NewDefinitionNamer(Scheme))
+	generic.OpenAPIConfig.Info.Title = Name
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, openapi.NewDefinitionNamer(Scheme))
+	generic.OpenAPIV3Config.Info.Title = Name
+	return &Config{Generic: generic}
+}
+
+// Complete fills in what can be derived. It changes the receiver, which is of no use any more afterwards.
+func (c *Config) Complete() CompletedConfig {
+	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), processMetrics: c.ProcessMetrics}}
+}
+
+// Server is the API server. Generic is prepared and run by the caller.
+type Server struct {
+	// Generic serves.
+	Generic *genericapiserver.GenericAPIServer
+}
+
+// New builds the server with all its endpoints. Its stores connect to etcd from now on.
+func (c CompletedConfig) New() (*Server, error) {
+	generic, err := c.generic.New(Name, genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("building the generic server: %w", err)
+	}
+	s := &Server{Generic: generic}
+	if err := s.install(c); err != nil {
+		generic.Destroy()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) install(c CompletedConfig) error {
+	storage, err := registry.NewStorage(Scheme, c.generic.RESTOptionsGetter)
+	if err != nil {
+		return err
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, metav1.ParameterCodec, Codecs)
+	// Not before: NewDefaultAPIGroupInfo replaces the serializer that it is given.
+	group.NegotiatedSerializer = jsonOnly{group.NegotiatedSerializer}
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage.Resources()
+	if err := s.Generic.InstallAPIGroup(&group); err != nil {
+		return fmt.Errorf("installing API group %s: %w", v1alpha1.GroupName, err)
+	}
+	if c.processMetrics {
+		serveProcessMetrics(s.Generic)
+	}
+	// Makes /readyz wait until the watch caches are filled. Only kube-apiserver does so by itself.
+	hook := s.Generic.StorageReadinessHook.Hook
+	if err := s.Generic.AddPostStartHook("storage-readiness", hook); err != nil {
+		return fmt.Errorf("adding storage readiness: %w", err)
+	}
+	return nil
+}

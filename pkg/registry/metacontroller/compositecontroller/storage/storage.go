@@ -1,0 +1,74 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package storage
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+)
+
+// Storage is every endpoint of the kind.
+type Storage struct {
+	// CompositeController serves the objects.
+	CompositeController *REST
+	// Status serves their status.
+	Status *StatusREST
+}
+
+// REST serves CompositeControllers.
+type REST struct {
+	*genericregistry.Store
+}
+
+var (
+	_ rest.StandardStorage      = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.CategoriesProvider   = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+	_ rest.StorageWithReadiness = &REST{}
+)
+
+// NewStorage builds the store and its endpoints for objects of scheme.
+func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Storage, error) {
+	strategy := compositecontroller.NewStrategy(scheme)
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return &metacontroller.CompositeController{} },
+		NewListFunc:               func() runtime.Object { return &metacontroller.CompositeControllerList{} },
+		DefaultQualifiedResource:  metacontroller.Resource("compositecontrollers"),
+		SingularQualifiedResource: metacontroller.Resource("compositecontroller"),
+		CreateStrategy:            strategy,
+		UpdateStrategy:            strategy,
+		DeleteStrategy:            strategy,
+		ResetFieldsStrategy:       strategy,
+		TableConvertor:            compositecontroller.Table(),
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
+		return nil, err
+	}
+	return &Storage{CompositeController: &REST{store}, Status: newStatusREST(store, compositecontroller.NewStatusStrategy(strategy))}, nil
+}
+
+// ShortNames are the names that kubectl accepts for the kind (contract §1).
+func (*REST) ShortNames() []string { return []string{"cc", "cctl"} }
+
+// Categories are the groups of kinds to which kubectl counts this one.
+func (*REST) Categories() []string { return []string{"metacontroller"} }

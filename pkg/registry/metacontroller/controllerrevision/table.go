@@ -1,0 +1,65 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controllerrevision
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
+)
+
+// Table returns the columns of kubectl get controllerrevisions.metacontroller.k8s.io.
+func Table() table.Convertor {
+	return table.Convertor{
+		Columns: []metav1.TableColumnDefinition{
+			table.NameColumn(),
+			{Name: "Parent", Type: "string", Description: "Object whose revision this is: its kind and name."},
+			{Name: "Children", Type: "integer", Description: "Number of children that are on this revision."},
+			table.AgeColumn(),
+		},
+		Cells: cells,
+		Clock: clock.RealClock{},
+	}
+}
+
+func cells(object runtime.Object, now time.Time) ([]any, error) {
+	o, ok := object.(*metacontroller.ControllerRevision)
+	if !ok {
+		return nil, fmt.Errorf("printing a %T as a ControllerRevision", object)
+	}
+	children := int64(0)
+	for _, kind := range o.Children {
+		children += int64(len(kind.Names))
+	}
+	return []any{o.Name, parent(o), children, table.Age(o, now)}, nil
+}
+
+func parent(o *metacontroller.ControllerRevision) string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return table.None
+	}
+	gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	return gvk.GroupKind().String() + "/" + owner.Name
+}

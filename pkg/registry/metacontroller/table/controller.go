@@ -1,0 +1,98 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package table
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// ReadyColumns are the columns that StatusCells fills.
+func ReadyColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: "Ready", Type: "string", Description: "Whether the controller runs: status of its condition Ready."},
+		{Name: "Reason", Type: "string", Description: "Why the controller does or does not run: reason of its condition Ready."},
+	}
+}
+
+// ReadyCells returns the cells of ReadyColumns.
+func ReadyCells(status metacontroller.ControllerStatus) []any {
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return []any{Unknown, ""}
+	}
+	return []any{string(ready.Status), ready.Reason}
+}
+
+// CounterColumns are the wide columns that CounterCells fills. The first is named for what the controller handles.
+func CounterColumns(handled string) []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: handled, Type: "integer", Priority: 1, Description: "Number of objects that the controller handles."},
+		{Name: "Syncs", Type: "integer", Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
+		{Name: "Failed", Type: "integer", Priority: 1, Description: "Syncs that failed since the server took the controller up."},
+	}
+}
+
+// CounterCells returns the cells of CounterColumns.
+func CounterCells(status metacontroller.ControllerStatus) []any {
+	if status.Counters == nil {
+		return []any{int64(0), int64(0), int64(0)}
+	}
+	return []any{status.Counters.Parents, status.Counters.Syncs, status.Counters.FailedSyncs}
+}
+
+// Resource returns the resource that a rule names in kubectl's form, for example deployments.apps.
+func Resource(rule metacontroller.ResourceRule) string {
+	version, err := schema.ParseGroupVersion(rule.APIVersion)
+	if err != nil {
+		return rule.Resource
+	}
+	return schema.GroupResource{Group: version.Group, Resource: rule.Resource}.String()
+}
+
+// List joins the elements of one cell.
+func List(elements []string) string {
+	if len(elements) == 0 {
+		return None
+	}
+	return strings.Join(elements, ",")
+}
+
+// NamedHook is one hook of a controller.
+type NamedHook struct {
+	// Name is the hook's name in the definition.
+	Name string
+	// Hook is the hook, nil if the definition has none.
+	Hook *metacontroller.Hook
+}
+
+// Hooks returns the names of those hooks that are called.
+func Hooks(all ...NamedHook) []string {
+	var called []string
+	for _, h := range all {
+		if h.Hook != nil && h.Hook.Webhook != nil {
+			called = append(called, h.Name)
+		}
+	}
+	return called
+}
