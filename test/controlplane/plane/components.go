@@ -70,7 +70,6 @@ func (p *Plane) apiServer() component {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + p.files.proxy.CertFile,
 		"--proxy-client-key-file=" + p.files.proxy.KeyFile,
-		"--enable-aggregator-routing=true",
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
 		"--v=1",
