@@ -31,6 +31,9 @@ import (
 const (
 	// FieldManager owns the fields that this package writes.
 	FieldManager = "metacontroller-apiserver-register"
+	// authorityFieldManager owns an authority that is published alone. What FieldManager applied before would be removed if it
+	// were the same and did not repeat everything.
+	authorityFieldManager = "metacontroller-apiserver-authority"
 	// APIServiceName is the object that registers the server.
 	APIServiceName = "v1alpha1.metacontroller.k8s.io"
 	// group and version are what the server serves.

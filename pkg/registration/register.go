@@ -54,7 +54,7 @@ func Register(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, object := range objects {
-		if err := apply(ctx, client, object); err != nil {
+		if err := apply(ctx, client, object, FieldManager); err != nil {
 			return err
 		}
 		progress(o.Progress, "applied %s", describe(object))
@@ -86,7 +86,7 @@ func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) e
 	if err := setBundle(wanted, bundle); err != nil {
 		return err
 	}
-	return apply(ctx, client, wanted)
+	return apply(ctx, client, wanted, authorityFieldManager)
 }
 
 func newClient(config *rest.Config) (dynamic.Interface, error) {
@@ -98,12 +98,12 @@ func newClient(config *rest.Config) (dynamic.Interface, error) {
 }
 
 // apply writes one object. Fields that somebody else set otherwise are taken over: who registers a server means it.
-func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured) error {
+func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, manager string) error {
 	target, err := resourceFor(client, object)
 	if err != nil {
 		return err
 	}
-	_, err = target.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	_, err = target.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {
 		return fmt.Errorf("applying %s: %w", describe(object), err)
 	}

@@ -1,0 +1,135 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+func TestUsersGetTheRightsOfTheirRoles(t *testing.T) {
+	plane := cluster.Shared(t)
+	o := newStandIn(t).options(t)
+	if err := registration.Register(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	namespace := plane.Namespace(t)
+	for _, role := range []string{"view", "edit", "admin"} {
+		plane.Kubectl(t, "create", "rolebinding", role, "-n", namespace, "--clusterrole="+role, "--user="+role)
+	}
+	for _, test := range []struct{ user, verb, resource, want string }{
+		{"view", "list", "controllerrevisions", "yes"},
+		{"view", "watch", "controllerrevisions", "yes"},
+		{"view", "create", "controllerrevisions", "no"},
+		{"edit", "list", "controllerrevisions", "yes"},
+		{"edit", "delete", "controllerrevisions", "yes"},
+		{"edit", "create", "compositecontrollers", "no"},
+		{"admin", "create", "controllerrevisions", "yes"},
+		{"admin", "create", "decoratorcontrollers", "no"},
+		{"stranger", "get", "controllerrevisions", "no"},
+	} {
+		cluster.Eventually(t, 30*time.Second, test.user+" "+test.verb+" "+test.resource+": "+test.want,
+			func(ctx context.Context) (bool, string) {
+				// Exit code 1 stands for no.
+				output, _ := plane.TryKubectl(ctx, "", "auth", "can-i", test.verb, test.resource+".metacontroller.k8s.io",
+					"-n", namespace, "--as="+test.user)
+				lines := strings.Split(strings.TrimSpace(output), "\n")
+				return lines[len(lines)-1] == test.want, output
+			})
+	}
+}
+
+// TestOverlaysAreAccepted applies them as the documentation says, and looks whether the cluster makes their Pods.
+func TestOverlaysAreAccepted(t *testing.T) {
+	plane := cluster.Start(t)
+	plane.KubectlInput(t,
+		definition("Issuer", "issuers", "cert-manager.io", "v1")+"---\n"+definition("Certificate", "certificates", "cert-manager.io", "v1"),
+		"apply", "-f", "-")
+	plane.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	for overlay, want := range map[string]struct {
+		pods      int
+		container string
+	}{
+		"single-node": {pods: 1, container: "publish-ca apiserver"},
+		"production":  {pods: 2, container: "apiserver"},
+	} {
+		t.Run(overlay, func(t *testing.T) {
+			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", overlay)
+			plane.Kubectl(t, "apply", "--server-side", "-k", folder)
+			if output := plane.Kubectl(t, "apply", "--server-side", "--dry-run=server", "-k", folder); strings.Contains(output, "Warning") {
+				t.Errorf("the cluster warns:\n%s", output)
+			}
+			// The namespace enforces the strictest level of pod security, and the ServiceAccount may make no other Pods.
+			cluster.Eventually(t, time.Minute, "Pods are made", func(ctx context.Context) (bool, string) {
+				output, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-o", "name")
+				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == want.pods, output
+			})
+			names := plane.Kubectl(t, "get", "pods", "-n", "metacontroller",
+				"-o", "jsonpath={.items[0].spec.initContainers[*].name} {.items[0].spec.containers[*].name}")
+			if strings.TrimSpace(names) != want.container {
+				t.Errorf("Pods have containers %q, want %q", names, want.container)
+			}
+			plane.Kubectl(t, "delete", "--wait=false", "-k", folder)
+			plane.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "namespace/metacontroller")
+		})
+	}
+}
+
+// TestServiceAccountHasTheRightsOfTheServer asks the cluster, as the server does at its start.
+func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
+	plane := cluster.Start(t)
+	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
+	// Without the controllers' rights, which are everything.
+	plane.Kubectl(t, "delete", "clusterrolebinding", "metacontroller-controllers")
+	for _, right := range [][]string{
+		{"list", "namespaces"}, {"watch", "namespaces"},
+		{"watch", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"watch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{"watch", "validatingadmissionpolicies.admissionregistration.k8s.io"},
+		{"watch", "validatingadmissionpolicybindings.admissionregistration.k8s.io"},
+		{"watch", "mutatingadmissionpolicies.admissionregistration.k8s.io"},
+		{"watch", "mutatingadmissionpolicybindings.admissionregistration.k8s.io"},
+		{"watch", "flowschemas.flowcontrol.apiserver.k8s.io"},
+		{"watch", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"},
+		{"patch", "flowschemas.flowcontrol.apiserver.k8s.io", "--subresource=status"},
+		{"create", "tokenreviews.authentication.k8s.io"},
+		{"create", "subjectaccessreviews.authorization.k8s.io"},
+		{"get", "configmaps/extension-apiserver-authentication", "-n", "kube-system"},
+		{"patch", "apiservices.apiregistration.k8s.io/" + apiService},
+	} {
+		cluster.Eventually(t, 30*time.Second, "may "+strings.Join(right, " "), func(ctx context.Context) (bool, string) {
+			output, err := plane.TryKubectl(ctx, "", append([]string{
+				"auth", "can-i", "--as=system:serviceaccount:metacontroller:metacontroller-apiserver",
+			}, right...)...)
+			return err == nil, output
+		})
+	}
+	for _, right := range [][]string{{"get", "secrets"}, {"create", "pods"}, {"patch", "apiservices.apiregistration.k8s.io/v1."}} {
+		output, err := plane.TryKubectl(t.Context(), "", append([]string{
+			"auth", "can-i", "--as=system:serviceaccount:metacontroller:metacontroller-apiserver",
+		}, right...)...)
+		if err == nil {
+			t.Errorf("the API server alone may %v: %s", right, output)
+		}
+	}
+}
