@@ -1,0 +1,139 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ConditionUpdated is the type of the condition in a parent's status that tells how its rollout is going (contract §14.4).
+const ConditionUpdated = "Updated"
+
+// Reasons of the condition Updated.
+const (
+	// ReasonOnLatestRevision: all rolling children are on the latest revision.
+	ReasonOnLatestRevision = "OnLatestRevision"
+	// ReasonProgressing: children are being moved to the latest revision.
+	ReasonProgressing = "RolloutProgressing"
+	// ReasonWaiting: children that were moved before are not happy yet. The message names the first and the check that it
+	// fails.
+	ReasonWaiting = "RolloutWaiting"
+)
+
+// maxNamed is how many children a message names.
+const maxNamed = 5
+
+// Condition is the parent's condition Updated.
+type Condition struct {
+	// Status is True when all rolling children are on the latest revision, and False otherwise.
+	Status metav1.ConditionStatus
+	// Reason is one of the reasons above.
+	Reason string
+	// Message says more to people.
+	Message string
+}
+
+func onLatest(revision string) Condition {
+	return Condition{metav1.ConditionTrue, ReasonOnLatestRevision, "latest ControllerRevision: " + revision}
+}
+
+func progressing(parentNamespace string, moved []Key) Condition {
+	names := make([]string, 0, maxNamed)
+	for _, key := range moved[:min(len(moved), maxNamed)] {
+		names = append(names, key.Kind+" "+relativeName(parentNamespace, key))
+	}
+	return Condition{metav1.ConditionFalse, ReasonProgressing, "updating " + strings.Join(names, ", ") + more(len(moved)-len(names))}
+}
+
+func waiting(reasons []string) Condition {
+	message := ""
+	if len(reasons) > 0 {
+		message = reasons[0] + more(len(reasons)-1)
+	}
+	return Condition{metav1.ConditionFalse, ReasonWaiting, message}
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+// Apply returns the status with the condition in its conditions, in place of any of that type that the hook set. The status
+// is the hook's answer and may be nil; observed is the parent's present status, which tells since when the condition has
+// its value; neither is modified. A status whose conditions are no list is left alone.
+//
+// The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none, which
+// is so when the parent's schema does not know the field, none is added: the parent would be written for ever.
+func (c Condition) Apply(status, observed map[string]any, now time.Time) map[string]any {
+	var conditions []any
+	if value := status["conditions"]; value != nil {
+		var ok bool
+		if conditions, ok = value.([]any); !ok {
+			return status
+		}
+	}
+	out := maps.Clone(status)
+	if out == nil {
+		out = map[string]any{}
+	}
+	updated := map[string]any{
+		"type": ConditionUpdated, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
+	}
+	if since := c.since(observed, now); since != "" {
+		updated["lastTransitionTime"] = since
+	}
+	at := slices.IndexFunc(conditions, isUpdated)
+	rest := make([]any, 0, len(conditions)+1)
+	for n, condition := range conditions {
+		switch {
+		case n == at:
+			rest = append(rest, updated)
+		case !isUpdated(condition):
+			rest = append(rest, condition)
+		}
+	}
+	if at < 0 {
+		rest = append(rest, updated)
+	}
+	out["conditions"] = rest
+	return out
+}
+
+// since returns the lastTransitionTime; empty for none.
+func (c Condition) since(observed map[string]any, now time.Time) string {
+	conditions, _ := observed["conditions"].([]any)
+	if at := slices.IndexFunc(conditions, isUpdated); at >= 0 {
+		if before, ok := conditions[at].(map[string]any); ok && before["status"] == string(c.Status) {
+			since, _ := before["lastTransitionTime"].(string)
+			return since
+		}
+	}
+	return now.UTC().Format(time.RFC3339)
+}
+
+func isUpdated(condition any) bool {
+	fields, ok := condition.(map[string]any)
+	return ok && fields["type"] == ConditionUpdated
+}

@@ -1,0 +1,214 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// Labels and annotations of ControllerRevisions (contract §14.1).
+const (
+	// LabelAPIGroup holds the API group of the parent; empty for core kinds.
+	LabelAPIGroup = "metacontroller.k8s.io/apiGroup"
+	// LabelResource holds the resource of the parent.
+	LabelResource = "metacontroller.k8s.io/resource"
+	// LabelControllerUID holds the parent's UID when the controller generates selectors.
+	LabelControllerUID = "controller-uid"
+	// AnnotationFieldPaths holds the field paths that the revision recorded, as a JSON list. It tells a field that the
+	// parent did not have from one that was not recorded. Revisions written by Metacontroller lack it.
+	AnnotationFieldPaths = "metacontroller.k8s.io/field-paths"
+)
+
+const (
+	// maxPrefix leaves room for the digest in a name of 253 characters.
+	maxPrefix = 212
+	// maxLabelValue is the length of a label value.
+	maxLabelValue = 63
+)
+
+// name returns the name of the revision of a parent with that patch (contract §14.1). The digest tells revisions apart and
+// protects nothing; it is the one of Metacontroller, so that its revisions are found again.
+func (p *Planner) name(uid types.UID, patch []byte) string {
+	group := p.config.Resource.Group
+	if group == "" {
+		group = "core"
+	}
+	prefix := p.config.Resource.Resource + "." + group
+	if len(prefix) > maxPrefix {
+		prefix = strings.TrimRight(prefix[:maxPrefix], ".-")
+	}
+	digest := sha1.Sum(append([]byte(uid), patch...))
+	return prefix + "-" + hex.EncodeToString(digest[:])
+}
+
+// namespace returns where the revisions of the parent live.
+func (p *Planner) namespace(parent *unstructured.Unstructured) string {
+	if ns := parent.GetNamespace(); ns != "" {
+		return ns
+	}
+	return p.config.Namespace
+}
+
+// identityLabels are the labels by which a revision is known as one of a parent of this resource.
+func (p *Planner) identityLabels() map[string]string {
+	return map[string]string{
+		LabelAPIGroup: labelValue(p.config.Resource.Group),
+		LabelResource: labelValue(p.config.Resource.Resource),
+	}
+}
+
+// labelValue cuts what is too long for a label's value.
+func labelValue(s string) string {
+	if len(s) > maxLabelValue {
+		s = strings.TrimRight(s[:maxLabelValue], ".-_")
+	}
+	return s
+}
+
+// labels returns the labels of a new revision: those by which it is known, and those that Metacontroller gives it.
+func (p *Planner) labels(parent *unstructured.Unstructured) map[string]string {
+	out := map[string]string{}
+	if p.config.GenerateSelector {
+		out[LabelControllerUID] = string(parent.GetUID())
+	} else {
+		template, _ := field(parent.Object, []string{"spec", "template", "metadata", "labels"})
+		set, _ := template.(map[string]any)
+		for k, v := range set {
+			// A label that the server would refuse must not keep the parent from rolling.
+			if s, ok := v.(string); ok && len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(s)) == 0 {
+				out[k] = s
+			}
+		}
+	}
+	for k, v := range p.identityLabels() {
+		out[k] = v
+	}
+	return out
+}
+
+// create returns the revision of the parent with that patch as it is to be created, without children.
+func (p *Planner) create(parent *unstructured.Unstructured, patch []byte) *v1alpha1.ControllerRevision {
+	r := &v1alpha1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
+		Name:        p.name(parent.GetUID(), patch),
+		Namespace:   p.namespace(parent),
+		Labels:      p.labels(parent),
+		Annotations: map[string]string{AnnotationFieldPaths: p.recordedPaths()},
+	}}
+	r.ParentPatch.Raw = patch
+	own(r, parent)
+	return r
+}
+
+// own makes the parent the controller of the revision.
+func own(r *v1alpha1.ControllerRevision, parent *unstructured.Unstructured) {
+	yes := true
+	r.OwnerReferences = slices.DeleteFunc(r.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == parent.GetUID() })
+	r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{
+		APIVersion: parent.GetAPIVersion(), Kind: parent.GetKind(), Name: parent.GetName(), UID: parent.GetUID(),
+		Controller: &yes, BlockOwnerDeletion: &yes,
+	})
+}
+
+// owns tells whether the revision is one of the parent: the parent controls it and it has the labels of the resource,
+// whatever the parent's selector says. One without a controller is the parent's if its name is, since the name holds a
+// digest of the parent's UID.
+func (p *Planner) owns(parent *unstructured.Unstructured, r *v1alpha1.ControllerRevision) bool {
+	if r.Namespace != p.namespace(parent) {
+		return false
+	}
+	for k, v := range p.identityLabels() {
+		if value, ok := r.Labels[k]; !ok || value != v {
+			return false
+		}
+	}
+	if c := metav1.GetControllerOfNoCopy(r); c != nil {
+		return c.UID == parent.GetUID()
+	}
+	patch, err := decodePatch(r)
+	if err != nil {
+		return false
+	}
+	encoded, err := json.Marshal(patch)
+	return err == nil && r.Name == p.name(parent.GetUID(), encoded)
+}
+
+func (p *Planner) recordedPaths() string {
+	encoded, err := json.Marshal(p.config.FieldPaths)
+	if err != nil {
+		return "[]"
+	}
+	return string(encoded)
+}
+
+// fieldPaths returns the paths that the revision recorded; none when that is not known.
+func fieldPaths(r *v1alpha1.ControllerRevision) []string {
+	var paths []string
+	if err := json.Unmarshal([]byte(r.Annotations[AnnotationFieldPaths]), &paths); err != nil {
+		return nil
+	}
+	return paths
+}
+
+// relativeName is how a revision names a child: by its name alone when the parent is namespaced or the child is
+// cluster-scoped, with its namespace otherwise.
+func relativeName(parentNamespace string, key Key) string {
+	if parentNamespace != "" || key.Namespace == "" {
+		return key.Name
+	}
+	return key.Namespace + "/" + key.Name
+}
+
+// absoluteKey is the inverse of relativeName.
+func absoluteKey(parentNamespace, group, kind, name string) Key {
+	key := Key{Group: group, Kind: kind, Namespace: parentNamespace, Name: name}
+	if parentNamespace == "" {
+		if namespace, bare, ok := strings.Cut(name, "/"); ok {
+			key.Namespace, key.Name = namespace, bare
+		}
+	}
+	return key
+}
+
+// UnreadableError tells that a ControllerRevision of the parent cannot be understood. The rollout cannot go on until it is
+// repaired or deleted; if it is deleted, its children move to the latest revision at once.
+type UnreadableError struct {
+	// Namespace and Name of the ControllerRevision.
+	Namespace, Name string
+	// Err says what is wrong with it.
+	Err error
+}
+
+// Error names the revision.
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("reading parentPatch of ControllerRevision %s/%s: %v; delete the ControllerRevision to go on without it",
+		e.Namespace, e.Name, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *UnreadableError) Unwrap() error { return e.Err }

@@ -1,0 +1,439 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func TestRolloutGoesOneByOneInTheHooksOrderAndFinishes(t *testing.T) {
+	cases := map[string]struct {
+		reason    string
+		namespace string
+		rule      Rule
+		lingering bool
+	}{
+		"InPlaceNamespaced":      {"The usual case.", "home", Rule{InPlace: true}, false},
+		"InPlaceClusterScoped":   {"Children of cluster-scoped parents are named with their namespace.", "", Rule{InPlace: true}, false},
+		"RecreateNamespaced":     {"The child is missing for a while.", "home", Rule{}, false},
+		"RecreateClusterScoped":  {"The child is missing for a while.", "", Rule{}, false},
+		"RecreateGracePeriod":    {"The child is being deleted for a while.", "home", Rule{}, true},
+		"MaxUnavailableZero":     {"Less than one counts as one.", "home", limitOf(intstr.FromInt32(0)), false},
+		"MaxUnavailableTooSmall": {"A percentage that is less than one child counts as one.", "home", limitOf(intstr.FromString("4%")), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, tc.namespace, tc.rule, 20)
+			s.lingering = tc.lingering
+			s.set("spec.template.version", "v2")
+			for n, want := range names(19, 0) {
+				plan := s.sync()
+				if len(plan.Moved) != 1 || plan.Moved[0] != s.key(want) {
+					t.Fatalf("%s\nstep %d moved %v, want %s", tc.reason, n, plan.Moved, want)
+				}
+				progress := Condition{metav1.ConditionFalse, ReasonProgressing, "updating Pod " + relativeName(tc.namespace, s.key(want))}
+				if diff := cmp.Diff(progress, plan.Updated); diff != "" {
+					t.Fatalf("step %d: condition (-want +got):\n%s", n, diff)
+				}
+				s.waitForOne(want, n < 19)
+				if got := s.versions()["v2"]; got != n+1 {
+					t.Fatalf("step %d: %d children of v2, want %d", n, got, n+1)
+				}
+			}
+			plan := s.sync()
+			if plan.Updated != onLatest(plan.latest(s)) || len(plan.Writes) != 0 || len(s.revisions) != 1 {
+				t.Errorf("%s\nat the end: %v, %d writes, %d revisions; want True, none and one", tc.reason, plan.Updated, len(plan.Writes), len(s.revisions))
+			}
+		})
+	}
+}
+
+// waitForOne syncs until the pod is updated and ready. Nothing may move before, when more are to come.
+func (s *simulation) waitForOne(name string, more bool) {
+	s.t.Helper()
+	for {
+		plan := s.sync()
+		if more && (len(plan.Moved) != 0 || plan.Updated.Reason != ReasonWaiting) {
+			s.t.Fatalf("before %s is ready: moved %v, %v; want to wait", name, plan.Moved, plan.Updated)
+		}
+		s.settle()
+		if p := s.pods[s.key(name)]; p != nil && p.version == "v2" && p.ready {
+			return
+		}
+	}
+}
+
+// latest returns the name of the only revision that is left.
+func (*Plan) latest(s *simulation) string {
+	for name := range s.revisions {
+		return name
+	}
+	return ""
+}
+
+func TestFirstSyncPutsAllChildrenOnTheLatestRevision(t *testing.T) {
+	s := newSimulation(t, "home", Rule{InPlace: true}, 3)
+	if diff := cmp.Diff(map[string][]string{"v1": {"web-0", "web-1", "web-2"}}, s.claimed()); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+	if plan := s.sync(); plan.Updated.Status != metav1.ConditionTrue || len(plan.Writes) != 0 {
+		t.Errorf("the next sync: %v and %d writes; want True and none", plan.Updated, len(plan.Writes))
+	}
+}
+
+func TestRolloutWaitsForTheChildThatIsNeverReadyAndNamesIt(t *testing.T) {
+	for name, namespace := range map[string]string{"home": "home", "cluster": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, namespace, Rule{InPlace: true}, 5)
+			s.stuck["web-3"] = true
+			s.set("spec.template.version", "v2")
+			moved, last := s.run()
+			if diff := cmp.Diff(names(4, 3), moved); diff != "" {
+				t.Errorf("moved (-want +got):\n%s", diff)
+			}
+			want := Condition{metav1.ConditionFalse, ReasonWaiting,
+				"child Pod " + relativeName(namespace, s.key("web-3")) + `: condition "Ready" has status "False", want "True"`}
+			if diff := cmp.Diff(want, last.Updated); diff != "" {
+				t.Errorf("condition (-want +got):\n%s", diff)
+			}
+			if len(last.Writes) != 0 {
+				t.Errorf("%d writes while nothing changes", len(last.Writes))
+			}
+			delete(s.stuck, "web-3")
+			s.settle()
+			if moved, last = s.run(); !slices.Equal(moved, names(2, 0)) || last.Updated.Status != metav1.ConditionTrue {
+				t.Errorf("when it is ready: moved %v, %v; want the rest and True", moved, last.Updated)
+			}
+		})
+	}
+}
+
+func TestRolloutFollowsChangesInTheMiddle(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		// change happens when web-5 and web-4 of six are on v2.
+		change  func(s *simulation)
+		moved   []string
+		want    map[string]int
+		between map[string][]string
+	}{
+		"SecondChange": {
+			reason:  "All children move to the newest revision, and older ones go when they are empty.",
+			change:  func(s *simulation) { s.set("spec.template.version", "v3") },
+			between: map[string][]string{"v1": {"web-0", "web-1", "web-2", "web-3"}, "v2": {"web-4"}, "v3": {"web-5"}},
+			moved:   names(5, 0), want: map[string]int{"v3": 6},
+		},
+		"BackToTheFirst": {
+			reason:  "Going back moves those that had gone.",
+			change:  func(s *simulation) { s.set("spec.template.version", "v1") },
+			between: map[string][]string{"v1": {"web-0", "web-1", "web-2", "web-3", "web-5"}, "v2": {"web-4"}},
+			moved:   names(5, 4), want: map[string]int{"v1": 6},
+		},
+		"ScaleUp": {
+			reason:  "New children are created from the latest revision at once, and are waited for.",
+			change:  func(s *simulation) { s.set("spec.replicas", int64(8)) },
+			between: map[string][]string{"v1": {"web-0", "web-1", "web-2", "web-3"}, "v2": {"web-4", "web-5", "web-6", "web-7"}},
+			moved:   names(3, 0), want: map[string]int{"v2": 8},
+		},
+		"ScaleDown": {
+			reason:  "Children that are gone are claimed by nobody.",
+			change:  func(s *simulation) { s.set("spec.replicas", int64(3)) },
+			between: map[string][]string{"v1": {"web-0", "web-1"}, "v2": {"web-2"}},
+			moved:   names(2, 0), want: map[string]int{"v2": 3},
+		},
+		"HookDropsChildren": {
+			reason:  "Children that the hook leaves out are dropped from both revisions.",
+			change:  func(s *simulation) { s.dropped["web-5"], s.dropped["web-3"] = true, true },
+			between: map[string][]string{"v1": {"web-0", "web-1"}, "v2": {"web-2", "web-4"}},
+			moved:   names(2, 0), want: map[string]int{"v2": 4},
+		},
+		"ChildLost": {
+			reason:  "A lost child that has not moved comes back as it was.",
+			change:  func(s *simulation) { delete(s.pods, s.key("web-0")) },
+			between: map[string][]string{"v1": {"web-0", "web-1", "web-2"}, "v2": {"web-3", "web-4", "web-5"}},
+			moved:   names(3, 0), want: map[string]int{"v2": 6},
+		},
+		"CrashBeforeTheChild": {
+			reason:  "When the process ends between the revisions and the child, the child is updated after the restart.",
+			change:  func(s *simulation) { s.crash = true },
+			between: map[string][]string{"v1": {"web-0", "web-1", "web-2"}, "v2": {"web-3", "web-4", "web-5"}},
+			moved:   names(3, 0), want: map[string]int{"v2": 6},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, inPlace := range []bool{true, false} {
+				s := newSimulation(t, "home", Rule{InPlace: inPlace}, 6)
+				s.set("spec.template.version", "v2")
+				s.sync()
+				s.waitForOne("web-5", true)
+				s.sync()
+				s.waitForOne("web-4", true)
+				tc.change(s)
+				first := s.sync()
+				if diff := cmp.Diff(tc.between, s.claimed()); diff != "" {
+					t.Errorf("%s\nclaims after the change, in place %t (-want +got):\n%s", tc.reason, inPlace, diff)
+				}
+				s.settle()
+				moved, last := s.run()
+				for n, key := range first.Moved {
+					moved = slices.Insert(moved, n, key.Name)
+				}
+				if diff := cmp.Diff(tc.moved, moved); diff != "" {
+					t.Errorf("%s\nmoved, in place %t (-want +got):\n%s", tc.reason, inPlace, diff)
+				}
+				if diff := cmp.Diff(tc.want, s.versions()); diff != "" {
+					t.Errorf("%s\nat the end, in place %t (-want +got):\n%s", tc.reason, inPlace, diff)
+				}
+				if last.Updated.Status != metav1.ConditionTrue || len(s.revisions) != 1 {
+					t.Errorf("%s\nat the end: %v, %d revisions; want True and one", tc.reason, last.Updated, len(s.revisions))
+				}
+			}
+		})
+	}
+}
+
+func TestMaxUnavailableMovesMoreThanOne(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		rule   Rule
+		first  []string
+		stuck  []string
+		second []string
+	}{
+		"Three":     {"Three at a time.", limitOf(intstr.FromInt32(3)), names(9, 7), nil, names(6, 4)},
+		"Half":      {"Half of ten.", limitOf(intstr.FromString("50%")), names(9, 5), nil, names(4, 0)},
+		"RoundDown": {"39% of ten are three.", limitOf(intstr.FromString("39%")), names(9, 7), nil, names(6, 4)},
+		"All":       {"A number larger than all.", limitOf(intstr.FromInt32(30)), names(9, 0), nil, nil},
+		"OverAll":   {"A percentage larger than all.", limitOf(intstr.FromString("300%")), names(9, 0), nil, nil},
+		"TwoStuck":  {"Those that are not ready take up room.", limitOf(intstr.FromInt32(3)), names(9, 7), []string{"web-9", "web-7"}, names(6, 6)},
+		"Nonsense":  {"What is no number counts as one.", limitOf(intstr.FromString("many")), names(9, 9), nil, names(8, 8)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, "home", tc.rule, 10)
+			s.set("spec.template.version", "v2")
+			for _, name := range tc.stuck {
+				s.stuck[name] = true
+			}
+			for step, want := range [][]string{tc.first, tc.second} {
+				plan := s.sync()
+				var moved []string
+				for _, key := range plan.Moved {
+					moved = append(moved, key.Name)
+				}
+				if diff := cmp.Diff(want, moved); diff != "" {
+					t.Errorf("%s\nstep %d moved (-want +got):\n%s", tc.reason, step, diff)
+				}
+				s.settle()
+			}
+			for name := range s.stuck {
+				delete(s.stuck, name)
+			}
+			s.settle()
+			if _, last := s.run(); last.Updated.Status != metav1.ConditionTrue {
+				t.Errorf("%s\nat the end: %v, want True", tc.reason, last.Updated)
+			}
+		})
+	}
+}
+
+func TestUnchangedChildrenMoveAtOnce(t *testing.T) {
+	s := newSimulation(t, "home", Rule{InPlace: true}, 4)
+	s.set("spec.template.version", "v2")
+	for _, p := range s.pods {
+		p.version = "v2"
+	}
+	plan := s.sync()
+	if plan.Updated.Status != metav1.ConditionTrue || len(plan.Moved) != 0 || len(s.revisions) != 1 {
+		t.Errorf("%v, %v moved, %d revisions; want True, none and one: nothing is to be done", plan.Updated, plan.Moved, len(s.revisions))
+	}
+}
+
+func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
+	three := intstr.FromInt32(3)
+	s := newSimulation(t, "home", Rule{InPlace: true, MaxUnavailable: &three}, 1)
+	maps := Key{Kind: "ConfigMap", Namespace: "home", Name: "m"}
+	s.planner.config.Rules[maps.groupKind()] = Rule{InPlace: true, MaxUnavailable: &three}
+	pod0, pod1 := s.key("web-0"), s.key("web-1")
+	order := Answer{Desired: []Key{pod0, maps, pod1}}
+	plan := func(unchanged ...Key) *Plan {
+		revisions, err := s.planner.Revisions(s.parent, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := Revision{Object: revisions[0].Object.DeepCopy(), Exists: true, Parent: s.parent}
+		old.Object.Children = claims{pod0: 0, maps: 0, pod1: 0}.children("home", 0)
+		p, err := s.planner.Plan(Input{
+			Revisions: []Revision{revisions[0], old}, Answers: []Answer{order, order},
+			Observed:  func(Key) (Child, bool) { return &pod{ready: true}, true },
+			Unchanged: func(k Key) bool { return slices.Contains(unchanged, k) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if got := plan().Moved; !slices.Equal(got, []Key{pod0}) {
+		t.Errorf("moved %v; want the first child only, for the next one is of another kind", got)
+	}
+	if got := plan(pod0).Moved; !slices.Equal(got, []Key{maps}) {
+		t.Errorf("moved %v; want the ConfigMap alone, for the children after it are of another kind", got)
+	}
+}
+
+func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
+	s := newSimulation(t, "home", Rule{InPlace: true}, 3)
+	s.set("spec.template.version", "v2")
+	revisions, err := s.planner.Revisions(s.parent, s.candidates())
+	if err != nil {
+		t.Fatal(err)
+	}
+	latest, _ := s.hook(s.parent)
+	delete(s.pods, s.key("web-0"))
+	plan, err := s.planner.Plan(Input{
+		Revisions: revisions, Answers: []Answer{latest, {}}, Observed: s.observe, Unchanged: func(Key) bool { return false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Assignment{{Key: s.key("web-2"), Revision: 1, Keep: true}, {Key: s.key("web-1"), Revision: 1, Keep: true}, {Key: s.key("web-0")}}
+	if diff := cmp.Diff(want, plan.Children); diff != "" {
+		t.Errorf("the missing child comes from the latest version, which is waited for; the others stay (-want +got):\n%s", diff)
+	}
+	if want := (Condition{metav1.ConditionFalse, ReasonWaiting, "missing child Pod web-0"}); plan.Updated != want {
+		t.Errorf("condition %v, want %v", plan.Updated, want)
+	}
+}
+
+func TestAnswersAreCombined(t *testing.T) {
+	s := newSimulation(t, "home", Rule{InPlace: true}, 0)
+	revisions, err := s.planner.Revisions(s.parent, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := []Revision{revisions[0], revisions[0]}
+	cases := map[string]struct {
+		reason    string
+		answers   []Answer
+		resync    int
+		finalized bool
+	}{
+		"Smallest":     {"The smallest positive time counts.", []Answer{{ResyncAfter: 5}, {ResyncAfter: 3, Finalized: true}}, 3, false},
+		"ZeroIsNone":   {"Zero is no time.", []Answer{{ResyncAfter: 0, Finalized: true}, {ResyncAfter: 7, Finalized: true}}, 7, true},
+		"NegativeNone": {"A negative time is none.", []Answer{{ResyncAfter: -1}, {}}, 0, false},
+	}
+	for name, tc := range cases {
+		plan, err := s.planner.Plan(Input{Revisions: two, Answers: tc.answers})
+		if err != nil || int(plan.ResyncAfter) != tc.resync || plan.Finalized != tc.finalized {
+			t.Errorf("%s: %s\ngot %v, %v", name, tc.reason, plan, err)
+		}
+	}
+	if _, err := s.planner.Plan(Input{Revisions: two, Answers: []Answer{{}}}); err == nil {
+		t.Error("an answer is missing, and there is no error")
+	}
+	if _, err := s.planner.Plan(Input{}); err == nil {
+		t.Error("the latest revision is missing, and there is no error")
+	}
+}
+
+// TestRandomRollouts changes everything at random and checks that no plan has more children in work than allowed because of
+// moves, and that every rollout ends once the children become ready.
+func TestRandomRollouts(t *testing.T) {
+	for seed := range uint64(150) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 7))
+			limit := 1 + random.IntN(4)
+			rule := limitOf(intstr.FromInt32(int32(limit)))
+			rule.InPlace = random.IntN(2) == 0
+			s := newSimulation(t, []string{"home", ""}[random.IntN(2)], rule, 8)
+			s.lingering = random.IntN(2) == 0
+			for range 150 {
+				s.disturb(random)
+				before := s.inWork()
+				plan := s.sync()
+				if len(plan.Moved) > 0 && before+len(plan.Moved) > limit {
+					t.Fatalf("%d were in work and %d moved, with a limit of %d", before, len(plan.Moved), limit)
+				}
+			}
+			s.stuck = map[string]bool{}
+			for range 60 {
+				s.settle()
+				s.sync()
+			}
+			version, _ := field(s.parent, []string{"spec", "template", "version"})
+			if plan := s.sync(); plan.Updated.Status != metav1.ConditionTrue || len(s.revisions) != 1 || s.versions()[fmt.Sprint(version)] != len(s.pods) {
+				t.Errorf("at the end: %v, %d revisions, versions %v; want all on %v", plan.Updated, len(s.revisions), s.versions(), version)
+			}
+		})
+	}
+}
+
+// disturb does one random thing.
+func (s *simulation) disturb(random *rand.Rand) {
+	name := fmt.Sprint("web-", random.IntN(10))
+	key := s.key(name)
+	switch random.IntN(13) {
+	case 0:
+		s.set("spec.template.version", fmt.Sprint("v", random.IntN(4)))
+	case 1:
+		s.set("spec.replicas", int64(random.IntN(10)))
+	case 2:
+		s.stuck[name] = !s.stuck[name]
+	case 3:
+		delete(s.pods, key)
+	case 4:
+		s.crash = true
+	case 5:
+		s.dropped[name] = !s.dropped[name]
+	case 6:
+		at := fmt.Sprint(name, "@v", random.IntN(4))
+		s.dropped[at] = !s.dropped[at]
+	case 7, 8, 9:
+		if p := s.pods[key]; p != nil {
+			p.ready, p.observed = !s.stuck[name], p.generation
+		}
+	default:
+		s.settle()
+	}
+}
+
+// inWork counts the children on the latest revision that are not happy, without the planner.
+func (s *simulation) inWork() int {
+	answer, version := s.hook(s.parent)
+	n := 0
+	for _, name := range s.claimed()[version] {
+		for _, key := range answer.Desired {
+			namespace, _ := field(s.parent, []string{"metadata", "namespace"})
+			if namespaceName, _ := namespace.(string); relativeName(namespaceName, key) != name {
+				continue
+			}
+			p := s.pods[key]
+			if p == nil || p.deleting || p.version != version || !p.ready || (s.rule.InPlace && p.observed < p.generation && p.observed > 0) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,295 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+var _ Child = (*object.Object)(nil)
+
+var pods = schema.GroupKind{Kind: "Pod"}
+
+// pod is an observed child of the simulation. Its version is what the hook derived from spec.template.
+type pod struct {
+	version    string
+	generation int64
+	observed   int64
+	ready      bool
+	deleting   bool
+}
+
+func (p *pod) Generation() int64 { return p.generation }
+func (p *pod) Deleting() bool    { return p.deleting }
+
+func (p *pod) Field(path ...string) ([]byte, bool) {
+	status := "False"
+	if p.ready {
+		status = "True"
+	}
+	switch strings.Join(path, ".") {
+	case "status.observedGeneration":
+		return []byte(fmt.Sprint(p.observed)), true
+	case "status.conditions":
+		return []byte(`[{"type":"Other","status":"True"},{"type":"Ready","status":"` + status + `"}]`), true
+	default:
+		return nil, false
+	}
+}
+
+// simulation is a cluster with one parent. Every sync plans from what is observed alone, as after a restart.
+type simulation struct {
+	t         *testing.T
+	planner   *Planner
+	rule      Rule
+	parent    map[string]any
+	revisions map[string]*v1alpha1.ControllerRevision
+	pods      map[Key]*pod
+	// stuck are the pods that never become ready.
+	stuck map[string]bool
+	// dropped are the pods that the hook leaves out, or leaves out for one version: "web-0", "web-0@v1".
+	dropped map[string]bool
+	// lingering makes deleted pods stay for one settling, as with a grace period.
+	lingering bool
+	// crash makes the next sync end before children are touched.
+	crash bool
+	now   time.Time
+}
+
+func newSimulation(t *testing.T, namespace string, rule Rule, replicas int64) *simulation {
+	t.Helper()
+	ready := "True"
+	rule.Conditions = []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: &ready}}
+	metadata := map[string]any{"name": "web", "uid": "uid-1"}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	s := &simulation{
+		t:    t,
+		rule: rule,
+		planner: New(Config{
+			Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"}, Kind: "Set",
+			FieldPaths: []string{"spec.template"}, Namespace: "server", Rules: map[schema.GroupKind]Rule{pods: rule},
+		}),
+		parent: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Set", "metadata": metadata,
+			"spec": map[string]any{"replicas": replicas, "template": map[string]any{"version": "v1"}},
+		},
+		revisions: map[string]*v1alpha1.ControllerRevision{},
+		pods:      map[Key]*pod{},
+		stuck:     map[string]bool{},
+		dropped:   map[string]bool{},
+		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	s.sync()
+	s.settle()
+	return s
+}
+
+func (s *simulation) set(path, value any) {
+	s.parent = set(s.parent, strings.Split(fmt.Sprint(path), "."), value)
+}
+
+// key is a pod's: in the parent's namespace, or in the namespace "apps" of a cluster-scoped parent.
+func (s *simulation) key(name string) Key {
+	namespace := "apps"
+	if own, ok := field(s.parent, []string{"metadata", "namespace"}); ok {
+		namespace = fmt.Sprint(own)
+	}
+	return Key{Kind: "Pod", Namespace: namespace, Name: name}
+}
+
+// hook wants as many pods as spec.replicas says, in an order that is neither that of their names nor random.
+func (s *simulation) hook(parent map[string]any) (Answer, string) {
+	replicas, _ := field(parent, []string{"spec", "replicas"})
+	version, _ := field(parent, []string{"spec", "template", "version"})
+	var a Answer
+	for n := range replicas.(int64) {
+		if name := fmt.Sprint("web-", replicas.(int64)-1-n); !s.dropped[name] && !s.dropped[fmt.Sprint(name, "@", version)] {
+			a.Desired = append(a.Desired, s.key(name))
+		}
+	}
+	return a, fmt.Sprint(version)
+}
+
+func (s *simulation) observe(key Key) (Child, bool) {
+	p, ok := s.pods[key]
+	if !ok {
+		return nil, false
+	}
+	return p, true
+}
+
+// sync does what the controller does in one sync.
+func (s *simulation) sync() *Plan {
+	s.t.Helper()
+	revisions, err := s.planner.Revisions(s.parent, s.candidates())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answers, versions := make([]Answer, len(revisions)), make([]string, len(revisions))
+	for n, r := range revisions {
+		answers[n], versions[n] = s.hook(r.Parent)
+	}
+	plan, err := s.planner.Plan(Input{
+		Revisions: revisions, Answers: answers, Observed: s.observe,
+		Unchanged: func(key Key) bool { return s.pods[key].version == versions[0] },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, w := range plan.Writes {
+		s.write(w)
+	}
+	if s.crash {
+		s.crash = false
+		return plan
+	}
+	s.apply(plan, versions)
+	return plan
+}
+
+func (s *simulation) candidates() []*v1alpha1.ControllerRevision {
+	return slices.Collect(maps.Values(s.revisions))
+}
+
+func (s *simulation) write(w Write) {
+	s.now = s.now.Add(time.Second)
+	name := w.Revision.Name
+	if _, exists := s.revisions[name]; exists == (w.Operation == Create) {
+		s.t.Errorf("%s of revision %s, which exists: %t", w.Operation, name, exists)
+	}
+	if w.Operation == Delete {
+		delete(s.revisions, name)
+		return
+	}
+	if w.Operation == Create {
+		w.Revision.CreationTimestamp = metav1.NewTime(s.now)
+		w.Revision.UID = types.UID(name)
+	}
+	s.revisions[name] = w.Revision
+}
+
+func (s *simulation) apply(plan *Plan, versions []string) {
+	wanted := map[Key]bool{}
+	for _, a := range plan.Children {
+		wanted[a.Key] = true
+		p, exists := s.pods[a.Key]
+		version := versions[a.Revision]
+		switch {
+		case a.Keep || (exists && (p.deleting || p.version == version)):
+		case !exists:
+			s.pods[a.Key] = &pod{version: version, generation: 1}
+		case s.rule.InPlace:
+			p.version, p.generation, p.ready = version, p.generation+1, false
+		default:
+			s.remove(a.Key)
+		}
+	}
+	for key := range s.pods {
+		if !wanted[key] {
+			s.remove(key)
+		}
+	}
+}
+
+func (s *simulation) remove(key Key) {
+	if s.lingering {
+		s.pods[key].deleting = true
+	} else {
+		delete(s.pods, key)
+	}
+}
+
+// settle lets all pods that can become ready, and completes deletions.
+func (s *simulation) settle() {
+	for key, p := range s.pods {
+		if p.deleting {
+			delete(s.pods, key)
+			continue
+		}
+		p.observed = p.generation
+		p.ready = !s.stuck[key.Name]
+	}
+}
+
+// run syncs and settles until the parent is updated or nothing moves for a while, and returns the pods in the order in
+// which they moved.
+func (s *simulation) run() (moved []string, last *Plan) {
+	s.t.Helper()
+	for idle := 0; idle < 5; idle++ {
+		last = s.sync()
+		for _, key := range last.Moved {
+			moved = append(moved, key.Name)
+			idle = -1
+		}
+		if last.Updated.Status == metav1.ConditionTrue && idle > 1 {
+			break
+		}
+		s.settle()
+	}
+	return moved, last
+}
+
+// versions tells how many pods have each version.
+func (s *simulation) versions() map[string]int {
+	out := map[string]int{}
+	for _, p := range s.pods {
+		out[p.version]++
+	}
+	return out
+}
+
+// claimed tells which pods each revision claims, by the version that it records.
+func (s *simulation) claimed() map[string][]string {
+	out := map[string][]string{}
+	for _, r := range s.revisions {
+		patch, err := decodePatch(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		version, _ := field(patch, []string{"spec", "template", "version"})
+		out[fmt.Sprint(version)] = []string{}
+		for _, c := range r.Children {
+			out[fmt.Sprint(version)] = append(out[fmt.Sprint(version)], c.Names...)
+		}
+	}
+	return out
+}
+
+func names(from, to int) []string {
+	var out []string
+	for n := from; n >= to; n-- {
+		out = append(out, fmt.Sprint("web-", n))
+	}
+	return out
+}
+
+func limitOf(value intstr.IntOrString) Rule { return Rule{InPlace: true, MaxUnavailable: &value} }
