@@ -78,6 +78,37 @@ func TestPublishedDocumentsAreCurrent(t *testing.T) {
 	}
 }
 
+func TestWritingReplacesAllDocuments(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "new")
+	for range 2 {
+		if err := run(source, folder); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "stale.json"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(source, folder); err != nil {
+		t.Fatal(err)
+	}
+	names := func(in string) (found []string) {
+		files, err := filepath.Glob(filepath.Join(in, "*.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			found = append(found, filepath.Base(file))
+		}
+		return found
+	}
+	if diff := cmp.Diff(names(published), names(folder)); diff != "" {
+		t.Errorf("documents (-published +written):\n%s", diff)
+	}
+	if err := run(t.TempDir(), folder); err == nil {
+		t.Error("a folder without Go types gave documents")
+	}
+}
+
 func TestEveryPropertyIsDescribed(t *testing.T) {
 	for _, name := range []string{
 		"composite-request.json", "composite-response.v1.json", "decorator-request.json", "decorator-response.v2.json",

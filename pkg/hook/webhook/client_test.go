@@ -214,6 +214,9 @@ func TestRedirectsAreFollowed(t *testing.T) {
 
 func TestProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	const address = "http://hook.shop.example/sync"
+	proxied.Lock()
+	proxied.urls = nil
+	proxied.Unlock()
 	if got := call(t, newClient(t, configure(address))); got != `{"finalized":true}` {
 		t.Errorf("answer %q", got)
 	}

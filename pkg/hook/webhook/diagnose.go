@@ -25,6 +25,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 )
@@ -102,6 +103,8 @@ func diagnoseHTTP(err error) (cause, advice string) {
 		return text, "the hook does not speak TLS; use http, or give it a certificate"
 	case strings.Contains(text, "malformed HTTP"):
 		return "the answer is not HTTP", "check the port, and whether the hook wants https"
+	case strings.Contains(text, "stream error:"), strings.Contains(text, "server sent GOAWAY"):
+		return "the hook broke off its answer (HTTP/2)", "see the log of the hook for a crash"
 	case strings.Contains(text, "stopped after 10 redirects"):
 		return text, "correct the hook's redirects, or use the final address"
 	}
@@ -138,7 +141,8 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error) e
 	case outer.Err() != nil:
 		e.Err = context.Cause(outer)
 		e.Cause = "the call was stopped: " + e.Err.Error()
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		// A dial that runs into the deadline may return before the context knows.
 		limit := c.config.timeout()
 		switch reached {
 		case connecting:

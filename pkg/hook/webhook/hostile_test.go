@@ -18,7 +18,9 @@ package webhook_test
 
 import (
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -149,6 +151,22 @@ func TestUnreachableHooks(t *testing.T) {
 	_, err = newClient(t, configure("http://"+secure.Host()+"/sync")).Call(t.Context(), fleet, []byte(`{}`))
 	if status, ok := errors.AsType[*webhook.StatusError](err); !ok || status.Code != 400 {
 		t.Errorf("plain to TLS: got %v, want the status 400", err)
+	}
+}
+
+func TestBrokenHTTP2AnswersHaveOneMessage(t *testing.T) {
+	server := hooktest.NewServer(t, hooktest.WithHTTP2())
+	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"children":[`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler) //nolint:forbidigo // this is how a handler of net/http breaks off
+	}))
+	client := newClient(t, configure(server.URL("/sync"), trusting(server)))
+	want := "http error: calling " + server.URL("/sync") + ": the hook broke off its answer (HTTP/2); see the log of the hook for a crash"
+	for range 2 {
+		if _, err := client.Call(t.Context(), fleet, []byte(`{}`)); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	}
 }
 

@@ -226,6 +226,7 @@ func TestAnswersThatAreRejected(t *testing.T) {
 		"TwoObjects":    {composite, "", `{}{}`, `the answer is not valid JSON (no Content-Type): invalid character '{' after top-level value, at byte 3`},
 		"SingleQuotes":  {composite, "", `{'children':[]}`, `the answer is not valid JSON (no Content-Type): invalid character '\'' looking for beginning of object key string, at byte 2`},
 		"DeepNesting":   {composite, "", `{"status":` + strings.Repeat(`[`, 1_000_000), `the answer is not valid JSON (no Content-Type): invalid character '[' exceeded max depth, at byte 10010`},
+		"ManyValues":    {composite, "", `{"status":{"a":[` + strings.Repeat("{},", 3_000_000) + `{}]}}`, `the answer holds more than 1000000 values; let the hook answer with less`},
 		"ChildrenType":  {composite, "", `{"children":{"kind":"Pod"}}`, `children: must be a list, is an object`},
 		"ChildrenText":  {composite, "", `{"children":"none"}`, `children: must be a list, is a string`},
 		"NullChild":     {composite, "", `{"children":[{"kind":"Pod"},null]}`, `children[1]: must be an object, is null`},
@@ -283,6 +284,17 @@ func TestDeepButValidAnswersAreRead(t *testing.T) {
 	got, err := wire.DecodeComposite([]byte(body), wire.AnswerOptions{})
 	if err != nil || len(got.Children) != 1 {
 		t.Errorf("got %v, %v, want one child", got, err)
+	}
+}
+
+func TestLongTextsAreNotManyValues(t *testing.T) {
+	text := strings.Repeat(`,[{\"\\`, 1_000_000)
+	got, err := wire.DecodeComposite([]byte(`{"status":{"text":"`+text+`"}}`), wire.AnswerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decoded, _ := got.Status["text"].(string); len(decoded) != 5_000_000 {
+		t.Errorf("the text has %d bytes, want 5000000", len(decoded))
 	}
 }
 

@@ -54,6 +54,10 @@ type decoding struct {
 // maxStrictFaults is how many unknown or duplicate fields are named. More of them teach nothing.
 const maxStrictFaults = 5
 
+// maxValues is how many JSON values an answer may hold. Decoded, each takes some 64 bytes, although it may be as short as "0,":
+// the limit on bytes alone would let one answer fill a gigabyte. Ten thousand children of common size are below it.
+const maxValues = 1_000_000
+
 func (d *decoding) rejectf(field, format string, args ...any) {
 	if d.fault == nil {
 		d.fault = &hook.RejectedError{Field: field, Detail: fmt.Sprintf(format, args...)}
@@ -92,6 +96,10 @@ func (d *decoding) unmarshal(data []byte, target any, field string) error {
 func (d *decoding) envelope(body []byte, target any) {
 	if fault := notAnObject(body, d.options.ContentType); fault != "" {
 		d.rejectf("", "%s", fault)
+		return
+	}
+	if moreValuesThan(body, maxValues) {
+		d.rejectf("", "the answer holds more than %d values; let the hook answer with less", maxValues)
 		return
 	}
 	if err := d.unmarshal(body, target, ""); err != nil {

@@ -51,6 +51,39 @@ func notAnObject(body []byte, contentType string) string {
 	return must + ", is not JSON and not text" + ofType(contentType)
 }
 
+// moreValuesThan tells whether a JSON text holds more than limit values. A text that is not JSON may get either answer.
+func moreValuesThan(body []byte, limit int) bool {
+	if len(body)/2 <= limit { // a value and what follows it take two bytes
+		return false
+	}
+	count := 1
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case ',', '[', '{':
+			count++
+			if count > limit {
+				return true
+			}
+		case '"':
+			i = endOfString(body, i)
+		}
+	}
+	return false
+}
+
+// endOfString returns the index of the quote that ends the string which begins at start, or the end of body.
+func endOfString(body []byte, start int) int {
+	for i := start + 1; i < len(body); i++ {
+		switch body[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(body)
+}
+
 func ofType(contentType string) string {
 	if contentType == "" {
 		return " (no Content-Type)"
