@@ -22,5 +22,5 @@ limitations under the License.
 // it reads Secrets and ConfigMaps only through the [Credentials] that it is given.
 //
 // Errors are [RetryLaterError], [StatusError], [CredentialsError], [CallError] and, for an answer over the size limit,
-// hook.RejectedError. Their messages go into events: one line, no credentials, the same text for the same cause.
+// hook.RejectedError. Their messages go into events: short, without credentials, and with the same text for the same cause.
 package webhook
