@@ -1,0 +1,255 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package barrier
+
+import (
+	"container/heap"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+)
+
+// Limit is how long a parent waits at most for the cache to show its writes (decisions, 5.2).
+const Limit = 10 * time.Second
+
+// Barrier remembers writes that the cache has not shown yet. It is safe for concurrent use.
+type Barrier struct {
+	clock clock.WithDelayedExecution
+
+	mu      sync.Mutex
+	parents map[types.UID]*parent
+	watched map[*cache.Informer]*watched
+}
+
+// parent is a parent that has writes that are not shown yet.
+type parent struct {
+	uid      types.UID
+	pending  int
+	deadline time.Time
+	wake     func()
+	timer    clock.Timer
+}
+
+// watched is an informer with the writes that it is to show.
+type watched struct {
+	cancel   func()
+	versions versions
+	deletes  map[types.UID]*parent
+}
+
+// New returns a barrier. A nil clock means the real one.
+func New(c clock.WithDelayedExecution) *Barrier {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &Barrier{clock: c, parents: map[types.UID]*parent{}, watched: map[*cache.Informer]*watched{}}
+}
+
+// Wrote says that a sync of a parent wrote an object that informer watches, and which version that made.
+func (b *Barrier) Wrote(of types.UID, informer *cache.Informer, version string) {
+	at, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		// A server whose versions are not numbers gives no order to wait for.
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
+		return
+	}
+	heap.Push(&b.watch(informer).versions, pendingVersion{at, b.add(of)})
+}
+
+// Deleted says that a sync of a parent deleted the object with a UID, which informer still shows.
+func (b *Barrier) Deleted(of types.UID, informer *cache.Informer, namespace, name string, uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o, ok := informer.Get(namespace, name); !ok || o.UID() != uid || o.Deleting() {
+		return
+	}
+	w := b.watch(informer)
+	if _, ok := w.deletes[uid]; !ok {
+		w.deletes[uid] = b.add(of)
+	}
+}
+
+// Ready reports whether the cache shows everything that the parent's syncs wrote. If not, wake is called once when it
+// does, or when Limit has passed; of several calls the last one's wake counts.
+func (b *Barrier) Ready(of types.UID, wake func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, ok := b.parents[of]
+	if !ok {
+		return true
+	}
+	left := p.deadline.Sub(b.clock.Now())
+	if left <= 0 {
+		b.drop(p)
+		return true
+	}
+	p.wake = wake
+	if p.timer == nil {
+		p.timer = b.clock.AfterFunc(left, func() { b.expire(p) })
+	}
+	return false
+}
+
+// Forget drops what is known about a parent that is gone.
+func (b *Barrier) Forget(of types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p, ok := b.parents[of]; ok {
+		b.drop(p)
+	}
+}
+
+func (b *Barrier) expire(p *parent) {
+	b.mu.Lock()
+	wake := p.wake
+	current := b.parents[p.uid] == p
+	if current {
+		b.drop(p)
+	}
+	b.mu.Unlock()
+	if current && wake != nil {
+		wake()
+	}
+}
+
+// drop forgets a parent; writes of it that are still noted count for nobody.
+func (b *Barrier) drop(p *parent) {
+	delete(b.parents, p.uid)
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+func (b *Barrier) add(of types.UID) *parent {
+	p, ok := b.parents[of]
+	if !ok {
+		p = &parent{uid: of}
+		b.parents[of] = p
+	}
+	p.pending++
+	p.deadline = b.clock.Now().Add(Limit)
+	return p
+}
+
+// watch returns what is known about an informer, and starts to observe one that is new. The informer's lock is never
+// waited for with this lock held: observing starts aside.
+func (b *Barrier) watch(informer *cache.Informer) *watched {
+	w, ok := b.watched[informer]
+	if !ok {
+		w = &watched{deletes: map[types.UID]*parent{}}
+		b.watched[informer] = w
+	}
+	return w
+}
+
+// Observe lets the barrier follow an informer until cancel is called. Every informer that is named in Wrote and Deleted
+// must be observed.
+func (b *Barrier) Observe(informer *cache.Informer) (cancel func()) {
+	stop := informer.Observe(func(version string, e cache.Event) { b.progress(informer, version, e) })
+	return func() {
+		stop()
+		b.mu.Lock()
+		delete(b.watched, informer)
+		b.mu.Unlock()
+	}
+}
+
+// progress is told by informers what they show now.
+func (b *Barrier) progress(informer *cache.Informer, version string, e cache.Event) {
+	b.mu.Lock()
+	w, ok := b.watched[informer]
+	if !ok {
+		b.mu.Unlock()
+		return
+	}
+	var wakes []func()
+	shown := func(p *parent) {
+		if p.pending--; p.pending > 0 || b.parents[p.uid] != p {
+			return
+		}
+		b.drop(p)
+		if p.wake != nil {
+			wakes = append(wakes, p.wake)
+		}
+	}
+	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		for len(w.versions) > 0 && w.versions[0].version <= at {
+			shown(heap.Pop(&w.versions).(pendingVersion).parent)
+		}
+	}
+	if len(w.deletes) > 0 {
+		for _, uid := range gone(e) {
+			if p, ok := w.deletes[uid]; ok {
+				delete(w.deletes, uid)
+				shown(p)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, wake := range wakes {
+		wake()
+	}
+}
+
+// gone returns the UIDs of which an event says that they are deleted or being deleted.
+func gone(e cache.Event) []types.UID {
+	switch {
+	case e.Type == cache.Deleted && e.Old != nil:
+		return []types.UID{e.Old.UID()}
+	case e.New != nil && e.New.Deleting():
+		return []types.UID{e.New.UID()}
+	}
+	return nil
+}
+
+// versions is a heap of versions that are to be shown, the oldest first.
+type versions []pendingVersion
+
+type pendingVersion struct {
+	version uint64
+	parent  *parent
+}
+
+// Len implements heap.Interface.
+func (v versions) Len() int { return len(v) }
+
+// Less implements heap.Interface.
+func (v versions) Less(i, j int) bool { return v[i].version < v[j].version }
+
+// Swap implements heap.Interface.
+func (v versions) Swap(i, j int) { v[i], v[j] = v[j], v[i] }
+
+// Push implements heap.Interface.
+func (v *versions) Push(x any) { *v = append(*v, x.(pendingVersion)) }
+
+// Pop implements heap.Interface.
+func (v *versions) Pop() any {
+	last := len(*v) - 1
+	x := (*v)[last]
+	(*v)[last] = pendingVersion{}
+	*v = (*v)[:last]
+	return x
+}

@@ -1,0 +1,184 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// metadataOnly asks the API server for nothing but the metadata of objects.
+const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+	"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+// Options configure a Cache.
+type Options struct {
+	// Config reaches the host cluster. Its QPS and burst are used as they are; a negative QPS means no limit.
+	Config *rest.Config
+	// KeepManagedFields keeps metadata.managedFields in the objects.
+	KeepManagedFields bool
+}
+
+// Query says what an informer watches.
+type Query struct {
+	// Resource is the group, version and resource. Objects are in this version.
+	Resource schema.GroupVersionResource
+	// LabelSelector restricts the informer at the API server. Empty: all objects.
+	LabelSelector string
+	// MetadataOnly leaves out everything but apiVersion, kind and metadata. Both are then those of PartialObjectMetadata.
+	MetadataOnly bool
+}
+
+// Cache holds the informers. It is safe for concurrent use.
+type Cache struct {
+	full, metadata rest.Interface
+
+	mu        sync.Mutex
+	informers map[Query]*Informer
+	ctx       context.Context // set while Run runs
+	reflect   sync.WaitGroup
+}
+
+// New returns a cache without informers.
+func New(o Options) (*Cache, error) {
+	full, err := newClient(o, runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := newClient(o, metadataOnly)
+	if err != nil {
+		return nil, err
+	}
+	return &Cache{full: full, metadata: metadata, informers: map[Query]*Informer{}}, nil
+}
+
+func newClient(o Options, accept string) (rest.Interface, error) {
+	config := rest.CopyConfig(o.Config)
+	config.APIPath = "/api"
+	config.ContentConfig = rest.ContentConfig{
+		AcceptContentTypes:   accept,
+		ContentType:          runtime.ContentTypeJSON,
+		GroupVersion:         &schema.GroupVersion{Version: "v1"},
+		NegotiatedSerializer: object.Codec{Options: object.ParseOptions{KeepManagedFields: o.KeepManagedFields}},
+	}
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client that watches the cluster: %w", err)
+	}
+	return client, nil
+}
+
+// Run lets informers watch until ctx ends, and returns when the last has ended.
+func (c *Cache) Run(ctx context.Context) {
+	c.mu.Lock()
+	c.ctx = ctx
+	for _, i := range c.informers {
+		c.start(i)
+	}
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.ctx = nil
+	c.mu.Unlock()
+	c.reflect.Wait()
+}
+
+// Acquire returns the informer for q, which watches from the first Acquire, once Run runs, to the last Release.
+func (c *Cache) Acquire(q Query) *Informer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.informers[q]
+	if !ok {
+		i = newInformer(c, q)
+		c.informers[q] = i
+		if c.ctx != nil {
+			c.start(i)
+		}
+	}
+	i.holders++
+	return i
+}
+
+// release is called by the informer.
+func (c *Cache) release(i *Informer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i.holders--
+	if i.holders > 0 {
+		return
+	}
+	delete(c.informers, i.query)
+	if i.stop != nil {
+		i.stop()
+	}
+}
+
+// start is called with the lock held.
+func (c *Cache) start(i *Informer) {
+	ctx, stop := context.WithCancel(c.ctx)
+	i.stop = stop
+	logger := klog.FromContext(ctx)
+	reflector := clientcache.NewReflectorWithOptions(c.listWatch(i), &object.Object{}, i, clientcache.ReflectorOptions{
+		Logger:          &logger,
+		Name:            i.query.Resource.String(),
+		TypeDescription: i.query.Resource.String(),
+	})
+	c.reflect.Go(func() {
+		defer stop()
+		reflector.RunWithContext(ctx)
+	})
+}
+
+func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
+	client := c.full
+	if i.query.MetadataOnly {
+		client = c.metadata
+	}
+	path := resourcePath(i.query.Resource)
+	return &clientcache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = i.query.LabelSelector
+			list, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Get()
+			i.observed(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector, o.Watch = i.query.LabelSelector, true
+			events, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+			i.observed(err)
+			return events, err
+		},
+	}
+}
+
+func resourcePath(r schema.GroupVersionResource) []string {
+	if r.Group == "" {
+		return []string{"api", r.Version, r.Resource}
+	}
+	return []string{"apis", r.Group, r.Version, r.Resource}
+}

@@ -1,0 +1,321 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// EventType says what happened to an object.
+type EventType int
+
+const (
+	// Added says that an object is there that was not.
+	Added EventType = iota
+	// Updated says that an object changed.
+	Updated
+	// Deleted says that an object is gone.
+	Deleted
+)
+
+// Event is a change of one object.
+type Event struct {
+	// Type says which of Old and New are there: New when added, both when updated, Old when deleted.
+	Type     EventType
+	Old, New *object.Object
+	// Initial marks an object that was there already when the informer started or the subscriber came.
+	Initial bool
+}
+
+// Handler is told of changes. It runs on the informer's goroutine, after the store shows the change: it must not block,
+// and not subscribe. A panic is logged and goes no further.
+type Handler func(Event)
+
+// Progress is told, after handlers, of the newest version that the informer has seen, with the change that brought it, or
+// the zero Event where none did.
+type Progress func(version string, e Event)
+
+// Informer watches one resource. It is safe for concurrent use.
+type Informer struct {
+	cache   *Cache
+	query   Query
+	holders int                // guarded by the cache's lock
+	stop    context.CancelFunc // likewise
+	store   *store
+	synced  chan struct{}
+
+	// deliver is held while subscribers are told of an event, or a new one is told of what there is.
+	deliver     sync.Mutex
+	subscribers []*subscriber
+	progress    []*Progress
+
+	mu      sync.Mutex
+	err     error
+	version string
+}
+
+type subscriber struct{ handle Handler }
+
+var _ clientcache.ReflectorStore = &Informer{}
+
+func newInformer(c *Cache, q Query) *Informer {
+	return &Informer{cache: c, query: q, store: newStore(), synced: make(chan struct{})}
+}
+
+// Release gives the informer back. It must not be used by the caller afterwards.
+func (i *Informer) Release() { i.cache.release(i) }
+
+// Query returns what the informer watches.
+func (i *Informer) Query() Query { return i.query }
+
+// Synced is closed when the informer has all objects that were there at its start.
+func (i *Informer) Synced() <-chan struct{} { return i.synced }
+
+// HasSynced reports whether Synced is closed.
+func (i *Informer) HasSynced() bool {
+	select {
+	case <-i.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Err returns the error of the last attempt to list or watch, nil if it succeeded.
+func (i *Informer) Err() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
+}
+
+// LastSyncedVersion returns the newest resourceVersion seen, empty before the first. Versions of one resource are
+// comparable since Kubernetes 1.35 (KEP-5504).
+func (i *Informer) LastSyncedVersion() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.version
+}
+
+// Get returns one object.
+func (i *Informer) Get(namespace, name string) (*object.Object, bool) {
+	return i.store.get(key{namespace, name})
+}
+
+// All yields the objects of a namespace, or of all when it is empty, in no order. Objects that change meanwhile may be
+// yielded in either state.
+func (i *Informer) All(namespace string) iter.Seq[*object.Object] {
+	return func(yield func(*object.Object) bool) {
+		for _, o := range i.store.list(namespace) {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// List returns the objects of a namespace, or of all when it is empty, in no order.
+func (i *Informer) List(namespace string) []*object.Object { return i.store.list(namespace) }
+
+// Len returns the number of objects.
+func (i *Informer) Len() int { return i.store.len() }
+
+// ControlledBy returns the objects whose controlling owner has the UID.
+func (i *Informer) ControlledBy(owner types.UID) []*object.Object { return i.store.controlledBy(owner) }
+
+// Orphans returns the objects without controlling owner that match a selector, in a namespace, or in all when it is empty.
+func (i *Informer) Orphans(namespace string, selector labels.Selector) []*object.Object {
+	return i.store.orphansMatching(namespace, selector)
+}
+
+// Subscribe tells handle of all objects there are, as added, and then of all changes in their order, until cancel is
+// called. No call is under way when cancel returns, unless it is called by a handler.
+func (i *Informer) Subscribe(handle Handler) (cancel func()) {
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	s := &subscriber{handle: handle}
+	for _, o := range i.store.list("") {
+		s.tell(Event{Type: Added, New: o, Initial: true})
+	}
+	i.subscribers = append(i.subscribers, s)
+	return func() {
+		i.deliver.Lock()
+		defer i.deliver.Unlock()
+		i.subscribers = without(i.subscribers, s)
+	}
+}
+
+// Observe calls p with the informer's progress until cancel is called.
+func (i *Informer) Observe(p Progress) (cancel func()) {
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	i.progress = append(i.progress, &p)
+	return func() {
+		i.deliver.Lock()
+		defer i.deliver.Unlock()
+		i.progress = without(i.progress, &p)
+	}
+}
+
+// without returns a list without one element. The list that is given stays as it is, for it may be walked over.
+func without[T comparable](list []T, element T) []T {
+	var rest []T
+	for _, e := range list {
+		if e != element {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}
+
+func (s *subscriber) tell(e Event) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			klog.Background().Error(nil, "Handler of changes panicked", "panic", cause, "stack", string(debug.Stack()))
+		}
+	}()
+	s.handle(e)
+}
+
+// Add implements clientcache.ReflectorStore.
+func (i *Informer) Add(o any) error { return i.put(o) }
+
+// Update implements clientcache.ReflectorStore.
+func (i *Informer) Update(o any) error { return i.put(o) }
+
+// Delete implements clientcache.ReflectorStore.
+func (i *Informer) Delete(o any) error {
+	gone, ok := o.(*object.Object)
+	if !ok {
+		return fmt.Errorf("deleting a %T from the cache of %s", o, i.query.Resource)
+	}
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	// The event carries the object's last state, which handlers want to see, under the version of the deletion.
+	if before := i.store.remove(key{gone.Namespace(), gone.Name()}); before != nil {
+		i.changed(gone.ResourceVersion(), Event{Type: Deleted, Old: gone})
+		return nil
+	}
+	i.changed(gone.ResourceVersion(), Event{})
+	return nil
+}
+
+// Bookmark implements clientcache.ReflectorBookmarkStore.
+func (i *Informer) Bookmark(version string) error {
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	i.changed(version, Event{})
+	return nil
+}
+
+// Resync implements clientcache.ReflectorStore. The engine resyncs parents by itself.
+func (i *Informer) Resync() error { return nil }
+
+// Replace implements clientcache.ReflectorStore: the informer starts, or starts over after it lost the thread. What
+// differs from the store becomes events.
+func (i *Informer) Replace(list []any, version string) error {
+	initial := !i.HasSynced()
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	seen := make(map[key]struct{}, len(list))
+	for _, element := range list {
+		o, ok := element.(*object.Object)
+		if !ok {
+			return fmt.Errorf("putting a %T into the cache of %s", element, i.query.Resource)
+		}
+		seen[key{o.Namespace(), o.Name()}] = struct{}{}
+		before := i.store.put(o)
+		switch {
+		case before == nil:
+			i.tell(Event{Type: Added, New: o, Initial: initial})
+		case before.UID() != o.UID():
+			i.tell(Event{Type: Deleted, Old: before})
+			i.tell(Event{Type: Added, New: o})
+		case before.ResourceVersion() != o.ResourceVersion():
+			i.tell(Event{Type: Updated, Old: before, New: o})
+		}
+	}
+	for _, o := range i.store.list("") {
+		if _, ok := seen[key{o.Namespace(), o.Name()}]; !ok {
+			i.store.remove(key{o.Namespace(), o.Name()})
+			i.changed("", Event{Type: Deleted, Old: o})
+		}
+	}
+	i.changed(version, Event{})
+	if initial {
+		close(i.synced)
+	}
+	return nil
+}
+
+func (i *Informer) put(element any) error {
+	o, ok := element.(*object.Object)
+	if !ok {
+		return fmt.Errorf("putting a %T into the cache of %s", element, i.query.Resource)
+	}
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	before := i.store.put(o)
+	switch {
+	case before == nil:
+		i.changed(o.ResourceVersion(), Event{Type: Added, New: o})
+	case before.UID() != o.UID():
+		i.changed("", Event{Type: Deleted, Old: before})
+		i.changed(o.ResourceVersion(), Event{Type: Added, New: o})
+	default:
+		i.changed(o.ResourceVersion(), Event{Type: Updated, Old: before, New: o})
+	}
+	return nil
+}
+
+// changed tells everybody of an event that the store shows already, and of the version that the informer is at.
+func (i *Informer) changed(version string, e Event) {
+	if version != "" {
+		i.mu.Lock()
+		i.version = version
+		i.mu.Unlock()
+	}
+	if e.Old != nil || e.New != nil {
+		i.tell(e)
+	}
+	for _, p := range i.progress {
+		(*p)(version, e)
+	}
+}
+
+func (i *Informer) tell(e Event) {
+	for _, s := range i.subscribers {
+		s.tell(e)
+	}
+}
+
+// observed takes note of how the last request went.
+func (i *Informer) observed(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.err = err
+}

@@ -1,0 +1,82 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cluster
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+)
+
+// Options configure a Cluster.
+type Options struct {
+	// Config reaches the cluster. Its QPS and burst are used as they are.
+	Config *rest.Config
+	// KeepManagedFields keeps metadata.managedFields in cached objects, and so in what hooks are sent.
+	KeepManagedFields bool
+}
+
+// Cluster is the host cluster as the engine sees it.
+type Cluster struct {
+	// Cache has the objects that are watched.
+	Cache *cache.Cache
+	// Discovery knows the kinds that are served.
+	Discovery *discovery.Discovery
+	// Barrier tells when the cache shows what a sync wrote.
+	Barrier *barrier.Barrier
+	// Client writes.
+	Client *client.Client
+	// Credentials has the Secrets and ConfigMaps that hooks refer to.
+	Credentials *credentials.Store
+}
+
+// New returns a cluster. No connection is opened before Run.
+func New(o Options) (*Cluster, error) {
+	objects, err := cache.New(cache.Options{Config: o.Config, KeepManagedFields: o.KeepManagedFields})
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := discovery.New(o.Config, objects)
+	if err != nil {
+		return nil, err
+	}
+	writer, err := client.New(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := credentials.New(o.Config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Cache: objects, Discovery: kinds, Barrier: barrier.New(nil), Client: writer, Credentials: secrets}, nil
+}
+
+// Run watches until ctx ends, and returns when everything that it started has ended.
+func (c *Cluster) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	for _, run := range []func(context.Context){c.Cache.Run, c.Discovery.Run, c.Credentials.Run} {
+		parts.Go(func() { run(ctx) })
+	}
+	parts.Wait()
+}

@@ -1,0 +1,257 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// What says that the kinds of a group may have changed.
+var (
+	crdResource = schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	}
+	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+)
+
+// echoes are the times after a change of a definition at which subscribers are told again: what is defined is served a
+// moment later, and nothing tells when.
+var echoes = []time.Duration{
+	0, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second,
+}
+
+// Discovery answers questions about the kinds of one cluster. It is safe for concurrent use.
+type Discovery struct {
+	client rest.Interface
+	cache  *cache.Cache
+	clock  clock.WithTicker
+
+	mu          sync.Mutex
+	versions    map[schema.GroupVersion]*versionEntry
+	schemas     map[schema.GroupVersion]*schemaEntry
+	subscribers map[*func()]struct{}
+	changed     chan struct{}
+}
+
+// versionEntry is what is known of a group-version.
+type versionEntry struct {
+	resources map[string]Resource
+	fresh     bool
+}
+
+// New returns a Discovery that watches definitions through c.
+func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath = "/api"
+	config.ContentConfig = rest.ContentConfig{
+		AcceptContentTypes:   runtime.ContentTypeJSON,
+		GroupVersion:         &schema.GroupVersion{Version: "v1"},
+		NegotiatedSerializer: object.Codec{},
+	}
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for discovery: %w", err)
+	}
+	return &Discovery{
+		client: client, cache: c, clock: clock.RealClock{},
+		versions: map[schema.GroupVersion]*versionEntry{}, schemas: map[schema.GroupVersion]*schemaEntry{},
+		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
+	}, nil
+}
+
+// Run watches definitions until ctx ends.
+func (d *Discovery) Run(ctx context.Context) {
+	for _, resource := range []schema.GroupVersionResource{crdResource, apiServiceResource} {
+		informer := d.cache.Acquire(cache.Query{Resource: resource, MetadataOnly: true})
+		defer informer.Release()
+		defer informer.Subscribe(d.definitionChanged)()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.changed:
+		}
+		d.tellWithEchoes(ctx)
+	}
+}
+
+// tellWithEchoes tells subscribers now and some times more. A further change starts over.
+func (d *Discovery) tellWithEchoes(ctx context.Context) {
+	started := d.clock.Now()
+	for i := 0; i < len(echoes); i++ {
+		timer := d.clock.NewTimer(echoes[i] - d.clock.Since(started))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-d.changed:
+			timer.Stop()
+			started, i = d.clock.Now(), -1
+			continue
+		case <-timer.C():
+		}
+		d.stale("")
+		d.tell()
+	}
+}
+
+func (d *Discovery) tell() {
+	d.mu.Lock()
+	told := make([]*func(), 0, len(d.subscribers))
+	for s := range d.subscribers {
+		told = append(told, s)
+	}
+	d.mu.Unlock()
+	for _, s := range told {
+		(*s)()
+	}
+}
+
+// Subscribe calls changed, from one goroutine, whenever the kinds that are served may have changed, until cancel is called.
+func (d *Discovery) Subscribe(changed func()) (cancel func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.subscribers[&changed] = struct{}{}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.subscribers, &changed)
+	}
+}
+
+// definitionChanged is told of CustomResourceDefinitions, named <plural>.<group>, and APIServices, named <version>.<group>.
+func (d *Discovery) definitionChanged(e cache.Event) {
+	if e.Initial {
+		return
+	}
+	o := e.New
+	if o == nil {
+		o = e.Old
+	}
+	_, group, _ := strings.Cut(o.Name(), ".")
+	d.stale(group)
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// stale marks what is known of a group, or of all groups that nothing is known of, as not to be relied on.
+func (d *Discovery) stale(group string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for version, entry := range d.versions {
+		if group == "" || version.Group == group {
+			entry.fresh = false
+		}
+	}
+	for version := range d.schemas {
+		if version.Group == group {
+			delete(d.schemas, version)
+		}
+	}
+}
+
+// Resource returns what is known of a resource. A *NotFoundError says that it is not served.
+func (d *Discovery) Resource(ctx context.Context, apiVersion, resource string) (Resource, error) {
+	resources, err := d.resources(ctx, apiVersion)
+	if err != nil {
+		return Resource{}, err
+	}
+	if r, ok := resources[resource]; ok && r.Kind != "" {
+		return r, nil
+	}
+	return Resource{}, &NotFoundError{APIVersion: apiVersion, Resource: resource}
+}
+
+// Kind returns what is known of a kind. A *NotFoundError says that it is not served.
+func (d *Discovery) Kind(ctx context.Context, apiVersion, kind string) (Resource, error) {
+	resources, err := d.resources(ctx, apiVersion)
+	if err != nil {
+		return Resource{}, err
+	}
+	for _, r := range resources {
+		if r.Kind == kind {
+			return r, nil
+		}
+	}
+	return Resource{}, &NotFoundError{APIVersion: apiVersion, Kind: kind}
+}
+
+// resources returns the resources of a group-version, none if it is not served.
+func (d *Discovery) resources(ctx context.Context, apiVersion string) (map[string]Resource, error) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
+	}
+	d.mu.Lock()
+	known, ok := d.versions[version]
+	d.mu.Unlock()
+	if ok && known.fresh {
+		return known.resources, nil
+	}
+	asked, err := d.ask(ctx, version)
+	if err != nil {
+		if ok && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Discovery failed; the last answer stays", "apiVersion", apiVersion, "err", err)
+			return known.resources, nil
+		}
+		return nil, fmt.Errorf("asking for the resources of %s: %w", apiVersion, err)
+	}
+	d.mu.Lock()
+	d.versions[version] = &versionEntry{resources: asked, fresh: true}
+	d.mu.Unlock()
+	return asked, nil
+}
+
+func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[string]Resource, error) {
+	path := []string{"api", version.Version}
+	if version.Group != "" {
+		path = []string{"apis", version.Group, version.Version}
+	}
+	data, err := d.client.Get().AbsPath(path...).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("decoding the answer: %w", err)
+	}
+	return resourcesOf(version, &list), nil
+}
+
+func cutSubresource(name string) (parent, sub string, ok bool) { return strings.Cut(name, "/") }

@@ -1,0 +1,184 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// schemaEntry has the schemas of a group-version by kind.
+type schemaEntry struct {
+	kinds map[string]*Schema
+}
+
+// Schema says how the lists in a kind's fields are merged. It is read-only. All methods may be called on nil, which knows
+// nothing.
+type Schema struct {
+	node  *node
+	nodes map[string]*node
+}
+
+// node is the part of an OpenAPI v3 schema that matters here.
+type node struct {
+	Ref                  string           `json:"$ref"`
+	AllOf                []*node          `json:"allOf"`
+	Properties           map[string]*node `json:"properties"`
+	Items                *node            `json:"items"`
+	AdditionalProperties json.RawMessage  `json:"additionalProperties"`
+	Default              any              `json:"default"`
+	ListType             string           `json:"x-kubernetes-list-type"`
+	ListMapKeys          []string         `json:"x-kubernetes-list-map-keys"`
+	PatchMergeKey        string           `json:"x-kubernetes-patch-merge-key"`
+	PatchStrategy        string           `json:"x-kubernetes-patch-strategy"`
+	Kinds                []struct {
+		Kind string `json:"kind"`
+	} `json:"x-kubernetes-group-version-kind"`
+}
+
+const refPrefix = "#/components/schemas/"
+
+// Schema returns the schema of a kind, nil if the cluster publishes none.
+func (d *Discovery) Schema(ctx context.Context, kind schema.GroupVersionKind) (*Schema, error) {
+	version := kind.GroupVersion()
+	d.mu.Lock()
+	known, ok := d.schemas[version]
+	d.mu.Unlock()
+	if !ok {
+		kinds, err := d.askSchemas(ctx, version)
+		if err != nil {
+			return nil, fmt.Errorf("asking for the schema of %s: %w", kind, err)
+		}
+		known = &schemaEntry{kinds: kinds}
+		d.mu.Lock()
+		d.schemas[version] = known
+		d.mu.Unlock()
+	}
+	return known.kinds[kind.Kind], nil
+}
+
+func (d *Discovery) askSchemas(ctx context.Context, version schema.GroupVersion) (map[string]*Schema, error) {
+	path := []string{"openapi", "v3", "api", version.Version}
+	if version.Group != "" {
+		path = []string{"openapi", "v3", "apis", version.Group, version.Version}
+	}
+	data, err := d.client.Get().AbsPath(path...).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Components struct {
+			Schemas map[string]*node `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("decoding the OpenAPI document: %w", err)
+	}
+	kinds := map[string]*Schema{}
+	nodes := document.Components.Schemas
+	for _, n := range nodes {
+		for _, k := range n.Kinds {
+			// Some helper types carry the kinds of all groups; those have no metadata.
+			if n.Properties["metadata"] != nil {
+				kinds[k.Kind] = &Schema{node: n, nodes: nodes}
+			}
+		}
+	}
+	return kinds, nil
+}
+
+// at returns the schema of a node with its reference followed.
+func (s *Schema) at(n *node) *Schema {
+	for range 16 { // references do not go in circles without a field between
+		if n == nil {
+			return nil
+		}
+		ref := n.Ref
+		if ref == "" && len(n.AllOf) == 1 {
+			ref = n.AllOf[0].Ref
+		}
+		if ref == "" {
+			return &Schema{node: n, nodes: s.nodes}
+		}
+		n = s.nodes[strings.TrimPrefix(ref, refPrefix)]
+	}
+	return nil
+}
+
+// Field returns the schema of a field of an object, or of a value of a map.
+func (s *Schema) Field(name string) *Schema {
+	if s == nil {
+		return nil
+	}
+	if field, ok := s.node.Properties[name]; ok {
+		return s.at(field)
+	}
+	if raw := s.node.AdditionalProperties; len(raw) > 0 && raw[0] == '{' {
+		var values node
+		if json.Unmarshal(raw, &values) == nil {
+			return s.at(&values)
+		}
+	}
+	return nil
+}
+
+// Item returns the schema of the elements of a list.
+func (s *Schema) Item() *Schema {
+	if s == nil {
+		return nil
+	}
+	return s.at(s.node.Items)
+}
+
+// ListType says how a list is merged: "map" by the keys that are returned with it, "set" of values, "atomic" as a whole,
+// or "" when the schema does not say.
+func (s *Schema) ListType() (kind string, keys []string) {
+	if s == nil {
+		return "", nil
+	}
+	n := s.node
+	switch {
+	case n.ListType == "map" && len(n.ListMapKeys) > 0:
+		return "map", n.ListMapKeys
+	case n.ListType == "set" || n.ListType == "atomic":
+		return n.ListType, nil
+	case n.PatchMergeKey != "" && strings.Contains(n.PatchStrategy, "merge"):
+		return "map", []string{n.PatchMergeKey}
+	case strings.Contains(n.PatchStrategy, "merge") && n.Items != nil:
+		return "set", nil
+	case n.Items != nil:
+		// Built-in kinds say so where a list is not atomic.
+		return "atomic", nil
+	}
+	return "", nil
+}
+
+// Default returns the default of a field, and whether it has one.
+func (s *Schema) Default() (any, bool) {
+	if s == nil || s.node.Default == nil {
+		return nil, false
+	}
+	return s.node.Default, true
+}
