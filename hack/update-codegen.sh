@@ -33,6 +33,7 @@ kube::codegen::gen_openapi \
     --output-model-name-file zz_generated.model_name.go \
     --report-filename "${root}/hack/api-violations.report" \
     --update-report \
+    --extra-pkgs k8s.io/apimachinery/pkg/util/intstr \
     --boilerplate "${boilerplate}" \
     "${root}/pkg/apis"
 

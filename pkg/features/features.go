@@ -24,6 +24,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	baseversion "k8s.io/component-base/version"
 )
 
@@ -51,6 +52,9 @@ func NewRegistry() (basecompatibility.ComponentGlobalsRegistry, error) {
 	effective := basecompatibility.NewEffectiveVersionFromString(BinaryVersion, "", "")
 	if err := registry.Register(Component, effective, gate); err != nil {
 		return nil, fmt.Errorf("registering component %s: %w", Component, err)
+	}
+	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
+		return nil, fmt.Errorf("adding the feature gates of logging: %w", err)
 	}
 	kube := version.MustParse(baseversion.DefaultKubeBinaryVersion)
 	libraries := basecompatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", "")

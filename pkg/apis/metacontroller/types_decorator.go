@@ -36,8 +36,8 @@ type DecoratorController struct {
 
 // DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
 type DecoratorControllerSpec struct {
-	// resources lists the kinds whose objects are decorated, each with selectors. At least one is required, and a kind may
-	// be listed only once.
+	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
+	// With an empty list the controller does nothing.
 	Resources []DecoratorControllerResourceRule
 	// attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a
 	// kind not listed here is refused as a whole.

@@ -42,10 +42,10 @@ type DecoratorController struct {
 
 // DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
 type DecoratorControllerSpec struct {
-	// resources lists the kinds whose objects are decorated, each with selectors. At least one is required, and a kind may
-	// be listed only once.
+	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
+	// With an empty list the controller does nothing.
 	// +required
-	// +k8s:required
+	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
 	Resources []DecoratorControllerResourceRule `json:"resources"`

@@ -52,6 +52,10 @@ func validateDecoratorSpec(spec *metacontroller.DecoratorControllerSpec, path *f
 
 func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if rules == nil {
+		// An empty list is admitted, as Metacontroller's schema does; a missing one is not.
+		errs = append(errs, field.Required(path, ""))
+	}
 	seen := map[schema.GroupResource]bool{}
 	for i, rule := range rules {
 		target := path.Index(i)

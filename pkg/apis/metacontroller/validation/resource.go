@@ -17,8 +17,10 @@ limitations under the License.
 package validation
 
 import (
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,7 +65,8 @@ func validateAnnotationSelector(selector *metacontroller.AnnotationSelector, pat
 		return nil
 	}
 	var errs field.ErrorList
-	for key, value := range selector.MatchAnnotations {
+	for _, key := range slices.Sorted(maps.Keys(selector.MatchAnnotations)) {
+		value := selector.MatchAnnotations[key]
 		at := path.Child("matchAnnotations").Key(key)
 		for _, msg := range validation.IsQualifiedName(key) {
 			errs = append(errs, field.Invalid(at, key, msg))

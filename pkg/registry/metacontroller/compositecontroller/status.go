@@ -57,7 +57,9 @@ func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 }
 
 // ValidateUpdate leaves the status to the generated validation.
-func (StatusStrategy) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList { return nil }
+func (StatusStrategy) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList {
+	return nil
+}
 
 // WarningsOnUpdate returns nothing: who writes the status did not write the definition.
 func (StatusStrategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }

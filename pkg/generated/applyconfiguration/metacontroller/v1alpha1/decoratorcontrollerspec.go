@@ -23,8 +23,8 @@ package v1alpha1
 //
 // DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
 type DecoratorControllerSpecApplyConfiguration struct {
-	// resources lists the kinds whose objects are decorated, each with selectors. At least one is required, and a kind may
-	// be listed only once.
+	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
+	// With an empty list the controller does nothing.
 	Resources []DecoratorControllerResourceRuleApplyConfiguration `json:"resources,omitempty"`
 	// attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a
 	// kind not listed here is refused as a whole.
