@@ -30,13 +30,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
-
-// The objects of the cluster cache fit in as they are.
-var _ wire.Object = (*object.Object)(nil)
 
 var update = flag.Bool("update", false, "write testdata/requests anew")
 
