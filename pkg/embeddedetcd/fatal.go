@@ -19,6 +19,7 @@ package embeddedetcd
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"go.uber.org/zap/zapcore"
@@ -62,4 +63,22 @@ func entryError(message string, fields []zapcore.Field) error {
 		return errors.New(message)
 	}
 	return fmt.Errorf("%s: %w", message, errors.Join(causes...))
+}
+
+// A panicError is a panic that was turned into an error: the stored data made etcd or bbolt lose its footing.
+type panicError struct{ cause any }
+
+// Error returns what the panic said.
+func (e *panicError) Error() string { return fmt.Sprintf("reading the stored data: %v", e.cause) }
+
+// guarded calls f on the current goroutine and returns a panic in it as a *panicError. So it does with a fault of the memory,
+// which is how the kernel reports a read beyond the end of a mapped file, or a failing disk under it.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &panicError{cause: cause}
+		}
+	}()
+	return f()
 }

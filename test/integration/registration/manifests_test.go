@@ -71,7 +71,7 @@ func TestOverlaysAreAccepted(t *testing.T) {
 		container string
 	}{
 		"single-node": {pods: 1, container: "publish-ca apiserver"},
-		"production":  {pods: 2, container: "apiserver"},
+		"production":  {pods: 1, container: "apiserver"},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", overlay)
