@@ -94,18 +94,18 @@ func (p *postings[K]) chooseLabels(namespace string, selector labels.Selector) [
 	bestSize := 0
 	for _, r := range requirements {
 		posts := requirementPosts(namespace, r)
-		if posts == nil || (best != nil && posts[0].kind > best[0].kind) {
+		if len(posts) == 0 || (len(best) > 0 && posts[0].kind > best[0].kind) {
 			continue
 		}
 		size := 0
 		for _, at := range posts {
 			size += len(p.lists[at])
 		}
-		if best == nil || posts[0].kind < best[0].kind || size < bestSize {
+		if len(best) == 0 || posts[0].kind < best[0].kind || size < bestSize {
 			best, bestSize = posts, size
 		}
 	}
-	if best == nil {
+	if len(best) == 0 {
 		best = []post{{kind: byNamespace, namespace: namespace}}
 	}
 	return best

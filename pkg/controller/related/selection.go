@@ -54,9 +54,6 @@ type Informers[O Object] struct {
 	Namespaces Informer[O]
 }
 
-// namespacesResource is named in errors.
-var namespacesResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-
 // Group is the related objects of one type. There is a group for each type that rules name, even without objects.
 type Group[O Object] struct {
 	// Key is the type as [hook.TypeKey] writes it.
@@ -103,7 +100,7 @@ func checkSynced[O Object](rules Rules, informers Informers[O]) error {
 		}
 	}
 	if rules.SelectsNamespaces() && !informers.Namespaces.HasSynced() {
-		missing = append(missing, namespacesResource)
+		missing = append(missing, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	}
 	if len(missing) > 0 {
 		return &NotSyncedError{Resources: missing}

@@ -58,7 +58,7 @@ func (c claims) children(parentNamespace string, index int) []v1alpha1.Controlle
 			names[key.groupKind()] = append(names[key.groupKind()], relativeName(parentNamespace, key))
 		}
 	}
-	var out []v1alpha1.ControllerRevisionChildren
+	out := make([]v1alpha1.ControllerRevisionChildren, 0, len(names))
 	for _, gk := range slices.SortedFunc(maps.Keys(names), compareGroupKinds) {
 		slices.Sort(names[gk])
 		out = append(out, v1alpha1.ControllerRevisionChildren{APIGroup: gk.Group, Kind: gk.Kind, Names: names[gk]})

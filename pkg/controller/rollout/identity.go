@@ -17,10 +17,11 @@ limitations under the License.
 package rollout
 
 import (
-	"crypto/sha1"
+	"crypto/sha1" //nolint:gosec // The digest is part of a name; see Planner.name.
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,7 +64,7 @@ func (p *Planner) name(uid types.UID, patch []byte) string {
 	if len(prefix) > maxPrefix {
 		prefix = strings.TrimRight(prefix[:maxPrefix], ".-")
 	}
-	digest := sha1.Sum(append([]byte(uid), patch...))
+	digest := sha1.Sum(append([]byte(uid), patch...)) //nolint:gosec // It protects nothing.
 	return prefix + "-" + hex.EncodeToString(digest[:])
 }
 
@@ -106,9 +107,7 @@ func (p *Planner) labels(parent *unstructured.Unstructured) map[string]string {
 			}
 		}
 	}
-	for k, v := range p.identityLabels() {
-		out[k] = v
-	}
+	maps.Copy(out, p.identityLabels())
 	return out
 }
 

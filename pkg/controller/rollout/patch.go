@@ -48,7 +48,7 @@ func restore(parent, patch map[string]any, paths [][]string, recorded []string) 
 }
 
 // covers tells whether one of the recorded paths is the path or leads to it.
-func covers(recorded []string, path []string) bool {
+func covers(recorded, path []string) bool {
 	dotted := strings.Join(path, ".") + "."
 	return slices.ContainsFunc(recorded, func(r string) bool { return strings.HasPrefix(dotted, r+".") })
 }
