@@ -28,9 +28,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
 )
 
-// intOrString has no definition among the generated ones, since every API server brings its own.
-const intOrString = "k8s.io/apimachinery/pkg/util/intstr.IntOrString"
-
 // kubernetes turns OpenAPI definitions of the API types into JSON Schema.
 type kubernetes struct {
 	prefix      string
@@ -52,10 +49,6 @@ func definitionName(name string) string {
 func (k *kubernetes) reference(name string, known map[string]any) (schema, error) {
 	reference := schema{keyRef: k.prefix + definitionName(name)}
 	if _, ok := known[definitionName(name)]; ok {
-		return reference, nil
-	}
-	if name == intOrString {
-		known[definitionName(name)] = schema{keyType: []string{"integer", "string"}, keyDescription: "A number, or a percentage as text."}
 		return reference, nil
 	}
 	definition, ok := k.definitions[name]

@@ -65,7 +65,7 @@ func TestPublishedDocumentsAreCurrent(t *testing.T) {
 		got, err := os.ReadFile(filepath.Join(published, name))
 		if err != nil {
 			t.Error(err)
-		} else if diff := cmp.Diff(string(content), string(got)); diff != "" {
+		} else if diff := cmp.Diff(strings.Split(string(content), "\n"), strings.Split(string(got), "\n")); diff != "" {
 			t.Errorf("%s is out of date; run go run ./hack/hook-schema (-want +got):\n%s", name, diff)
 		}
 	}

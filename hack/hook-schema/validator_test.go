@@ -86,6 +86,8 @@ func (v *validator) check(at string, s map[string]any, value any) {
 			if !slices.Contains(argument.([]any), value) {
 				v.faultf(at, "is none of %v", argument)
 			}
+		case "oneOf":
+			v.oneOf(at, argument.([]any), value)
 		case "items":
 			if list, ok := value.([]any); ok {
 				for i, item := range list {
@@ -100,6 +102,19 @@ func (v *validator) check(at string, s map[string]any, value any) {
 	}
 	if object, ok := value.(map[string]any); ok {
 		v.object(at, s, object)
+	}
+}
+
+func (v *validator) oneOf(at string, alternatives []any, value any) {
+	matching := 0
+	for _, alternative := range alternatives {
+		inner := &validator{document: v.document, root: alternative.(map[string]any)}
+		if len(inner.validate(value)) == 0 {
+			matching++
+		}
+	}
+	if matching != 1 {
+		v.faultf(at, "matches %d of %d alternatives, want one", matching, len(alternatives))
 	}
 }
 
