@@ -112,8 +112,8 @@ func TestRolloutWaitsForTheChildThatIsNeverReadyAndNamesIt(t *testing.T) {
 			if diff := cmp.Diff(names(4, 3), moved); diff != "" {
 				t.Errorf("moved (-want +got):\n%s", diff)
 			}
-			want := Condition{metav1.ConditionFalse, ReasonWaiting,
-				"child Pod " + relativeName(namespace, s.key("web-3")) + `: condition "Ready" has status "False", want "True"`}
+			message := "child Pod " + relativeName(namespace, s.key("web-3")) + `: condition "Ready" has status "False", want "True"`
+			want := Condition{metav1.ConditionFalse, ReasonWaiting, message}
 			if diff := cmp.Diff(want, last.Updated); diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
 			}

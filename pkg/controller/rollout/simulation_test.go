@@ -30,10 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
-
-var _ Child = (*object.Object)(nil)
 
 var pods = schema.GroupKind{Kind: "Pod"}
 
