@@ -1,0 +1,167 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// A ConflictError says that a child cannot be created because an object of its name exists that the parent does not
+// control.
+type ConflictError struct {
+	// Key is the child.
+	Key children.Key
+	// Parent is the parent, for people.
+	Parent string
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s exists and is not controlled by %s; delete or rename one of them, or let the parent adopt it by its labels",
+		e.Key, e.Parent)
+}
+
+// Applier carries out plans. It is safe for concurrent use.
+type Applier struct {
+	client *client.Client
+	// slots bound the writes of all parents together.
+	slots chan struct{}
+	// each bounds the writes of one parent.
+	each int
+}
+
+// Options configure an Applier.
+type Options struct {
+	// Client writes.
+	Client *client.Client
+	// Writes is the number of concurrent writes of all parents. Default 64.
+	Writes int
+	// WritesPerParent is the number of concurrent writes of one parent's children. Default 8.
+	WritesPerParent int
+}
+
+// New returns an applier.
+func New(o Options) *Applier {
+	if o.Writes <= 0 {
+		o.Writes = 64
+	}
+	if o.WritesPerParent <= 0 {
+		o.WritesPerParent = 8
+	}
+	return &Applier{client: o.Client, slots: make(chan struct{}, o.Writes), each: o.WritesPerParent}
+}
+
+// Outcome is what happened to one child.
+type Outcome struct {
+	plan.Step
+	// Written is the child as the API server returned it, after Create and Update that succeeded.
+	Written *object.Object
+	// Done says that the step changed the cluster.
+	Done bool
+}
+
+// Apply carries out a plan and returns what happened to each child that was to be changed. The error joins those of all
+// children; one that fails does not stop the others. parent is the parent, for people.
+func (a *Applier) Apply(ctx context.Context, parent string, in plan.Input, p plan.Plan) ([]Outcome, error) {
+	var deletes, writes []plan.Step
+	for i := range p.Steps {
+		switch step := p.Steps[i]; step.Action {
+		case plan.Delete, plan.Recreate:
+			deletes = append(deletes, step)
+		case plan.Create, plan.Update:
+			writes = append(writes, step)
+		case plan.Leave:
+		}
+	}
+	in.Memory.Prune(in.Parent, p)
+	outcomes, errDeletes := a.all(ctx, parent, in, deletes)
+	more, errWrites := a.all(ctx, parent, in, writes)
+	return append(outcomes, more...), errors.Join(errDeletes, errWrites)
+}
+
+func (a *Applier) all(ctx context.Context, parent string, in plan.Input, steps []plan.Step) ([]Outcome, error) {
+	outcomes, errs := make([]Outcome, len(steps)), make([]error, len(steps))
+	if len(steps) == 1 {
+		outcomes[0], errs[0] = a.one(ctx, parent, in, steps[0])
+		return outcomes, errs[0]
+	}
+	var running sync.WaitGroup
+	mine := make(chan struct{}, a.each)
+	for i := range steps {
+		mine <- struct{}{}
+		running.Go(func() {
+			defer func() { <-mine }()
+			outcomes[i], errs[i] = a.one(ctx, parent, in, steps[i])
+		})
+	}
+	running.Wait()
+	return outcomes, errors.Join(errs...)
+}
+
+func (a *Applier) one(ctx context.Context, parent string, in plan.Input, step plan.Step) (Outcome, error) {
+	outcome := Outcome{Step: step}
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	case <-ctx.Done():
+		return outcome, ctx.Err()
+	}
+	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
+	var err error
+	switch step.Action {
+	case plan.Create:
+		target.Name = ""
+		outcome.Written, err = a.client.Create(ctx, target, step.Body)
+		if apierrors.IsAlreadyExists(err) {
+			return outcome, &ConflictError{Key: step.Key, Parent: parent}
+		}
+	case plan.Update:
+		outcome.Written, err = a.client.Update(ctx, target, step.Body)
+	case plan.Delete, plan.Recreate:
+		err = a.client.Delete(ctx, target, step.Observed.UID())
+		if apierrors.IsNotFound(err) {
+			return outcome, nil
+		}
+		if err == nil && step.Action == plan.Recreate {
+			in.Memory.Replaced(in, step)
+		}
+	case plan.Leave:
+		return outcome, nil
+	}
+	if err != nil {
+		return outcome, fmt.Errorf("%s %s: %w", verbs[step.Action], step.Key, err)
+	}
+	outcome.Done = true
+	if outcome.Written != nil {
+		in.Memory.Wrote(in, step, outcome.Written)
+	}
+	return outcome, nil
+}
+
+var verbs = map[plan.Action]string{
+	plan.Create: "creating", plan.Update: "updating", plan.Recreate: "replacing", plan.Delete: "deleting",
+}

@@ -1,0 +1,127 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package claim
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Decision is what becomes of a candidate.
+type Decision int
+
+const (
+	// Ignore leaves the object alone: it is somebody else's, or nobody's and not selected.
+	Ignore Decision = iota
+	// Claim takes the object as a child; it is controlled by the parent already.
+	Claim
+	// Adopt makes the parent the controller of an object that has none.
+	Adopt
+	// Release takes the parent's reference off an object that it no longer selects.
+	Release
+)
+
+// Parent is what a decision must know of the parent.
+type Parent struct {
+	UID      types.UID
+	Deleting bool
+	// Selector selects the parent's children.
+	Selector labels.Selector
+}
+
+// Decide returns what becomes of a candidate.
+func (p Parent) Decide(o *object.Object) Decision {
+	matches := p.Selector.Matches(labels.Set(o.Labels()))
+	owner := o.Controller()
+	switch {
+	case owner != nil && owner.UID != p.UID:
+		return Ignore
+	case owner != nil && matches:
+		return Claim
+	case owner != nil && p.Deleting:
+		return Ignore
+	case owner != nil:
+		return Release
+	case !matches || p.Deleting || o.Deleting():
+		return Ignore
+	}
+	return Adopt
+}
+
+// Owner is the reference that a child has to its parent.
+type Owner struct {
+	APIVersion         string    `json:"apiVersion"`
+	Kind               string    `json:"kind"`
+	Name               string    `json:"name"`
+	UID                types.UID `json:"uid"`
+	Controller         bool      `json:"controller,omitempty"`
+	BlockOwnerDeletion bool      `json:"blockOwnerDeletion,omitempty"`
+}
+
+// OwnerOf returns the reference to a parent.
+func OwnerOf(parent *object.Object) Owner {
+	return Owner{
+		APIVersion: parent.APIVersion(), Kind: parent.Kind(), Name: parent.Name(), UID: parent.UID(),
+		Controller: true, BlockOwnerDeletion: true,
+	}
+}
+
+// Content returns the reference as it stands in an object.
+func (o Owner) Content() map[string]any {
+	return map[string]any{
+		"apiVersion": o.APIVersion, "kind": o.Kind, "name": o.Name, "uid": string(o.UID),
+		"controller": o.Controller, "blockOwnerDeletion": o.BlockOwnerDeletion,
+	}
+}
+
+// AdoptPatch returns the merge patch that makes owner the controller of o.
+func AdoptPatch(o *object.Object, owner Owner) ([]byte, error) {
+	return patch(o, append(others(o, owner.UID), owner))
+}
+
+// ReleasePatch returns the merge patch that takes all references to a parent off o.
+func ReleasePatch(o *object.Object, parent types.UID) ([]byte, error) {
+	return patch(o, others(o, parent))
+}
+
+func others(o *object.Object, uid types.UID) []Owner {
+	rest := []Owner{}
+	for _, r := range o.OwnerReferences() {
+		if r.UID != uid {
+			rest = append(rest, Owner{
+				APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID,
+				Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
+			})
+		}
+	}
+	return rest
+}
+
+func patch(o *object.Object, owners []Owner) ([]byte, error) {
+	encoded, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.UID(), "resourceVersion": o.ResourceVersion(), "ownerReferences": owners,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the owners of %s: %w", o, err)
+	}
+	return encoded, nil
+}

@@ -1,0 +1,218 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// shown is how many faults of an answer are told at once.
+const shown = 3
+
+// Scope is what Judge must know of the parent.
+type Scope struct {
+	// Field is where the children stand in the answer: "children" or "attachments".
+	Field string
+	// Declared is where their kinds are declared: "spec.childResources" or "spec.attachments".
+	Declared string
+	// Namespace is the parent's namespace, empty for a cluster-scoped parent.
+	Namespace string
+	// Selector must match the labels of every child. Nil: no demand.
+	Selector labels.Selector
+	// Labels are added to children that do not have them.
+	Labels map[string]string
+	// Annotations are set on every child.
+	Annotations map[string]string
+}
+
+// Judge completes the children of an answer and checks them against the rules. It takes possession of list. The error
+// is a *hook.RejectedError.
+func Judge(scope Scope, rules Rules, list []map[string]any) ([]Desired, error) {
+	desired := make([]Desired, 0, len(list))
+	seen := make(map[Key]int, len(list))
+	var faults []string
+	for i, content := range list {
+		d, err := scope.judge(rules, content)
+		if err == nil {
+			if first, ok := seen[d.Key]; ok {
+				err = fmt.Errorf("%s is there twice, also as %s[%d]; return each %s once", d.Key, scope.Field, first, d.Kind)
+			}
+			seen[d.Key] = i
+		}
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("%s[%d]: %v", scope.Field, i, err))
+			continue
+		}
+		desired = append(desired, d)
+	}
+	if len(faults) == 0 {
+		return desired, nil
+	}
+	text := strings.Join(faults[:min(shown, len(faults))], "; ")
+	if more := len(faults) - shown; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return nil, &hook.RejectedError{Detail: text}
+}
+
+func (s Scope) judge(rules Rules, content map[string]any) (Desired, error) {
+	var d Desired
+	if content == nil {
+		return d, fmt.Errorf("is null; leave it out")
+	}
+	var ok bool
+	if d.APIVersion, ok = text(content, "apiVersion"); !ok {
+		return d, fmt.Errorf("has no apiVersion")
+	}
+	if d.Kind, ok = text(content, "kind"); !ok {
+		return d, fmt.Errorf("has no kind")
+	}
+	version, err := schema.ParseGroupVersion(d.APIVersion)
+	if err != nil {
+		return d, fmt.Errorf("has the apiVersion %q, which is not group/version", d.APIVersion)
+	}
+	d.Group = version.Group
+	metadata, err := object(content, "metadata")
+	if err != nil {
+		return d, err
+	}
+	if d.Name, ok = text(metadata, "name"); !ok {
+		if _, generated := text(metadata, "generateName"); generated {
+			return d, fmt.Errorf("%s has generateName but no name; a child is found again by its name, so give it one that stays the same", d.Kind)
+		}
+		return d, fmt.Errorf("%s has no metadata.name", d.Kind)
+	}
+	rule, ok := rules.For(d.GroupKind())
+	if !ok {
+		return d, fmt.Errorf("%s is of kind %s in %s, which is not declared; add it to %s", d.Key, d.Kind, d.APIVersion, s.Declared)
+	}
+	if err := s.place(rule, metadata, &d); err != nil {
+		return d, err
+	}
+	if err := s.label(metadata, d.Key); err != nil {
+		return d, err
+	}
+	d.Content = content
+	return d, nil
+}
+
+// place gives the child its namespace and checks that it may be there (decisions, section 8).
+func (s Scope) place(rule Rule, metadata map[string]any, d *Desired) error {
+	if namespace, there := metadata["namespace"]; there && namespace != nil {
+		if d.Namespace, there = namespace.(string); !there {
+			return fmt.Errorf("%s has a metadata.namespace that is not a string", d.Key)
+		}
+	}
+	switch {
+	case !rule.Namespaced:
+		if s.Namespace != "" {
+			return fmt.Errorf("%s is cluster-scoped, but its parent is in namespace %s; a namespaced parent can only have children "+
+				"in its namespace", Key{Kind: d.Kind, Name: d.Name}, s.Namespace)
+		}
+		d.Namespace = ""
+		delete(metadata, "namespace")
+	case d.Namespace == "":
+		if s.Namespace == "" {
+			return fmt.Errorf("%s has no metadata.namespace; a child of a cluster-scoped parent must name one", d.Key)
+		}
+		d.Namespace = s.Namespace
+		metadata["namespace"] = s.Namespace
+	case s.Namespace != "" && d.Namespace != s.Namespace:
+		return fmt.Errorf("%s is not in its parent's namespace %s; a namespaced parent can only have children in its namespace",
+			d.Key, s.Namespace)
+	}
+	return nil
+}
+
+// label adds what the parent adds and checks the selector (contract §7).
+func (s Scope) label(metadata map[string]any, key Key) error {
+	set, err := texts(metadata, "labels")
+	if err != nil {
+		return fmt.Errorf("invalid labels on desired child %s: %w", key, err)
+	}
+	if _, err := texts(metadata, "annotations"); err != nil {
+		return fmt.Errorf("invalid annotations on desired child %s: %w", key, err)
+	}
+	for name, value := range s.Labels {
+		if _, ok := set[name]; !ok {
+			set[name] = value
+			put(metadata, "labels", name, value)
+		}
+	}
+	for name, value := range s.Annotations {
+		put(metadata, "annotations", name, value)
+	}
+	if s.Selector != nil && !s.Selector.Matches(labels.Set(set)) {
+		return fmt.Errorf("labels on desired child %s don't match parent selector %s", key, s.Selector)
+	}
+	return nil
+}
+
+func text(from map[string]any, field string) (string, bool) {
+	value, ok := from[field].(string)
+	return value, ok && value != ""
+}
+
+// object returns an object field, made if it is absent.
+func object(from map[string]any, field string) (map[string]any, error) {
+	switch value := from[field].(type) {
+	case map[string]any:
+		return value, nil
+	case nil:
+		made := map[string]any{}
+		from[field] = made
+		return made, nil
+	default:
+		return nil, fmt.Errorf("has a %s that is not an object", field)
+	}
+}
+
+// texts returns a copy of a map of strings.
+func texts(from map[string]any, field string) (map[string]string, error) {
+	result := map[string]string{}
+	if from[field] == nil {
+		return result, nil
+	}
+	entries, ok := from[field].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("metadata.%s is not an object", field)
+	}
+	for name, value := range entries {
+		if value == nil {
+			continue
+		}
+		if result[name], ok = value.(string); !ok {
+			return nil, fmt.Errorf("the value of %q is not a string but %v; quote it", name, value)
+		}
+	}
+	return result, nil
+}
+
+func put(metadata map[string]any, field, name, value string) {
+	entries, ok := metadata[field].(map[string]any)
+	if !ok {
+		entries = map[string]any{}
+		metadata[field] = entries
+	}
+	entries[name] = value
+}

@@ -1,0 +1,97 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// Key is the identity of a child: the version in which it is read or written does not matter (decisions, section 11).
+type Key struct {
+	Group, Kind, Namespace, Name string
+}
+
+// GroupKind returns the child's kind without version.
+func (k Key) GroupKind() schema.GroupKind { return schema.GroupKind{Group: k.Group, Kind: k.Kind} }
+
+// String returns kind and name, for people: "Pod ns/name", or "Node name".
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// Compare orders keys by group, kind, namespace and name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Group, other.Group), cmp.Compare(k.Kind, other.Kind),
+		cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+}
+
+// Rule is a declared kind of children.
+type Rule struct {
+	// Kind is the kind in the version that the rule names.
+	Kind schema.GroupVersionKind
+	// Resource is the resource of that kind.
+	Resource schema.GroupVersionResource
+	// Namespaced says whether objects of the kind live in namespaces.
+	Namespaced bool
+	// Method says how existing children are changed. Empty means OnDelete.
+	Method v1alpha1.ChildUpdateMethod
+}
+
+// ResourceIn returns the rule's resource in the version of an apiVersion.
+func (r Rule) ResourceIn(apiVersion string) schema.GroupVersionResource {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil || version.Group != r.Resource.Group {
+		return r.Resource
+	}
+	return version.WithResource(r.Resource.Resource)
+}
+
+// Rules are the declared kinds. When two rules name the same kind, the last one's method counts (contract §11).
+type Rules struct {
+	byKind map[schema.GroupKind]Rule
+}
+
+// NewRules returns rules that can be looked up.
+func NewRules(list []Rule) Rules {
+	r := Rules{byKind: make(map[schema.GroupKind]Rule, len(list))}
+	for _, rule := range list {
+		r.byKind[rule.Kind.GroupKind()] = rule
+	}
+	return r
+}
+
+// For returns the rule for a kind.
+func (r Rules) For(kind schema.GroupKind) (Rule, bool) {
+	rule, ok := r.byKind[kind]
+	return rule, ok
+}
+
+// Desired is a child as a hook wants it.
+type Desired struct {
+	Key
+	// APIVersion is the version in which the hook returned it, and in which it is written.
+	APIVersion string
+	// Content is the object. It belongs to the one who holds the Desired.
+	Content map[string]any
+}

@@ -1,0 +1,443 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package merge
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Schema says how lists are merged. A nil Schema knows nothing.
+type Schema interface {
+	// Field returns the schema of a field of an object, or of a value of a map; nil if unknown.
+	Field(name string) Schema
+	// Item returns the schema of a list's elements; nil if unknown.
+	Item() Schema
+	// ListType returns "map" with the keys, "set", "atomic", or "" if unknown.
+	ListType() (kind string, keys []string)
+	// Default returns the default value of a field.
+	Default() (any, bool)
+}
+
+// Difference is a place where the observed object does not hold what is desired.
+type Difference struct {
+	// Path names the place, for example spec.ports[53,UDP].name.
+	Path string
+	// Observed is the value there; nil, with Present false, if there is none.
+	Observed any
+	Present  bool
+	// Desired is the value wanted; nil with Removed true if it is to be removed.
+	Desired any
+	Removed bool
+}
+
+// Keep decides about a difference: true leaves the observed value as it is.
+type Keep func(Difference) bool
+
+// Result is the outcome of a merge.
+type Result struct {
+	// Object is the merged object. It shares memory with the inputs and must not be changed.
+	Object map[string]any
+	// Changed are the paths at which it differs from the observed one.
+	Changed []string
+}
+
+// Objects merges desired into observed. Keep may be nil: every difference counts. An error says that the types of the
+// three do not fit together.
+func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (Result, error) {
+	m := merger{keep: keep}
+	var lastValue any
+	if last != nil {
+		lastValue = last
+	}
+	merged, err := m.object(nil, observed, lastValue, desired, schema)
+	if err != nil {
+		return Result{}, fmt.Errorf("can't merge desired changes: %w", err)
+	}
+	return Result{Object: merged, Changed: m.changed}, nil
+}
+
+type merger struct {
+	keep    Keep
+	changed []string
+}
+
+// path is a place in an object, from the inside out.
+type path struct {
+	outer *path
+	step  string
+	item  bool
+}
+
+func (p *path) field(name string) *path { return &path{outer: p, step: name} }
+func (p *path) at(key string) *path     { return &path{outer: p, step: key, item: true} }
+
+// String returns the path as people write it.
+func (p *path) String() string {
+	if p == nil {
+		return ""
+	}
+	outer := p.outer.String()
+	switch {
+	case p.item:
+		return outer + "[" + p.step + "]"
+	case outer == "":
+		return p.step
+	}
+	return outer + "." + p.step
+}
+
+// differs takes note of a difference, and reports whether it stays as it is.
+func (m *merger) differs(p *path, d Difference) bool {
+	d.Path = p.String()
+	if m.keep != nil && m.keep(d) {
+		return true
+	}
+	m.changed = append(m.changed, d.Path)
+	return false
+}
+
+// value merges one value. It returns the value to be there and whether there is to be one.
+func (m *merger) value(p *path, observed any, present bool, last, desired any, schema Schema) (any, bool, error) {
+	switch o := observed.(type) {
+	case map[string]any:
+		merged, err := m.object(p, o, last, desired, schema)
+		return merged, true, err
+	case []any:
+		return m.list(p, o, last, desired, schema)
+	}
+	if desired == nil && !present {
+		// The server would drop it; there is nothing to say.
+		return nil, false, nil
+	}
+	if present && Equal(observed, desired) {
+		return observed, true, nil
+	}
+	if m.differs(p, Difference{Observed: observed, Present: present, Desired: desired}) {
+		return observed, present, nil
+	}
+	return desired, true, nil
+}
+
+func (m *merger) object(p *path, observed map[string]any, last, desired any, schema Schema) (map[string]any, error) {
+	was, err := asObject(p, "lastApplied", last)
+	if err != nil {
+		return nil, err
+	}
+	want, err := asObject(p, "desired", desired)
+	if err != nil {
+		return nil, err
+	}
+	merged := observed
+	set := func(name string, value any, present bool) {
+		if sharesWith(merged, observed) {
+			merged = maps.Clone(observed)
+			if merged == nil {
+				merged = map[string]any{}
+			}
+		}
+		if present {
+			merged[name] = value
+		} else {
+			delete(merged, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, still := want[name]; still {
+			continue
+		}
+		if value, there := observed[name]; there {
+			if !m.differs(p.field(name), Difference{Observed: value, Present: true, Removed: true}) {
+				set(name, nil, false)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		value, present := observed[name]
+		next, keep, err := m.value(p.field(name), value, present, was[name], want[name], field(schema, name))
+		if err != nil {
+			return nil, err
+		}
+		if keep != present || !same(next, value) {
+			set(name, next, keep)
+		}
+	}
+	return merged, nil
+}
+
+func (m *merger) list(p *path, observed []any, last, desired any, schema Schema) (any, bool, error) {
+	was, err := asList(p, "lastApplied", last)
+	if err != nil {
+		return nil, false, err
+	}
+	want, err := asList(p, "desired", desired)
+	if err != nil {
+		return nil, false, err
+	}
+	kind, keys := listType(schema)
+	if kind == "" {
+		if guessed := guessKey(observed, was, want); guessed != "" {
+			kind, keys = "map", []string{guessed}
+		}
+	}
+	switch kind {
+	case "map":
+		if keyed(observed) && keyed(was) && keyed(want) {
+			merged, err := m.keyed(p, observed, was, want, keys, item(schema))
+			return merged, true, err
+		}
+	case "set":
+		return m.set(p, observed, was, want), true, nil
+	}
+	if Equal(observed, desired) || m.differs(p, Difference{Observed: observed, Present: true, Desired: desired}) {
+		return observed, true, nil
+	}
+	return desired, true, nil
+}
+
+// keyed merges lists of objects as maps. Observed elements keep their order, new ones come after them in theirs.
+func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema Schema) ([]any, error) {
+	lastByKey, wantByKey := index(was, keys, schema), index(want, keys, schema)
+	merged := make([]any, 0, len(observed)+len(want))
+	changed := false
+	seen := make(map[string]struct{}, len(observed))
+	for _, element := range observed {
+		key := keyOf(element, keys, schema)
+		if _, again := seen[key]; again {
+			changed = true
+			continue
+		}
+		seen[key] = struct{}{}
+		desired, wanted := wantByKey[key]
+		if !wanted {
+			if _, ours := lastByKey[key]; ours &&
+				!m.differs(p.at(key), Difference{Observed: element, Present: true, Removed: true}) {
+				changed = true
+				continue
+			}
+			merged = append(merged, element)
+			continue
+		}
+		next, _, err := m.value(p.at(key), element, true, lastByKey[key], desired, schema)
+		if err != nil {
+			return nil, err
+		}
+		changed = changed || !same(next, element)
+		merged = append(merged, next)
+	}
+	for _, element := range want {
+		key := keyOf(element, keys, schema)
+		if _, there := seen[key]; there {
+			continue
+		}
+		seen[key] = struct{}{}
+		if m.differs(p.at(key), Difference{Desired: wantByKey[key]}) {
+			continue
+		}
+		merged = append(merged, wantByKey[key])
+		changed = true
+	}
+	if !changed {
+		return observed, nil
+	}
+	return merged, nil
+}
+
+// set merges lists whose elements are their own keys.
+func (m *merger) set(p *path, observed, was, want []any) []any {
+	merged := make([]any, 0, len(observed)+len(want))
+	changed := false
+	for _, element := range observed {
+		if contains(was, element) && !contains(want, element) &&
+			!m.differs(p.at(stringify(element)), Difference{Observed: element, Present: true, Removed: true}) {
+			changed = true
+			continue
+		}
+		merged = append(merged, element)
+	}
+	for _, element := range want {
+		if contains(merged, element) || m.differs(p.at(stringify(element)), Difference{Desired: element}) {
+			continue
+		}
+		merged = append(merged, element)
+		changed = true
+	}
+	if !changed {
+		return observed
+	}
+	return merged
+}
+
+func contains(list []any, element any) bool {
+	return slices.ContainsFunc(list, func(e any) bool { return Equal(e, element) })
+}
+
+func asObject(p *path, which string, value any) (map[string]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s[%s]: expecting an object, got %s", which, p, typeName(value))
+}
+
+func asList(p *path, which string, value any) ([]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s[%s]: expecting a list, got %s", which, p, typeName(value))
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	}
+	return "a number"
+}
+
+// guessed are the fields by which the elements of a list are told apart where no schema says (contract §12.3).
+var guessed = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
+
+func guessKey(lists ...[]any) string {
+	for _, key := range guessed {
+		total := 0
+		for _, list := range lists {
+			for _, element := range list {
+				o, ok := element.(map[string]any)
+				if !ok {
+					return ""
+				}
+				if _, ok := o[key]; !ok {
+					total = -1
+				}
+				if total >= 0 {
+					total++
+				}
+			}
+		}
+		if total > 0 {
+			return key
+		}
+	}
+	return ""
+}
+
+func keyed(list []any) bool {
+	for _, element := range list {
+		if _, ok := element.(map[string]any); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func index(list []any, keys []string, schema Schema) map[string]any {
+	result := make(map[string]any, len(list))
+	for _, element := range list {
+		result[keyOf(element, keys, schema)] = element
+	}
+	return result
+}
+
+func keyOf(element any, keys []string, schema Schema) string {
+	o, _ := element.(map[string]any)
+	if len(keys) == 1 {
+		return keyValue(o, keys[0], schema)
+	}
+	parts := make([]string, len(keys))
+	for i, key := range keys {
+		parts[i] = keyValue(o, key, schema)
+	}
+	return strings.Join(parts, ",")
+}
+
+func keyValue(o map[string]any, key string, schema Schema) string {
+	value, ok := o[key]
+	if !ok && schema != nil {
+		if f := schema.Field(key); f != nil {
+			value, _ = f.Default()
+		}
+	}
+	return stringify(value)
+}
+
+func stringify(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
+}
+
+func field(s Schema, name string) Schema {
+	if s == nil {
+		return nil
+	}
+	return s.Field(name)
+}
+
+func item(s Schema) Schema {
+	if s == nil {
+		return nil
+	}
+	return s.Item()
+}
+
+func listType(s Schema) (string, []string) {
+	if s == nil {
+		return "", nil
+	}
+	return s.ListType()
+}
+
+// same reports whether two values are one and the same, without looking into them.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && sharesWith(a, b)
+	case []any:
+		b, ok := b.([]any)
+		return ok && len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+	}
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && a == b
+}
+
+func sharesWith(a, b map[string]any) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}

@@ -1,0 +1,246 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"encoding/json"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// The breaker stops a child that was written more than maxWrites times within window without a change of what is desired
+// (decisions, 12.4). It is tried again after firstPause, then after pauses that double up to longestPause.
+const (
+	maxWrites    = 10
+	window       = time.Minute
+	firstPause   = time.Minute
+	longestPause = 10 * time.Minute
+)
+
+// Memory is what is remembered of the children of the parents of one controller, for as long as the parents exist. It is
+// safe for concurrent use; one parent is used by one goroutine at a time.
+type Memory struct {
+	clock clock.PassiveClock
+	seed  maphash.Seed
+
+	mu      sync.Mutex
+	parents map[types.UID]map[children.Key]*remembered
+}
+
+// remembered is what is known of one child.
+type remembered struct {
+	// desired is the hash of the desired state that all of this belongs to.
+	desired uint64
+	// settledAt is the version at which the child needed nothing.
+	settledAt string
+	// returned is what the API server made of what was written, where it differs.
+	returned baseline
+	known    bool
+
+	writes      int
+	windowStart time.Time
+	pausedUntil time.Time
+	pause       time.Duration
+	announced   bool
+}
+
+// baseline has, by path, the hash of the value that the API server returned where it was not the desired one.
+type baseline struct {
+	seed   maphash.Seed
+	values map[string]uint64
+}
+
+// holds reports whether an observed value is still what the API server returned after our own write.
+func (b baseline) holds(d merge.Difference) bool {
+	was, ok := b.values[d.Path]
+	return ok && was == hashOf(b.seed, d)
+}
+
+func hashOf(seed maphash.Seed, d merge.Difference) uint64 {
+	if !d.Present {
+		return 0
+	}
+	// Maps are encoded with sorted keys, so that equal values have equal hashes.
+	encoded, err := json.Marshal(d.Observed)
+	if err != nil {
+		return 1
+	}
+	return maphash.Bytes(seed, encoded)
+}
+
+// NewMemory returns an empty memory. A nil clock means the real one.
+func NewMemory(c clock.PassiveClock) *Memory {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &Memory{clock: c, seed: maphash.MakeSeed(), parents: map[types.UID]map[children.Key]*remembered{}}
+}
+
+// Forget drops what is known of a parent that is gone.
+func (m *Memory) Forget(parent types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.parents, parent)
+}
+
+// Prune drops what is known of children of a parent that are in none of its plan's steps.
+func (m *Memory) Prune(parent types.UID, p Plan) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.parents[parent]
+	if len(known) <= len(p.Steps) {
+		return
+	}
+	present := make(map[children.Key]struct{}, len(p.Steps))
+	for i := range p.Steps {
+		present[p.Steps[i].Key] = struct{}{}
+	}
+	for key := range known {
+		if _, ok := present[key]; !ok {
+			delete(known, key)
+		}
+	}
+}
+
+func (m *Memory) find(parent types.UID, key children.Key, desired uint64) *remembered {
+	if r := m.parents[parent][key]; r != nil && r.desired == desired {
+		return r
+	}
+	return nil
+}
+
+// ensure returns what is known of a child in a desired state, started anew when that is another.
+func (m *Memory) ensure(parent types.UID, key children.Key, desired uint64) *remembered {
+	known := m.parents[parent]
+	if known == nil {
+		known = map[children.Key]*remembered{}
+		m.parents[parent] = known
+	}
+	r := known[key]
+	if r == nil || r.desired != desired {
+		r = &remembered{desired: desired}
+		known[key] = r
+	}
+	return r
+}
+
+func (m *Memory) settled(parent types.UID, key children.Key, desired uint64, version string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.find(parent, key, desired)
+	return r != nil && r.settledAt == version
+}
+
+func (m *Memory) settle(parent types.UID, key children.Key, desired uint64, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ensure(parent, key, desired).settledAt = version
+}
+
+func (m *Memory) baseline(parent types.UID, key children.Key, desired uint64) (baseline, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.find(parent, key, desired); r != nil && r.known {
+		return r.returned, true
+	}
+	return baseline{}, false
+}
+
+// Wrote takes note of what the API server returned for a step that created or updated a child.
+func (m *Memory) Wrote(in Input, step Step, written *object.Object) {
+	values := map[string]uint64{}
+	if content, err := written.Decode(); err == nil {
+		desired := observable(step.content)
+		kind := children.Desired{Key: step.Key, APIVersion: written.APIVersion()}
+		_, _ = merge.Objects(content, desired, desired, in.schema(kind), func(d merge.Difference) bool {
+			values[d.Path] = hashOf(m.seed, d)
+			return true
+		})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.ensure(in.Parent, step.Key, step.desired)
+	r.known = true
+	r.returned = baseline{seed: m.seed, values: values}
+	r.settledAt = written.ResourceVersion()
+	if step.Action != Create {
+		r.count(m.clock.Now())
+	}
+}
+
+// Replaced takes note that a child was deleted in order to be made anew.
+func (m *Memory) Replaced(in Input, step Step) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ensure(in.Parent, step.Key, step.desired).count(m.clock.Now())
+}
+
+func (r *remembered) count(now time.Time) {
+	if now.Sub(r.windowStart) > window {
+		r.windowStart, r.writes = now, 0
+	}
+	r.writes++
+	if r.writes <= maxWrites {
+		return
+	}
+	r.pause = min(max(2*r.pause, firstPause), longestPause)
+	r.pausedUntil = now.Add(r.pause)
+	r.writes = maxWrites // one more write after the pause, then the next one
+	r.windowStart = r.pausedUntil
+	r.announced = false
+}
+
+func (m *Memory) paused(parent types.UID, key children.Key, desired uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.find(parent, key, desired)
+	return r != nil && m.clock.Now().Before(r.pausedUntil)
+}
+
+// announce reports whether the present pause of a child was not told of yet.
+func (m *Memory) announce(parent types.UID, key children.Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.parents[parent][key]
+	if r == nil || r.announced {
+		return false
+	}
+	r.announced = true
+	return true
+}
+
+// RetryAfter returns how long it is until a child of the parent that is paused may be written again, 0 if none is.
+func (m *Memory) RetryAfter(parent types.UID) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var soonest time.Duration
+	now := m.clock.Now()
+	for _, r := range m.parents[parent] {
+		if left := r.pausedUntil.Sub(now); left > 0 && (soonest == 0 || left < soonest) {
+			soonest = left
+		}
+	}
+	return soonest
+}

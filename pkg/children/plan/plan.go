@@ -1,0 +1,315 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Action is what is done with a child.
+type Action string
+
+// The actions.
+const (
+	// Create makes a child that is not there.
+	Create Action = "Create"
+	// Update changes a child in place.
+	Update Action = "Update"
+	// Recreate deletes a child; it is made anew when it is gone.
+	Recreate Action = "Recreate"
+	// Delete deletes a child that is no longer desired.
+	Delete Action = "Delete"
+	// Leave does nothing.
+	Leave Action = "Leave"
+)
+
+// Reason says why a child is left as it is.
+type Reason string
+
+// The reasons to leave a child.
+const (
+	// Same says that the child is as desired.
+	Same Reason = "Same"
+	// OnDelete says that the child differs, and that its update strategy does not allow to change it.
+	OnDelete Reason = "OnDelete"
+	// Deleting says that the child is being deleted.
+	Deleting Reason = "Deleting"
+	// Flapping says that the child differs again after many writes, and that nothing is tried for a while.
+	Flapping Reason = "Flapping"
+)
+
+// Step is what is done with one child.
+type Step struct {
+	children.Key
+	// Action is what is done.
+	Action Action
+	// Reason says why nothing is done, for Leave.
+	Reason Reason
+	// Resource is where the child is written.
+	Resource schema.GroupVersionResource
+	// Observed is the child as it is, nil if it is not there.
+	Observed *object.Object
+	// Body is what is sent, for Create and Update.
+	Body []byte
+	// Changed are the first places at which the child differs.
+	Changed []string
+
+	desired uint64
+	content map[string]any
+}
+
+// Plan is what is to be done with the children of one parent.
+type Plan struct {
+	// Steps are in order of group, version and kind; within a kind the deletes come first, then the others in the order
+	// in which the hook returned them.
+	Steps []Step
+	// News are the steps that leave a flapping child for the first time in its present pause.
+	News []Step
+}
+
+// Writes returns the number of steps that do something.
+func (p Plan) Writes() int {
+	count := 0
+	for i := range p.Steps {
+		if p.Steps[i].Action != Leave {
+			count++
+		}
+	}
+	return count
+}
+
+// Input is what a plan is made from.
+type Input struct {
+	// Parent is the UID of the parent.
+	Parent types.UID
+	// Owner is the owner reference that new children get.
+	Owner map[string]any
+	// Rules are the declared kinds.
+	Rules children.Rules
+	// Observed are the children that the parent has.
+	Observed []*object.Object
+	// Desired are the children that the hook wants.
+	Desired []children.Desired
+	// Schema returns the schema of a kind, nil if there is none. It may be nil itself.
+	Schema func(schema.GroupVersionKind) merge.Schema
+	// Memory is what is remembered of former plans.
+	Memory *Memory
+}
+
+// Make makes a plan. The error says that a desired child cannot be merged with the observed one; the plan then has the
+// steps for all other children.
+func Make(in Input) (Plan, error) {
+	observed := make(map[children.Key]*object.Object, len(in.Observed))
+	for _, o := range in.Observed {
+		observed[KeyOf(o)] = o
+	}
+	var p Plan
+	var errs []error
+	wanted := make(map[children.Key]struct{}, len(in.Desired))
+	for _, d := range in.Desired {
+		wanted[d.Key] = struct{}{}
+		step, err := in.step(d, observed[d.Key])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.Key, err))
+			continue
+		}
+		if step.Reason == Flapping && in.Memory.announce(in.Parent, step.Key) {
+			p.News = append(p.News, step)
+		}
+		p.Steps = append(p.Steps, step)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(observed), children.Key.Compare) {
+		if _, ok := wanted[key]; !ok {
+			p.Steps = append(p.Steps, in.unwanted(key, observed[key]))
+		}
+	}
+	slices.SortStableFunc(p.Steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource.Version, b.Resource.Version),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(rank(a), rank(b)))
+	})
+	return p, joined(errs)
+}
+
+// KeyOf returns the identity of an observed child.
+func KeyOf(o *object.Object) children.Key {
+	kind := o.GroupVersionKind()
+	return children.Key{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name()}
+}
+
+func rank(s Step) int {
+	if s.Action == Delete {
+		return 0
+	}
+	return 1
+}
+
+func (in Input) unwanted(key children.Key, o *object.Object) Step {
+	rule, _ := in.Rules.For(key.GroupKind())
+	step := Step{Key: key, Action: Delete, Resource: rule.ResourceIn(o.APIVersion()), Observed: o}
+	if o.Deleting() {
+		step.Action, step.Reason = Leave, Deleting
+	}
+	return step
+}
+
+func (in Input) step(d children.Desired, o *object.Object) (Step, error) {
+	rule, _ := in.Rules.For(d.GroupKind())
+	step := Step{Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), Observed: o}
+	text, err := merge.Encode(d.Content)
+	if err != nil {
+		return step, err
+	}
+	step.desired = maphash.String(in.Memory.seed, text)
+	step.content = d.Content
+	switch {
+	case o == nil:
+		step.Action = Create
+		step.Body, err = in.createBody(d.Content, text)
+		return step, err
+	case o.Deleting():
+		step.Action, step.Reason = Leave, Deleting
+		return step, nil
+	case in.Memory.settled(in.Parent, d.Key, step.desired, o.ResourceVersion()):
+		step.Action, step.Reason = Leave, Same
+		return step, nil
+	}
+	merged, err := in.merge(&step, d, o, text)
+	if err != nil {
+		return step, err
+	}
+	if len(step.Changed) == 0 {
+		step.Action, step.Reason = Leave, Same
+		in.Memory.settle(in.Parent, d.Key, step.desired, o.ResourceVersion())
+		return step, nil
+	}
+	return in.decide(step, rule.Method, merged)
+}
+
+// decide chooses the action for a child that differs.
+func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, merged map[string]any) (Step, error) {
+	switch method {
+	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:
+		step.Action = Recreate
+	case v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRollingInPlace:
+		step.Action = Update
+	case v1alpha1.ChildUpdateOnDelete, "":
+		step.Action, step.Reason = Leave, OnDelete
+		return step, nil
+	default:
+		return step, fmt.Errorf("invalid update strategy for %s: unknown method %s", step.Kind, method)
+	}
+	if in.Memory.paused(in.Parent, step.Key, step.desired) {
+		step.Action, step.Reason = Leave, Flapping
+		return step, nil
+	}
+	if step.Action == Update {
+		body, err := json.Marshal(merged)
+		if err != nil {
+			return step, fmt.Errorf("encoding the merged object: %w", err)
+		}
+		step.Body = body
+	}
+	return step, nil
+}
+
+// merge merges the desired state into the observed one and notes in the step what that changes.
+func (in Input) merge(step *Step, d children.Desired, o *object.Object, text string) (map[string]any, error) {
+	observed, err := o.Decode()
+	if err != nil {
+		return nil, err
+	}
+	last, hadLast := o.Annotation(merge.Annotation)
+	unchanged := hadLast && last == text
+	var keep merge.Keep
+	if unchanged {
+		baseline, known := in.Memory.baseline(in.Parent, d.Key, step.desired)
+		keep = func(difference merge.Difference) bool {
+			if known {
+				return baseline.holds(difference)
+			}
+			return merge.Normalized(difference)
+		}
+	}
+	result, err := merge.Objects(observed, observableLast(last), observable(d.Content), in.schema(d), keep)
+	if err != nil {
+		return nil, err
+	}
+	merged, changed := restoreSystemFields(observed, result)
+	step.Changed = changed
+	if !unchanged {
+		step.Changed = append(step.Changed, "metadata.annotations["+merge.Annotation+"]")
+	}
+	if len(step.Changed) == 0 {
+		return nil, nil
+	}
+	return withAnnotation(merged, text), nil
+}
+
+func (in Input) schema(d children.Desired) merge.Schema {
+	if in.Schema == nil {
+		return nil
+	}
+	return in.Schema(schema.FromAPIVersionAndKind(d.APIVersion, d.Kind))
+}
+
+func (in Input) createBody(content map[string]any, text string) ([]byte, error) {
+	created := withAnnotation(content, text)
+	metadata, _ := created["metadata"].(map[string]any)
+	owners, _ := metadata["ownerReferences"].([]any)
+	if !slices.ContainsFunc(owners, func(o any) bool {
+		owner, ok := o.(map[string]any)
+		return ok && owner["uid"] == in.Owner["uid"]
+	}) {
+		metadata["ownerReferences"] = append(slices.Clone(owners), in.Owner)
+	}
+	delete(metadata, "resourceVersion")
+	delete(metadata, "uid")
+	body, err := json.Marshal(created)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the new object: %w", err)
+	}
+	return body, nil
+}
+
+// withAnnotation returns a copy of an object, as deep as needed, with the last-applied annotation.
+func withAnnotation(content map[string]any, text string) map[string]any {
+	result := maps.Clone(content)
+	metadata, _ := result["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	annotations = maps.Clone(annotations)
+	if annotations == nil {
+		annotations = make(map[string]any, 1)
+	}
+	annotations[merge.Annotation] = text
+	metadata["annotations"] = annotations
+	result["metadata"] = metadata
+	return result
+}
