@@ -17,6 +17,6 @@ cat "$@" | awk -v module="$(go list -m)/" '
             all[package] += statements[block]; total += statements[block]
             if (block in ran) { hit[package] += statements[block]; run += statements[block] }
         }
-        for (package in all) printf "%-45s %6d statements %6.1f%%\n", package, all[package], 100 * hit[package] / all[package]
-        if (total > 0) printf "%-45s %6d statements %6.1f%%\n", "~total", total, 100 * run / total
+        for (package in all) printf "%-58s %6d statements %6.1f%%\n", package, all[package], 100 * hit[package] / all[package]
+        if (total > 0) printf "%-58s %6d statements %6.1f%%\n", "~total", total, 100 * run / total
     }' | sort | sed 's/^~total/total /'
