@@ -1,0 +1,129 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package install_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/fuzzer"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return scheme
+}
+
+func TestNoFieldIsLostInARoundTrip(t *testing.T) {
+	roundtrip.RoundTripTestForScheme(t, newScheme(), fuzzer.Funcs)
+}
+
+// Conversion between hub and version is a cast of pointers as long as this holds.
+func TestHubAndVersionShareTheirLayout(t *testing.T) {
+	for _, pair := range []struct{ hub, version any }{
+		{metacontroller.CompositeController{}, v1alpha1.CompositeController{}},
+		{metacontroller.DecoratorController{}, v1alpha1.DecoratorController{}},
+		{metacontroller.ControllerRevision{}, v1alpha1.ControllerRevision{}},
+	} {
+		hub, version := reflect.TypeOf(pair.hub), reflect.TypeOf(pair.version)
+		t.Run(hub.Name(), func(t *testing.T) { compareLayout(t, hub, version, hub.Name(), map[reflect.Type]bool{}) })
+	}
+}
+
+func compareLayout(t *testing.T, hub, version reflect.Type, path string, seen map[reflect.Type]bool) {
+	t.Helper()
+	if hub == version || seen[hub] {
+		return
+	}
+	seen[hub] = true
+	if hub.Kind() != version.Kind() || hub.Size() != version.Size() {
+		t.Errorf("%s: the hub has %s of %d bytes, the version has %s of %d", path, hub.Kind(), hub.Size(), version.Kind(), version.Size())
+		return
+	}
+	switch hub.Kind() {
+	case reflect.Struct:
+		if hub.NumField() != version.NumField() {
+			t.Errorf("%s: the hub has %d fields, the version has %d", path, hub.NumField(), version.NumField())
+			return
+		}
+		for i := range hub.NumField() {
+			h, v := hub.Field(i), version.Field(i)
+			if h.Name != v.Name || h.Offset != v.Offset {
+				t.Errorf("%s: field %d is %s at %d in the hub, and %s at %d in the version", path, i, h.Name, h.Offset, v.Name, v.Offset)
+			}
+			compareLayout(t, h.Type, v.Type, path+"."+h.Name, seen)
+		}
+	case reflect.Pointer, reflect.Slice:
+		compareLayout(t, hub.Elem(), version.Elem(), path, seen)
+	case reflect.Map:
+		compareLayout(t, hub.Key(), version.Key(), path, seen)
+		compareLayout(t, hub.Elem(), version.Elem(), path, seen)
+	default:
+	}
+}
+
+// The defaults are those of Metacontroller's CRDs (contract §1.4, §1.5), and no others.
+func TestDefaults(t *testing.T) {
+	scheme := newScheme()
+	given := func() *v1alpha1.CompositeController {
+		return &v1alpha1.CompositeController{Spec: v1alpha1.CompositeControllerSpec{
+			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{{UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{}}},
+			Hooks: &v1alpha1.CompositeControllerHooks{
+				Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{
+					Service: &v1alpha1.ServiceReference{},
+					Etag:    &v1alpha1.WebhookEtagConfig{},
+					WebhookSecurity: v1alpha1.WebhookSecurity{
+						CABundle:      &v1alpha1.CABundle{SecretRef: &v1alpha1.CABundleReference{}, ConfigMapRef: &v1alpha1.CABundleReference{}},
+						ClientTLS:     &v1alpha1.ClientTLS{},
+						Authorization: &v1alpha1.WebhookAuthorization{},
+						BasicAuth:     &v1alpha1.WebhookBasicAuth{},
+					},
+				}},
+				Finalize: &v1alpha1.Hook{Version: ptr.To(v1alpha1.HookVersionV2)},
+			},
+			EndpointConfigs: []v1alpha1.EndpointConfig{{WebhookSecurity: v1alpha1.WebhookSecurity{ClientTLS: &v1alpha1.ClientTLS{}}}},
+		}}
+	}
+	want := given()
+	want.Spec.Hooks.Sync.Version = ptr.To(v1alpha1.HookVersionV1)
+	security := &want.Spec.Hooks.Sync.Webhook.WebhookSecurity
+	security.CABundle.SecretRef.Key, security.CABundle.ConfigMapRef.Key = ptr.To("ca.crt"), ptr.To("ca.crt")
+	security.ClientTLS.CertKey, security.ClientTLS.PrivateKeyKey = ptr.To("tls.crt"), ptr.To("tls.key")
+	security.Authorization.Type = ptr.To("Bearer")
+	security.BasicAuth.UsernameKey, security.BasicAuth.PasswordKey = ptr.To("username"), ptr.To("password")
+	*want.Spec.EndpointConfigs[0].ClientTLS = *security.ClientTLS
+
+	got := given()
+	scheme.Default(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults differ (-want +got):\n%s", diff)
+	}
+	empty := &v1alpha1.CompositeController{}
+	scheme.Default(empty)
+	if diff := cmp.Diff(&v1alpha1.CompositeController{}, empty); diff != "" {
+		t.Errorf("an empty object gets defaults (-want +got):\n%s", diff)
+	}
+}
