@@ -1,0 +1,168 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kubectl
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+)
+
+const limit = time.Minute
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// TestVerbs is one session at a terminal.
+func TestVerbs(t *testing.T) {
+	c := cluster.Shared(t)
+	server.Start(t, c, server.Options{})
+	example := filepath.Join(cluster.Root(), "artifacts", "examples", "hello-world", "controller.yaml")
+
+	events := watch(t, c)
+	expect(t, c.Kubectl(t, "apply", "-f", example), "compositecontroller.metacontroller.k8s.io/hello-controller created")
+	expect(t, c.Kubectl(t, "apply", "-f", example), "unchanged")
+	events("ADDED")
+
+	t.Run("get prints a table", func(t *testing.T) {
+		for _, name := range []string{"compositecontrollers", "compositecontroller", "cc", "cctl", "metacontroller"} {
+			expect(t, c.Kubectl(t, "get", name), "NAME", "PARENT", "CHILDREN", "READY", "AGE", "hello-controller", "helloworlds.example.com")
+		}
+		expect(t, c.Kubectl(t, "get", "cc", "-o", "wide"), "HOOKS", "SYNCS", "sync")
+		expect(t, c.Kubectl(t, "get", "cc", "hello-controller", "-o", "yaml"), "generateSelector: true", "method: Recreate")
+	})
+	t.Run("explain documents fields", func(t *testing.T) {
+		expect(t, c.Kubectl(t, "explain", "cc.spec.hooks.sync.webhook"), "FIELDS:", "url\t<string>", "timeout", "default")
+		expect(t, c.Kubectl(t, "explain", "dec.spec.resources"), "FIELDS:", "apiVersion\t<string> -required-")
+		expect(t, c.Kubectl(t, "explain", "controllerrevision.children", "--api-version=metacontroller.k8s.io/v1alpha1"), "FIELDS:")
+	})
+	t.Run("api-resources lists the kinds", func(t *testing.T) {
+		expect(t, c.Kubectl(t, "api-resources", "--api-group=metacontroller.k8s.io"),
+			"compositecontrollers", "cc,cctl", "decoratorcontrollers", "dec,decorators", "controllerrevisions")
+	})
+	t.Run("server-side apply owns fields", func(t *testing.T) {
+		manifest := `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController",
+			"metadata":{"name":"hello-controller"},"spec":{"resyncPeriodSeconds":%d}}`
+		c.KubectlInput(t, fmt.Sprintf(manifest, 60), "apply", "--server-side", "--field-manager=one", "-f", "-")
+		output, err := c.TryKubectl(t.Context(), fmt.Sprintf(manifest, 61), "apply", "--server-side", "--field-manager=two", "-f", "-")
+		if err == nil {
+			t.Error("a second manager changed a field of the first without a conflict")
+		}
+		expect(t, output, `conflict with "one"`, ".spec.resyncPeriodSeconds")
+		if got := field(t, c, "{.spec.resyncPeriodSeconds}"); got != "60" {
+			t.Errorf("resyncPeriodSeconds is %s, want that of the first manager", got)
+		}
+	})
+	t.Run("patch and edit", func(t *testing.T) {
+		c.Kubectl(t, "patch", "cc", "hello-controller", "--type=merge", "-p", `{"spec":{"resyncPeriodSeconds":70}}`)
+		c.Kubectl(t, "patch", "cc", "hello-controller", "--type=json", "-p",
+			`[{"op":"test","path":"/spec/resyncPeriodSeconds","value":70},{"op":"replace","path":"/spec/resyncPeriodSeconds","value":80}]`)
+		editor := filepath.Join(t.TempDir(), "editor")
+		if err := os.WriteFile(editor, []byte("#!/bin/sh\nexec sed -i 's/resyncPeriodSeconds: 80/resyncPeriodSeconds: 90/' \"$1\"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("KUBE_EDITOR", editor)
+		expect(t, c.Kubectl(t, "edit", "cc", "hello-controller"), "edited")
+		if got := field(t, c, "{.spec.resyncPeriodSeconds}"); got != "90" {
+			t.Errorf("resyncPeriodSeconds is %s after the edit, want 90", got)
+		}
+	})
+	t.Run("status is not written through the object", func(t *testing.T) {
+		before := field(t, c, "{.status.conditions}")
+		c.Kubectl(t, "patch", "cc", "hello-controller", "--type=merge", "-p", `{"status":{"observedGeneration":999}}`)
+		if got := field(t, c, "{.status.observedGeneration}"); got == "999" {
+			t.Errorf("a patch of the object wrote its status, which was %s", before)
+		}
+	})
+	events("MODIFIED")
+	expect(t, c.Kubectl(t, "delete", "cc", "hello-controller"), "deleted")
+	events("DELETED")
+}
+
+// watch runs kubectl get --watch, and returns a function that waits for an event of a type.
+func watch(t *testing.T, c *cluster.Cluster) func(event string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), c.KubectlPath, "--kubeconfig", c.Kubeconfig,
+		"get", "cc", "--watch", "--output-watch-events", "-o", "json")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	types := make(chan string, 1000)
+	go func() {
+		defer close(types)
+		decoder := json.NewDecoder(bufio.NewReader(stdout))
+		for {
+			var event struct {
+				Type string `json:"type"`
+			}
+			if decoder.Decode(&event) != nil {
+				return
+			}
+			types <- event.Type
+		}
+	}()
+	t.Cleanup(func() {
+		// The test's context has ended, which killed it.
+		_ = command.Wait()
+	})
+	return func(wanted string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		for {
+			select {
+			case got, open := <-types:
+				if !open {
+					t.Fatalf("the watch ended before it showed %s", wanted)
+				}
+				if got == wanted {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("the watch did not show %s", wanted)
+			}
+		}
+	}
+}
+
+func field(t *testing.T, c *cluster.Cluster, path string) string {
+	t.Helper()
+	return c.Kubectl(t, "get", "cc", "hello-controller", "-o", "jsonpath="+path)
+}
+
+// expect fails the test for each text that the output does not hold.
+func expect(t *testing.T, output string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(output, text) {
+			t.Errorf("kubectl printed\n%s\nwhich does not hold %q", output, text)
+		}
+	}
+}
