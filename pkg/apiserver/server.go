@@ -18,6 +18,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
@@ -58,6 +59,9 @@ func NewConfig() *Config {
 	generic.OpenAPIConfig.Info.Title = Name
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, openapi.NewDefinitionNamer(Scheme))
 	generic.OpenAPIV3Config.Info.Title = Name
+	generic.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(nameDurations(api, c.MaxRequestBodyBytes), c)
+	}
 	return &Config{Generic: generic}
 }
 

@@ -1,0 +1,158 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/rest"
+	basecompatibility "k8s.io/component-base/compatibility"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+)
+
+const (
+	maxBody  = 100 << 10
+	patience = 20 * time.Second
+)
+
+// shared is the server of all tests; each uses names of its own. It has no cluster behind it: everybody may do everything,
+// and there is no admission.
+var shared *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(withServer(context.Background(), m.Run))
+}
+
+func withServer(ctx context.Context, run func() int) int {
+	dir, err := os.MkdirTemp("", "apiserver")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	etcd, err := embeddedetcd.Start(ctx, embeddedetcd.Options{Dir: dir, UnsafeNoFsync: true})
+	if err != nil {
+		panic(err)
+	}
+	defer etcd.Close()
+	ctx, stop := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer stop()
+	config, err := newConfig(ctx, etcd.Endpoint())
+	if err != nil {
+		panic(err)
+	}
+	shared = rest.CopyConfig(config.Generic.LoopbackClientConfig)
+	shared.QPS = -1
+	server, err := config.Complete().New()
+	if err != nil {
+		panic(err)
+	}
+	serving.Go(func() {
+		if err := server.Generic.PrepareRun().RunWithContext(ctx); err != nil {
+			panic(err)
+		}
+	})
+	if err := awaitReady(ctx, shared); err != nil {
+		panic(err)
+	}
+	return run()
+}
+
+func newConfig(ctx context.Context, endpoint string) (*apiserver.Config, error) {
+	registry, err := features.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	config := apiserver.NewConfig()
+	config.ProcessMetrics = true
+	generic := config.Generic
+	run := genericoptions.NewServerRunOptionsForComponent(features.Component, registry)
+	run.MaxRequestBodyBytes = maxBody
+	run.ShutdownSendRetryAfter = true
+	run.ShutdownWatchTerminationGracePeriod = time.Second
+	if err := registry.Set(); err != nil {
+		return nil, err
+	}
+	if err := run.ApplyTo(&generic.Config); err != nil {
+		return nil, err
+	}
+	generic.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	storage := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/test", apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)))
+	storage.StorageConfig.Transport.ServerList = []string{endpoint}
+	if err := storage.ApplyTo(&generic.Config); err != nil {
+		return nil, err
+	}
+	serving := genericoptions.NewSecureServingOptions().WithLoopback()
+	serving.ServerCert.CertDirectory = ""
+	if serving.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	if err := serving.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, err
+	}
+	if err := serving.ApplyToConfig(&generic.Config); err != nil {
+		return nil, err
+	}
+	generic.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
+	generic.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	return config, nil
+}
+
+func awaitReady(ctx context.Context, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // It does not listen yet.
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	})
+}
+
+// client returns the generated client.
+func client(t *testing.T) *versioned.Clientset {
+	t.Helper()
+	c, err := versioned.NewForConfig(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
