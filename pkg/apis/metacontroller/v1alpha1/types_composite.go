@@ -140,7 +140,7 @@ type CompositeControllerChildUpdateStrategy struct {
 	// statusChecks are what a child must show before a rolling update goes on to the next one. They have no effect with
 	// other methods.
 	// +optional
-	StatusChecks ChildUpdateStatusChecks `json:"statusChecks,omitempty"`
+	StatusChecks ChildUpdateStatusChecks `json:"statusChecks,omitempty,omitzero"`
 	// maxUnavailable is how many children of this kind a rolling update may have in work at the same time: a number, or
 	// a percentage of the children that the hook desires (rounded down, at least 1). Default 1. It has no effect with
 	// methods that do not roll.
