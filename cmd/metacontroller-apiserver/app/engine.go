@@ -54,8 +54,8 @@ type EngineConfig struct {
 // NewEngine makes an engine. It is called when the API server serves.
 type NewEngine func(ctx context.Context, c EngineConfig) (Engine, error)
 
-// newEngine is the engine of this program.
-var newEngine NewEngine //nolint:gochecknoglobals // Set below.
+// newEngine makes the engine of this program.
+var newEngine NewEngine = runControllers //nolint:gochecknoglobals // The one place where the two halves meet.
 
 // engineHost ties an engine to the life of an API server: it is started when the server serves, and stopped before the
 // server stops.

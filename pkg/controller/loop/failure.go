@@ -29,6 +29,8 @@ import (
 type WaitError struct {
 	// For says what is waited for, for the log.
 	For string
+	// Done, if not nil, waits until it is there, or ctx ends, and then returns false. The key is synced again at once then.
+	Done func(ctx context.Context) bool
 }
 
 // Error implements error.

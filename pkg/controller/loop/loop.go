@@ -18,6 +18,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -60,6 +61,9 @@ type Config struct {
 type Loop struct {
 	config Config
 	queue  *queue.Queue[Key]
+	// waiting are the keys for which a WaitError waits.
+	waiting  sync.Map
+	awaiting sync.WaitGroup
 }
 
 // New returns a loop. Keys may be enqueued at once; nothing is synced before Run.
@@ -88,6 +92,7 @@ func (l *Loop) Forget(key Key) { l.queue.Remove(key) }
 // time to end by itself, so that nothing is left half done.
 func (l *Loop) Run(ctx context.Context) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer l.awaiting.Wait()
 	defer cancel()
 	var workers sync.WaitGroup
 	for range l.config.Workers {
@@ -148,6 +153,9 @@ func (l *Loop) retry(ctx context.Context, key Key, result Result, err error) {
 		return
 	case waiting:
 		after = l.queue.Fail(key)
+		if wait, ok := errors.AsType[*WaitError](err); ok && wait.Done != nil {
+			l.await(ctx, key, wait)
+		}
 		logger.V(4).Info("Sync has to wait", "parent", key, "reason", err.Error(), "retryAfter", after)
 	case failed:
 		after = l.queue.Fail(key)
@@ -158,6 +166,19 @@ func (l *Loop) retry(ctx context.Context, key Key, result Result, err error) {
 	if result.ResyncAfter > 0 && result.ResyncAfter < after {
 		l.queue.AddAfter(key, result.ResyncAfter, queue.Retry)
 	}
+}
+
+// await adds a key when what its sync waits for is there.
+func (l *Loop) await(ctx context.Context, key Key, wait *WaitError) {
+	if _, already := l.waiting.LoadOrStore(key, struct{}{}); already {
+		return
+	}
+	l.awaiting.Go(func() {
+		defer l.waiting.Delete(key)
+		if wait.Done(ctx) {
+			l.queue.Add(key, queue.Live)
+		}
+	})
 }
 
 // sync calls the sync function and turns a panic into an error: one parent must never stop the process.

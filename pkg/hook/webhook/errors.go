@@ -47,6 +47,9 @@ func (e *RetryLaterError) Error() string {
 	return status + ", retry after " + e.After.String()
 }
 
+// RetryAfter returns After, for callers that know only that an error may carry such a time.
+func (e *RetryLaterError) RetryAfter() time.Duration { return e.After }
+
 // A StatusError says that the hook answered with a status code that is no answer.
 type StatusError struct {
 	// Code is the HTTP status code.

@@ -1,0 +1,44 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
+)
+
+// runControllers makes the controller manager that the flags describe.
+func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
+	return manager.New(ctx, manager.Config{
+		Loopback: c.Loopback,
+		Cluster:  c.Cluster,
+		Options: engine.Options{
+			Workers:             c.Controllers.Workers,
+			CacheFlushInterval:  c.Controllers.CacheFlushInterval,
+			ClientQPS:           c.Controllers.ClientQPS,
+			ClientBurst:         c.Controllers.ClientBurst,
+			EventsQPS:           c.Controllers.EventsQPS,
+			EventsBurst:         c.Controllers.EventsBurst,
+			TargetLabelSelector: c.Controllers.TargetLabelSelector,
+			HookManagedFields:   c.Controllers.HookManagedFields,
+			HookResponseLimit:   c.Controllers.HookResponseLimit.Value(),
+			ServerNamespace:     c.Controllers.Namespace,
+		},
+	})
+}

@@ -1,0 +1,305 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Controller runs one CompositeController. It implements hosting.Instance.
+type Controller struct {
+	shared *engine.Shared
+	spec   *v1alpha1.CompositeControllerSpec
+	name   string
+
+	parentResource discovery.Resource
+	parentSelector labels.Selector
+	childResources []discovery.Resource
+	rules          children.Rules
+	ignoreStatus   bool
+	finalizer      parent.Finalizer
+	hooks          *hooks.Set
+	planner        *rollout.Planner
+
+	watching  *watching.Set
+	parents   *cache.Informer
+	children  []*cache.Informer // as childResources
+	revisions *cache.Informer   // nil unless something rolls
+
+	selectors  *selectors
+	converger  *converge.Converger
+	customizer *customize.Customizer
+	loop       *loop.Loop
+	counters   loop.Counters
+	clock      clock.WithTicker
+
+	// encoded is the controller as hooks see it.
+	encoded atomic.Pointer[[]byte]
+	started chan struct{}
+}
+
+var _ hosting.Instance = &Controller{}
+
+// New builds the controller of a definition. It resolves everything that the definition names, and watches nothing yet.
+func New(ctx context.Context, shared *engine.Shared, definition *v1alpha1.CompositeController) (*Controller, error) {
+	c := &Controller{
+		shared: shared, spec: &definition.Spec, name: definition.Name, started: make(chan struct{}), clock: clock.RealClock{},
+	}
+	if err := c.resolve(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.Redefine(hosting.Definition{Composite: definition}); err != nil {
+		return nil, err
+	}
+	declared := definition.Spec.Hooks
+	if declared == nil || declared.Sync == nil && declared.Finalize == nil {
+		return nil, &hosting.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+	}
+	c.finalizer = parent.Finalizer{Name: parent.CompositeFinalizer(c.name), Enabled: declared.Finalize != nil}
+	set, err := hooks.New(shared.HookConfig(hosting.KindComposite, c.name, c.spec.EndpointConfigs, c.workers()),
+		declared.Sync, declared.Finalize, declared.Customize)
+	if err != nil {
+		return nil, &hosting.InvalidError{Reason: err.Error()}
+	}
+	c.hooks = set
+	c.prepare()
+	return c, nil
+}
+
+// resolve finds the kinds that the definition names.
+func (c *Controller) resolve(ctx context.Context) error {
+	var err error
+	rule := &c.spec.ParentResource
+	if c.parentResource, err = c.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource); err != nil {
+		return fmt.Errorf("parent resource: %w", err)
+	}
+	if c.parentSelector, err = selectorOf(rule.LabelSelector); err != nil {
+		return &hosting.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
+	}
+	c.ignoreStatus = rule.IgnoreStatusChanges != nil && *rule.IgnoreStatusChanges
+	rolling := map[schema.GroupKind]rollout.Rule{}
+	var rules []children.Rule
+	for i := range c.spec.ChildResources {
+		rule := &c.spec.ChildResources[i]
+		resource, err := c.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+		if err != nil {
+			return fmt.Errorf("child resource: %w", err)
+		}
+		c.childResources = append(c.childResources, resource)
+		kind := resource.GroupVersionKind()
+		rules = append(rules, children.Rule{
+			Kind: kind, Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced, Method: methodOf(rule.UpdateStrategy),
+		})
+		delete(rolling, kind.GroupKind())
+		if rolls, ok := rollout.RuleOf(rule.UpdateStrategy); ok {
+			rolling[kind.GroupKind()] = rolls
+		}
+	}
+	c.rules = children.NewRules(rules)
+	config := rollout.Config{
+		Resource: c.parentResource.GroupVersionResource, Kind: c.parentResource.Kind, GenerateSelector: c.generatesSelector(),
+		Namespace: c.shared.Options.ServerNamespace, Rules: rolling,
+	}
+	if history := c.spec.ParentResource.RevisionHistory; history != nil {
+		config.FieldPaths = history.FieldPaths
+	}
+	c.planner = rollout.New(config)
+	return nil
+}
+
+// Redefine implements hosting.Instance.
+func (c *Controller) Redefine(d hosting.Definition) error {
+	encoded, err := wire.EncodeComposite(d.Composite, wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
+	if err != nil {
+		return err
+	}
+	c.encoded.Store(&encoded)
+	return nil
+}
+
+// Started implements hosting.Instance.
+func (c *Controller) Started() <-chan struct{} { return c.started }
+
+// Problem implements hosting.Instance.
+func (c *Controller) Problem() error {
+	return c.watching.Problem()
+}
+
+// Counters implements hosting.Instance.
+func (c *Controller) Counters() *v1alpha1.ControllerCounters {
+	return c.counters.Snapshot(c.selectors.len())
+}
+
+// prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
+func (c *Controller) prepare() {
+	c.selectors = newSelectors(c.generatesSelector())
+	c.watching = watching.New(c.shared.Cluster.Barrier)
+	c.parents = c.watching.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: c.parentResource.GroupVersionResource})
+	informers := map[schema.GroupKind]*cache.Informer{}
+	for _, r := range c.childResources {
+		informer := c.watching.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: r.GroupVersionResource})
+		c.children = append(c.children, informer)
+		informers[r.GroupVersionKind().GroupKind()] = informer
+	}
+	if c.planner.Active() {
+		c.revisions = c.watching.Acquire(c.shared.Own.Cache, cache.Query{Resource: revisionResource})
+	}
+	c.loop = loop.New(loop.Config{
+		Name: hosting.KindComposite + "-" + c.name, Workers: c.workers(), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+		Counters: &c.counters,
+	})
+	c.customizer = customize.New(customize.Config{
+		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
+		Enqueue: func(key loop.Key) { c.loop.Enqueue(key, queue.Live) },
+	})
+	c.converger = converge.New(converge.Config{
+		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
+		Rules: c.rules, Informers: informers,
+	})
+}
+
+// Run implements hosting.Instance.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.hooks.Close()
+	defer c.watching.Release()
+	var running sync.WaitGroup
+	defer running.Wait()
+	if !c.watching.Await(ctx) {
+		// The loop has a goroutine that ends with its run.
+		c.loop.Run(ctx)
+		return
+	}
+	// Parents first: a child's event is for a parent that is known.
+	c.watching.Subscribe(c.parents, c.parentEvent)
+	for _, informer := range c.distinctChildren() {
+		c.watching.Subscribe(informer, c.childEvent)
+	}
+	running.Go(func() { c.resync(ctx) })
+	close(c.started)
+	c.loop.Run(ctx)
+}
+
+// distinctChildren returns every child informer once, though two rules may name one resource.
+func (c *Controller) distinctChildren() []*cache.Informer {
+	seen := map[*cache.Informer]bool{}
+	var list []*cache.Informer
+	for _, informer := range c.children {
+		if !seen[informer] {
+			seen[informer] = true
+			list = append(list, informer)
+		}
+	}
+	return list
+}
+
+// resync asks for a sync of every parent from time to time (contract §5.3).
+func (c *Controller) resync(ctx context.Context) {
+	period := c.shared.Options.CacheFlushInterval
+	if seconds := c.spec.ResyncPeriodSeconds; seconds != nil {
+		period = min(period, time.Duration(max(*seconds, 1))*time.Second)
+	}
+	ticker := c.clock.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			for o := range c.parents.All("") {
+				if c.relevant(o) {
+					c.loop.Enqueue(c.keyOf(o), queue.Resync)
+				}
+			}
+		}
+	}
+}
+
+// ready holds a parent back until the cache shows what its last sync wrote.
+func (c *Controller) ready(key loop.Key, wake func()) bool {
+	o, ok := c.parents.Get(key.Namespace, key.Name)
+	return !ok || c.shared.Cluster.Barrier.Ready(o.UID(), wake)
+}
+
+// failed records a failed sync on the parent.
+func (c *Controller) failed(key loop.Key, err error) {
+	if isRejected(err) {
+		c.counters.Rejected.Add(1)
+	}
+	if o, ok := c.parents.Get(key.Namespace, key.Name); ok {
+		c.shared.Recorder.Warning(converge.Reference(o), events.ReasonSyncError, "Sync error: "+err.Error())
+	}
+}
+
+func (c *Controller) workers() int {
+	if c.spec.Workers != nil {
+		return int(*c.spec.Workers)
+	}
+	return c.shared.Options.Workers
+}
+
+func (c *Controller) generatesSelector() bool {
+	return c.spec.GenerateSelector != nil && *c.spec.GenerateSelector
+}
+
+func methodOf(strategy *v1alpha1.CompositeControllerChildUpdateStrategy) v1alpha1.ChildUpdateMethod {
+	if strategy == nil {
+		return v1alpha1.ChildUpdateOnDelete
+	}
+	return strategy.Method
+}
+
+func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
+	if selector == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
+
+func labelSet(set map[string]string) labels.Set { return set }
+
+var errNoHook = errors.New("no enabled hooks found")
+
+// logger returns the logger of a sync.
+func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }

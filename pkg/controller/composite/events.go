@@ -1,0 +1,124 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+)
+
+// relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer (contract §5.1).
+func (c *Controller) relevant(o *object.Object) bool {
+	return c.selected(o) || c.finalizer.On(o)
+}
+
+// selected reports whether o matches parentResource.labelSelector.
+func (c *Controller) selected(o *object.Object) bool {
+	return c.parentSelector.Matches(labelSet(o.Labels()))
+}
+
+func (c *Controller) keyOf(o *object.Object) loop.Key {
+	return loop.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: o.Name()}
+}
+
+// parentEvent is told of every change of a parent.
+func (c *Controller) parentEvent(e cache.Event) {
+	if e.Type == cache.Deleted {
+		c.forget(c.keyOf(e.Old), e.Old)
+		return
+	}
+	key := c.keyOf(e.New)
+	if !c.relevant(e.New) {
+		c.selectors.remove(key)
+		return
+	}
+	c.selectors.set(key, e.New)
+	if e.Initial {
+		// Nothing is known to have changed: what really changes meanwhile goes first.
+		c.loop.Enqueue(key, queue.Resync)
+		return
+	}
+	if c.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
+		return
+	}
+	c.loop.Enqueue(key, queue.Live)
+}
+
+// childEvent is told of every change of an object of a child kind.
+func (c *Controller) childEvent(e cache.Event) {
+	if e.Initial {
+		// Every parent is synced at the start anyway, after the children are there.
+		return
+	}
+	if e.Type == cache.Deleted {
+		c.wakeOwner(e.Old)
+		return
+	}
+	if e.New.Controller() != nil {
+		c.wakeOwner(e.New)
+		return
+	}
+	if !e.New.Deleting() {
+		c.selectors.matching(e.New, func(key loop.Key) { c.loop.Enqueue(key, queue.Live) })
+	}
+	// A parent that just lost this child by somebody's edit has to know even when its selector no longer matches.
+	if e.Old != nil {
+		c.wakeOwner(e.Old)
+	}
+}
+
+// wakeOwner enqueues the parent that controls child, if it is one of ours (contract §5.2).
+func (c *Controller) wakeOwner(child *object.Object) {
+	owner := child.Controller()
+	if owner == nil || owner.Kind != c.parentResource.Kind || groupOf(owner.APIVersion) != c.parentResource.Group {
+		return
+	}
+	namespace := ""
+	if c.parentResource.Namespaced {
+		namespace = child.Namespace()
+	}
+	o, ok := c.parents.Get(namespace, owner.Name)
+	if ok && o.UID() == owner.UID && c.relevant(o) {
+		c.loop.Enqueue(c.keyOf(o), queue.Live)
+	}
+}
+
+// forget drops everything that is remembered about a parent that is gone.
+func (c *Controller) forget(key loop.Key, o *object.Object) {
+	c.selectors.remove(key)
+	c.loop.Forget(key)
+	c.customizer.Forget(key)
+	c.converger.Forget(o.UID())
+	c.shared.Cluster.Barrier.Forget(o.UID())
+	c.hooks.Forget(webhook.RootKey{
+		Group: c.parentResource.Group, Kind: c.parentResource.Kind, Namespace: o.Namespace(), Name: o.Name(),
+	})
+}
+
+func groupOf(apiVersion string) string {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return apiVersion
+	}
+	return version.Group
+}

@@ -1,0 +1,241 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+)
+
+// uidLabel is the label that generateSelector puts on children: the UID of the parent (contract §7).
+const uidLabel = "controller-uid"
+
+// errNoSelector is the error of a parent without a usable selector (contract §7).
+var errNoSelector = errors.New(".spec.selector must have either matchLabels, matchExpressions, or both; " +
+	"or set spec.generateSelector in the CompositeController")
+
+// selectors knows the selector of every parent, so that the parents of an orphan are found without looking at all of them.
+type selectors struct {
+	generate bool
+
+	mu      sync.RWMutex
+	entries map[loop.Key]*selectorEntry
+	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it.
+	postings map[posting]map[loop.Key]*selectorEntry
+	// rest has, by namespace, the parents whose selectors demand no particular label value.
+	rest map[string]map[loop.Key]*selectorEntry
+}
+
+type posting struct {
+	namespace, label, value string
+}
+
+type selectorEntry struct {
+	uid      types.UID
+	raw      []byte
+	selector labels.Selector
+	err      error
+	posted   []posting
+}
+
+func newSelectors(generate bool) *selectors {
+	return &selectors{
+		generate: generate,
+		entries:  map[loop.Key]*selectorEntry{},
+		postings: map[posting]map[loop.Key]*selectorEntry{},
+		rest:     map[string]map[loop.Key]*selectorEntry{},
+	}
+}
+
+// of returns the selector of a parent that was set, or the reason why it has none.
+func (s *selectors) of(key loop.Key, o *object.Object) (labels.Selector, error) {
+	s.mu.RLock()
+	e, ok := s.entries[key]
+	s.mu.RUnlock()
+	if !ok || !e.fits(s.generate, o) {
+		e = s.compile(o)
+	}
+	return e.selector, e.err
+}
+
+// set takes note of a parent.
+func (s *selectors) set(key loop.Key, o *object.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries[key]; ok {
+		if e.fits(s.generate, o) {
+			return
+		}
+		s.drop(key, e)
+	}
+	e := s.compile(o)
+	s.entries[key] = e
+	if e.err != nil {
+		return
+	}
+	if e.posted = demands(key.Namespace, e.selector); len(e.posted) == 0 {
+		insert(s.rest, key.Namespace, key, e)
+		return
+	}
+	for _, p := range e.posted {
+		insert(s.postings, p, key, e)
+	}
+}
+
+// remove forgets a parent.
+func (s *selectors) remove(key loop.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries[key]; ok {
+		s.drop(key, e)
+		delete(s.entries, key)
+	}
+}
+
+// len returns the number of parents.
+func (s *selectors) len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.entries)
+}
+
+// matching calls yield for every parent whose selector matches an orphan: parents of its namespace, and cluster-scoped
+// ones.
+func (s *selectors) matching(orphan *object.Object, yield func(loop.Key)) {
+	set := labels.Set(orphan.Labels())
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	namespaces := []string{orphan.Namespace(), ""}
+	if orphan.Namespace() == "" {
+		namespaces = namespaces[:1]
+	}
+	for _, namespace := range namespaces {
+		for key, e := range s.rest[namespace] {
+			if e.selector.Matches(set) {
+				yield(key)
+			}
+		}
+		for label, value := range set {
+			for key, e := range s.postings[posting{namespace, label, value}] {
+				if e.selector.Matches(set) {
+					yield(key)
+				}
+			}
+		}
+	}
+}
+
+func (s *selectors) drop(key loop.Key, e *selectorEntry) {
+	if e.err != nil {
+		return
+	}
+	if len(e.posted) == 0 {
+		take(s.rest, key.Namespace, key)
+	}
+	for _, p := range e.posted {
+		take(s.postings, p, key)
+	}
+}
+
+func (s *selectors) compile(o *object.Object) *selectorEntry {
+	e := &selectorEntry{uid: o.UID()}
+	if s.generate {
+		e.selector = labels.SelectorFromSet(labels.Set{uidLabel: string(o.UID())})
+		return e
+	}
+	e.raw, _ = o.Field("spec", "selector")
+	e.selector, e.err = decodeSelector(e.raw)
+	return e
+}
+
+// fits reports whether e still is the entry of o.
+func (e *selectorEntry) fits(generate bool, o *object.Object) bool {
+	if e.uid != o.UID() {
+		return false
+	}
+	if generate {
+		return true
+	}
+	raw, _ := o.Field("spec", "selector")
+	return bytes.Equal(raw, e.raw)
+}
+
+func decodeSelector(raw []byte) (labels.Selector, error) {
+	if len(raw) == 0 {
+		return nil, errNoSelector
+	}
+	var selector metav1.LabelSelector
+	if err := utiljson.Unmarshal(raw, &selector); err != nil {
+		return nil, fmt.Errorf("decoding .spec.selector: %w", err)
+	}
+	if len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0 {
+		return nil, errNoSelector
+	}
+	compiled, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return nil, fmt.Errorf("parsing .spec.selector: %w", err)
+	}
+	return compiled, nil
+}
+
+// demands returns the values of one label, one of which an object must have to match; none if there is no such label.
+func demands(namespace string, selector labels.Selector) []posting {
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return nil
+	}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			var result []posting
+			for _, value := range slices.Sorted(maps.Keys(r.Values())) {
+				result = append(result, posting{namespace, r.Key(), value})
+			}
+			return result
+		case selection.NotEquals, selection.NotIn, selection.Exists, selection.DoesNotExist,
+			selection.GreaterThan, selection.LessThan:
+		}
+	}
+	return nil
+}
+
+func insert[K comparable](index map[K]map[loop.Key]*selectorEntry, at K, key loop.Key, e *selectorEntry) {
+	if index[at] == nil {
+		index[at] = map[loop.Key]*selectorEntry{}
+	}
+	index[at][key] = e
+}
+
+func take[K comparable](index map[K]map[loop.Key]*selectorEntry, at K, key loop.Key) {
+	delete(index[at], key)
+	if len(index[at]) == 0 {
+		delete(index, at)
+	}
+}

@@ -1,0 +1,154 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package converge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+)
+
+// Recorder records what happened to children on their parent.
+type Recorder interface {
+	// Warning records what went wrong.
+	Warning(subject *corev1.ObjectReference, reason, message string)
+	// Normal records what happened.
+	Normal(subject *corev1.ObjectReference, reason, message string)
+}
+
+// Config is what a Converger needs. All fields are required.
+type Config struct {
+	// Cluster is where the children are.
+	Cluster *cluster.Cluster
+	// Applier writes them.
+	Applier *apply.Applier
+	// Recorder records events on parents.
+	Recorder Recorder
+	// Counters count conflicts and flapping children.
+	Counters *loop.Counters
+	// Rules are the declared kinds.
+	Rules children.Rules
+	// Informers has the informer for each declared kind.
+	Informers map[schema.GroupKind]*cache.Informer
+}
+
+// Converger converges the children of the parents of one controller. It is safe for concurrent use.
+type Converger struct {
+	config Config
+	memory *plan.Memory
+}
+
+// New returns a converger that remembers nothing.
+func New(c Config) *Converger {
+	return &Converger{config: c, memory: plan.NewMemory(nil)}
+}
+
+// Forget drops what is remembered of a parent that is gone.
+func (c *Converger) Forget(parent types.UID) { c.memory.Forget(parent) }
+
+// Input returns the input of a plan for a parent.
+func (c *Converger) Input(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) plan.Input {
+	return plan.Input{
+		Parent:   parent.UID(),
+		Owner:    claim.OwnerOf(parent).Content(),
+		Rules:    c.config.Rules,
+		Observed: observed,
+		Desired:  desired,
+		Schema:   func(kind schema.GroupVersionKind) merge.Schema { return c.schema(ctx, kind) },
+		Memory:   c.memory,
+	}
+}
+
+// Children makes the observed children the desired ones. It returns the time after which to look again, 0 for none: a
+// child that flaps is left alone for a while.
+func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan.Input) (time.Duration, error) {
+	p, errPlan := plan.Make(in)
+	var outcomes []apply.Outcome
+	var errApply error
+	if p.Writes() > 0 {
+		outcomes, errApply = c.config.Applier.Apply(ctx, parent.String(), in, p)
+	}
+	for i := range outcomes {
+		c.expect(parent.UID(), &outcomes[i])
+	}
+	c.tell(ctx, parent, p, outcomes)
+	c.countConflicts(errApply)
+	var again time.Duration
+	if len(p.News) > 0 || c.flaps(p) {
+		again = c.memory.RetryAfter(parent.UID())
+	}
+	return again, errors.Join(errPlan, errApply)
+}
+
+func (c *Converger) flaps(p plan.Plan) bool {
+	for i := range p.Steps {
+		if p.Steps[i].Reason == plan.Flapping {
+			return true
+		}
+	}
+	return false
+}
+
+// expect lets the parent wait until the cache shows what was done.
+func (c *Converger) expect(parent types.UID, o *apply.Outcome) {
+	informer := c.config.Informers[o.GroupKind()]
+	if !o.Done || informer == nil {
+		return
+	}
+	if o.Written != nil {
+		c.config.Cluster.Barrier.Wrote(parent, informer, o.Written.ResourceVersion())
+		return
+	}
+	c.config.Cluster.Barrier.Deleted(parent, informer, o.Namespace, o.Name, o.Observed.UID())
+}
+
+func (c *Converger) countConflicts(err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, each := range joined.Unwrap() {
+			c.countConflicts(each)
+		}
+		return
+	}
+	if _, ok := errors.AsType[*apply.ConflictError](err); ok {
+		c.config.Counters.Conflicts.Add(1)
+	}
+}
+
+// schema returns what the cluster publishes about a kind. Without it lists are merged by guessing.
+func (c *Converger) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
+	found, err := c.config.Cluster.Discovery.Schema(ctx, kind)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)
+		return nil
+	}
+	return schemaOf(found)
+}

@@ -1,0 +1,179 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customize
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// Config is what a Customizer needs. All fields are required, except Hook.
+type Config struct {
+	// Hook is the customize hook. Nil: there are no related objects.
+	Hook *hooks.Hook
+	// Cluster has the related objects.
+	Cluster *cluster.Cluster
+	// Watching takes the informers.
+	Watching *watching.Set
+	// Enqueue asks for a sync of a parent whose related objects changed.
+	Enqueue func(loop.Key)
+}
+
+// Customizer finds related objects. It is safe for concurrent use.
+type Customizer struct {
+	config  Config
+	answers *related.Answers[loop.Key]
+	index   *related.Index[loop.Key]
+}
+
+// New returns a customizer.
+func New(c Config) *Customizer {
+	z := &Customizer{config: c, answers: related.NewAnswers[loop.Key]()}
+	z.index = related.NewIndex[loop.Key](z.namespaceLabels)
+	return z
+}
+
+// Related returns the related objects of a parent. The error is a *loop.WaitError while they are not all known.
+func (z *Customizer) Related(ctx context.Context, key loop.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
+	if z.config.Hook == nil {
+		return nil, nil
+	}
+	rules, ok := z.answers.Get(key, parent)
+	if !ok {
+		var err error
+		if rules, err = z.ask(ctx, root, controller, parent); err != nil {
+			return nil, err
+		}
+		z.answers.Put(key, parent, rules)
+	}
+	informers := related.Informers[*object.Object]{Of: func(r schema.GroupVersionResource) related.Informer[*object.Object] {
+		return z.informer(r)
+	}}
+	if rules.SelectsNamespaces() {
+		informers.Namespaces = z.informer(namespaces)
+	}
+	for _, r := range rules.Resources() {
+		z.informer(r)
+	}
+	// The index comes first: what changes from here on is told.
+	z.index.Update(key, rules)
+	groups, err := related.Select(rules, informers)
+	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
+		return nil, z.wait(key, missing)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result := make([]wire.Group, len(groups))
+	for i, g := range groups {
+		result[i] = wire.GroupOf(g.Key, g.Objects)
+	}
+	return result, nil
+}
+
+// Forget drops what is known of a parent that is gone.
+func (z *Customizer) Forget(key loop.Key) {
+	z.index.Remove(key)
+	z.answers.Remove(key)
+}
+
+func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller []byte, parent *object.Object) (related.Rules, error) {
+	answer, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
+	if err != nil {
+		return related.Rules{}, err
+	}
+	return related.Compile(ctx, answer.Rules, related.Scope{Version: z.config.Hook.Version, Namespace: parent.Namespace()},
+		func(ctx context.Context, apiVersion, resource string) (related.Type, error) {
+			r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
+			return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
+		})
+}
+
+// wait lets the parent be synced as soon as the informers are filled.
+func (z *Customizer) wait(key loop.Key, missing *related.NotSyncedError) error {
+	return &loop.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
+		for _, r := range missing.Resources {
+			select {
+			case <-z.informer(r).Synced():
+			case <-ctx.Done():
+				return false
+			}
+		}
+		return true
+	}}
+}
+
+func (z *Customizer) informer(r schema.GroupVersionResource) *cache.Informer {
+	return z.config.Watching.AcquireAndSubscribe(z.config.Cluster.Cache, cache.Query{Resource: r}, func(e cache.Event) {
+		z.changed(r, e)
+	})
+}
+
+// changed wakes the parents to which an object is related.
+func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
+	if e.Initial {
+		return
+	}
+	var keys []loop.Key
+	switch e.Type {
+	case cache.Added:
+		keys = z.index.Affected(r, e.New.Namespace(), e.New.Name(), e.New.Labels())
+	case cache.Deleted:
+		keys = z.index.Affected(r, e.Old.Namespace(), e.Old.Name(), e.Old.Labels())
+	case cache.Updated:
+		keys = z.index.Affected(r, e.New.Namespace(), e.New.Name(), e.Old.Labels(), e.New.Labels())
+	}
+	if r == namespaces {
+		keys = append(keys, z.namespaceChanged(e)...)
+	}
+	for _, key := range keys {
+		z.config.Enqueue(key)
+	}
+}
+
+func (z *Customizer) namespaceChanged(e cache.Event) []loop.Key {
+	switch e.Type {
+	case cache.Added:
+		return z.index.NamespaceAdded(e.New.Labels())
+	case cache.Updated:
+		return z.index.NamespaceChanged(e.Old.Labels(), e.New.Labels())
+	case cache.Deleted:
+	}
+	return nil
+}
+
+func (z *Customizer) namespaceLabels(name string) (map[string]string, bool) {
+	o, ok := z.informer(namespaces).Get("", name)
+	if !ok {
+		return nil, false
+	}
+	return o.Labels(), true
+}

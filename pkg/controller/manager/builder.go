@@ -1,0 +1,54 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package manager
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+)
+
+// builder builds the instances of both kinds.
+type builder struct {
+	shared *engine.Shared
+}
+
+// Build implements hosting.Builder.
+func (b builder) Build(ctx context.Context, d hosting.Definition) (hosting.Instance, error) {
+	if d.Kind() == hosting.KindDecorator {
+		return nil, &hosting.InvalidError{Reason: "DecoratorControllers are stored but not run by this version"}
+	}
+	return composite.New(ctx, b.shared, d.Composite)
+}
+
+// Fingerprint implements hosting.Builder: what discovery says about every resource that the definition names.
+func (b builder) Fingerprint(ctx context.Context, d hosting.Definition) string {
+	var text strings.Builder
+	for _, rule := range d.Rules() {
+		r, err := b.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+		if err != nil {
+			fmt.Fprintln(&text, "missing", rule.APIVersion, rule.Resource)
+			continue
+		}
+		fmt.Fprintln(&text, r.GroupVersionResource, r.Kind, r.Namespaced, r.HasStatus)
+	}
+	return text.String()
+}

@@ -1,0 +1,33 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package parent
+
+import (
+	"maps"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// StatusOnly reports whether an update changed nothing that ignoreStatusChanges looks at: neither generation nor labels
+// nor annotations, and the object is not being deleted (contract §5.2).
+func StatusOnly(before, after *object.Object) bool {
+	return before != nil && after != nil && before.UID() == after.UID() &&
+		before.Generation() == after.Generation() &&
+		!after.Deleting() &&
+		maps.Equal(before.Labels(), after.Labels()) &&
+		maps.Equal(before.Annotations(), after.Annotations())
+}
