@@ -98,6 +98,8 @@ lint: ## Run golangci-lint over every module.
 .PHONY: generate
 generate: ## Write all generated code and documents.
 	hack/update-codegen.sh
+	go run ./hack/hook-schema
+	go run ./hack/hook-schema
 
 .PHONY: verify
 verify: verify-boilerplate verify-size verify-docs verify-shell verify-deps verify-codegen ## Run every check on the tree.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 // Kinds of controller objects.
@@ -82,19 +83,43 @@ func (d Definition) Reference() *corev1.ObjectReference {
 	}
 }
 
+// Finalizes reports whether the definition has a finalize hook.
+func (d Definition) Finalizes() bool {
+	if d.Decorator != nil {
+		return d.Decorator.Spec.Hooks != nil && d.Decorator.Spec.Hooks.Finalize != nil
+	}
+	return d.Composite.Spec.Hooks != nil && d.Composite.Spec.Hooks.Finalize != nil
+}
+
+// Finalizer returns the name of the finalizer that the controller puts on its parents.
+func (d Definition) Finalizer() string {
+	if d.Decorator != nil {
+		return parent.DecoratorFinalizer(d.Meta().Name)
+	}
+	return parent.CompositeFinalizer(d.Meta().Name)
+}
+
+// Parents returns the resources of the parents.
+func (d Definition) Parents() []v1alpha1.ResourceRule {
+	if d.Decorator == nil {
+		return []v1alpha1.ResourceRule{d.Composite.Spec.ParentResource.ResourceRule}
+	}
+	var rules []v1alpha1.ResourceRule
+	for i := range d.Decorator.Spec.Resources {
+		rules = append(rules, d.Decorator.Spec.Resources[i].ResourceRule)
+	}
+	return rules
+}
+
 // Rules returns every resource that the definition names.
 func (d Definition) Rules() []v1alpha1.ResourceRule {
-	var rules []v1alpha1.ResourceRule
+	rules := d.Parents()
 	if d.Decorator != nil {
-		for i := range d.Decorator.Spec.Resources {
-			rules = append(rules, d.Decorator.Spec.Resources[i].ResourceRule)
-		}
 		for i := range d.Decorator.Spec.Attachments {
 			rules = append(rules, d.Decorator.Spec.Attachments[i].ResourceRule)
 		}
 		return rules
 	}
-	rules = append(rules, d.Composite.Spec.ParentResource.ResourceRule)
 	for i := range d.Composite.Spec.ChildResources {
 		rules = append(rules, d.Composite.Spec.ChildResources[i].ResourceRule)
 	}

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +50,8 @@ type Config struct {
 	Recorder Recorder
 	// Publisher writes the controller object's status.
 	Publisher Publisher
+	// Keeper keeps the controller object until its parents are released.
+	Keeper Keeper
 	// Changes calls a function whenever the kinds that the cluster serves may have changed, until cancel is called.
 	Changes func(changed func()) (cancel func())
 	// Clock is the time source. Default: the real one.
@@ -107,15 +110,40 @@ func (h *Host) Run(ctx context.Context) {
 	backoff := h.backoff()
 	for ctx.Err() == nil {
 		d := h.latest()
+		if d.Meta().DeletionTimestamp != nil {
+			if err := h.depart(ctx, d); err != nil {
+				klog.FromContext(ctx).Error(err, "Parents are not released yet")
+			}
+			h.sleep(ctx, backoff.Step())
+			continue
+		}
 		fingerprint := h.config.Builder.Fingerprint(ctx, d)
-		instance, err := h.config.Builder.Build(ctx, d)
+		instance, err := h.build(ctx, d)
 		if err == nil {
 			backoff = h.backoff()
 			h.run(ctx, d, fingerprint, instance)
+			h.abandon(ctx, d)
 			continue
 		}
 		h.cannotBuild(ctx, d, err)
 		h.sleep(ctx, backoff.Step())
+	}
+}
+
+func (h *Host) build(ctx context.Context, d Definition) (Instance, error) {
+	if err := h.hold(ctx, d); err != nil {
+		return nil, err
+	}
+	return h.config.Builder.Build(ctx, d)
+}
+
+// abandon releases parents of kinds that the new definition does not name any more.
+func (h *Host) abandon(ctx context.Context, former Definition) {
+	if ctx.Err() != nil || !former.Finalizes() || slices.Equal(former.Parents(), h.latest().Parents()) {
+		return
+	}
+	if err := h.releaseParents(ctx, former); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Former parents keep the controller's finalizer", "finalizer", former.Finalizer())
 	}
 }
 
@@ -191,7 +219,7 @@ func (h *Host) run(ctx context.Context, d Definition, fingerprint string, instan
 // reconsider decides whether the running instance still fits. It returns the definition that the instance runs with.
 func (h *Host) reconsider(ctx context.Context, d Definition, fingerprint string, instance Instance) (Definition, bool) {
 	latest := h.latest()
-	if !latest.SameSpec(d) || h.config.Builder.Fingerprint(ctx, latest) != fingerprint {
+	if latest.Meta().DeletionTimestamp != nil || !latest.SameSpec(d) || h.config.Builder.Fingerprint(ctx, latest) != fingerprint {
 		return d, true
 	}
 	if err := instance.Redefine(latest); err != nil {

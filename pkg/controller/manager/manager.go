@@ -124,6 +124,7 @@ func (m *Manager) hostConfig() hosting.Config {
 		Builder:   builder{shared: m.shared},
 		Recorder:  m.shared.Recorder,
 		Publisher: publisher{client: m.shared.Own.Client.MetacontrollerV1alpha1()},
+		Keeper:    keeper{shared: m.shared},
 		Changes:   m.shared.Cluster.Discovery.Subscribe,
 	}
 }
