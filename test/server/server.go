@@ -25,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,8 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopTimeout is what an operator is promised after SIGTERM, and the race detector's share.
 	stopTimeout = 30 * time.Second
+	// raceReport is how the race detector begins to tell what it saw.
+	raceReport = "WARNING: DATA RACE"
 	// logLines is how much of the log is shown when a test fails.
 	logLines = 80
 )
@@ -79,18 +82,35 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 		o.DataDir = t.TempDir()
 	}
 	s := &Server{t: t, cluster: c, options: o, binary: Binary(t), port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
-	t.Cleanup(func() {
-		if s.process == nil {
-			return
-		}
-		// How it ends is what tests of Stop are about.
-		_ = s.process.Stop(stopTimeout)
-		if t.Failed() {
-			t.Log(s.process.Tail(logLines))
-		}
-	})
+	t.Cleanup(s.end)
 	s.Restart()
 	return s
+}
+
+// end stops the server with the test, and fails the test when the server did not end well or was seen racing.
+func (s *Server) end() {
+	if s.process == nil {
+		return
+	}
+	select {
+	case <-s.process.Ended():
+		// The test has ended it, and has judged how.
+	default:
+		if err := s.Stop(); err != nil {
+			s.t.Errorf("stopping the server: %v", err)
+		}
+	}
+	printed, err := os.ReadFile(s.log)
+	if err != nil {
+		s.t.Errorf("reading the server's log: %v", err)
+	}
+	if _, race, found := strings.Cut(string(printed), raceReport); found {
+		lines := strings.SplitN(race, "\n", logLines+1)
+		s.t.Errorf("the race detector saw this in the server:\n%s", strings.Join(lines[:min(len(lines), logLines)], "\n"))
+	}
+	if s.t.Failed() {
+		s.t.Log(s.process.Tail(logLines))
+	}
 }
 
 // Restart starts a server that was ended by Kill or Stop again, with the same data directory, port and flags, and returns
