@@ -23,6 +23,8 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -82,6 +84,9 @@ type Outcome struct {
 	Written *object.Object
 	// Done says that the step changed the cluster.
 	Done bool
+	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no
+	// error (contract §11); the change that was overlooked wakes the parent.
+	Stale bool
 }
 
 // Apply carries out a plan and returns what happened to each child that was to be changed. The error joins those of all
@@ -130,36 +135,92 @@ func (a *Applier) one(ctx context.Context, parent string, in plan.Input, step pl
 	case <-ctx.Done():
 		return outcome, ctx.Err()
 	}
-	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
 	var err error
 	switch step.Action {
-	case plan.Create:
-		target.Name = ""
-		outcome.Written, err = a.client.Create(ctx, target, step.Body)
-		if apierrors.IsAlreadyExists(err) {
-			return outcome, &ConflictError{Key: step.Key, Parent: parent}
-		}
-	case plan.Update:
-		outcome.Written, err = a.client.Update(ctx, target, step.Body)
+	case plan.Create, plan.Update:
+		err = a.write(ctx, parent, in, &outcome)
 	case plan.Delete, plan.Recreate:
-		err = a.client.Delete(ctx, target, step.Observed.UID())
-		if apierrors.IsNotFound(err) {
-			return outcome, nil
-		}
-		if err == nil && step.Action == plan.Recreate {
-			in.Memory.Replaced(in, step)
-		}
+		err = a.delete(ctx, in, &outcome)
 	case plan.Leave:
-		return outcome, nil
 	}
 	if err != nil {
 		return outcome, fmt.Errorf("%s %s: %w", verbs[step.Action], step.Key, err)
 	}
-	outcome.Done = true
-	if outcome.Written != nil {
-		in.Memory.Wrote(in, step, outcome.Written)
-	}
 	return outcome, nil
+}
+
+func (a *Applier) write(ctx context.Context, parent string, in plan.Input, outcome *Outcome) (err error) {
+	target := client.Target{Resource: outcome.Resource, Namespace: outcome.Namespace, Name: outcome.Name}
+	if outcome.Action == plan.Create {
+		outcome.Written, err = a.client.Create(ctx, client.Target{Resource: target.Resource, Namespace: target.Namespace}, outcome.Body)
+		if apierrors.IsAlreadyExists(err) {
+			outcome.Stale, err = a.isOurs(ctx, in, target)
+			if err == nil && !outcome.Stale {
+				err = &ConflictError{Key: outcome.Key, Parent: parent}
+			}
+			return err
+		}
+	} else {
+		outcome.Written, err = a.client.Update(ctx, target, outcome.Body)
+		if apierrors.IsConflict(err) || isGone(err) {
+			outcome.Stale = true
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	outcome.Done = true
+	in.Memory.Wrote(in, outcome.Step, outcome.Written)
+	return nil
+}
+
+func (a *Applier) delete(ctx context.Context, in plan.Input, outcome *Outcome) error {
+	target := client.Target{Resource: outcome.Resource, Namespace: outcome.Namespace, Name: outcome.Name}
+	err := a.client.Delete(ctx, target, outcome.Observed.UID())
+	if apierrors.IsConflict(err) || isGone(err) {
+		outcome.Stale = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	outcome.Done = true
+	if outcome.Action == plan.Recreate {
+		in.Memory.Replaced(in, outcome.Step)
+	}
+	return nil
+}
+
+// isOurs reports whether an object that was not observed is the parent's child already, or is gone again.
+func (a *Applier) isOurs(ctx context.Context, in plan.Input, target client.Target) (bool, error) {
+	existing, err := a.client.Get(ctx, target)
+	if isGone(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the object of that name: %w", err)
+	}
+	owner := existing.Controller()
+	return owner != nil && owner.UID == in.Parent, nil
+}
+
+// Reader returns a function that reads single objects, for plan.Input.
+func (a *Applier) Reader(ctx context.Context) func(schema.GroupVersionResource, string, string) (*object.Object, error) {
+	return func(resource schema.GroupVersionResource, namespace, name string) (*object.Object, error) {
+		o, err := a.client.Get(ctx, client.Target{Resource: resource, Namespace: namespace, Name: name})
+		if isGone(err) {
+			return nil, nil
+		}
+		return o, err
+	}
+}
+
+// isGone reports whether an error says that the object is not there, and not that its kind is not served: then the answer
+// is a page of text.
+func isGone(err error) bool {
+	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return apierrors.IsNotFound(err) && (!ok || cause.Message == "unknown")
 }
 
 var verbs = map[plan.Action]string{

@@ -70,16 +70,19 @@ func IsSecret(desired map[string]any) bool {
 }
 
 // Observable returns a desired object in the form in which the API server shows it: the stringData of a Secret, which
-// can only be written, becomes data. Other objects are returned as they are.
+// can only be written, becomes data, and its base64 has no line breaks. Other objects are returned as they are.
 func Observable(desired map[string]any) map[string]any {
-	values, ok := desired["stringData"].(map[string]any)
-	if !ok || !IsSecret(desired) {
+	if !IsSecret(desired) {
 		return desired
 	}
-	data, _ := desired["data"].(map[string]any)
-	data = maps.Clone(data)
-	if data == nil {
-		data = make(map[string]any, len(values))
+	values, _ := desired["stringData"].(map[string]any)
+	written, _ := desired["data"].(map[string]any)
+	data := make(map[string]any, len(written)+len(values))
+	for name, value := range written {
+		if encoded, ok := value.(string); ok {
+			value = unwrapped(encoded)
+		}
+		data[name] = value
 	}
 	for name, value := range values {
 		if plain, ok := value.(string); ok {
@@ -88,7 +91,9 @@ func Observable(desired map[string]any) map[string]any {
 	}
 	shown := maps.Clone(desired)
 	delete(shown, "stringData")
-	shown["data"] = data
+	if len(data) > 0 {
+		shown["data"] = data
+	}
 	return shown
 }
 

@@ -21,21 +21,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 )
-
-// Schema says how lists are merged. A nil Schema knows nothing.
-type Schema interface {
-	// Field returns the schema of a field of an object, or of a value of a map; nil if unknown.
-	Field(name string) Schema
-	// Item returns the schema of a list's elements; nil if unknown.
-	Item() Schema
-	// ListType returns "map" with the keys, "set", "atomic", or "" if unknown.
-	ListType() (kind string, keys []string)
-	// Default returns the default value of a field.
-	Default() (any, bool)
-}
 
 // Difference is a place where the observed object does not hold what is desired.
 type Difference struct {
@@ -68,6 +54,9 @@ func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (
 	if last != nil {
 		lastValue = last
 	}
+	if schema == nil {
+		schema = anyObject{}
+	}
 	merged, err := m.object(nil, observed, lastValue, desired, schema)
 	if err != nil {
 		return Result{}, fmt.Errorf("can't merge desired changes: %w", err)
@@ -78,31 +67,6 @@ func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (
 type merger struct {
 	keep    Keep
 	changed []string
-}
-
-// path is a place in an object, from the inside out.
-type path struct {
-	outer *path
-	step  string
-	item  bool
-}
-
-func (p *path) field(name string) *path { return &path{outer: p, step: name} }
-func (p *path) at(key string) *path     { return &path{outer: p, step: key, item: true} }
-
-// String returns the path as people write it.
-func (p *path) String() string {
-	if p == nil {
-		return ""
-	}
-	outer := p.outer.String()
-	switch {
-	case p.item:
-		return outer + "[" + p.step + "]"
-	case outer == "":
-		return p.step
-	}
-	return outer + "." + p.step
 }
 
 // differs takes note of a difference, and reports whether it stays as it is.
@@ -219,12 +183,8 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 	merged := make([]any, 0, len(observed)+len(want))
 	changed := false
 	seen := make(map[string]struct{}, len(observed))
-	for _, element := range observed {
-		key := keyOf(element, keys, schema)
-		if _, again := seen[key]; again {
-			changed = true
-			continue
-		}
+	for i, key := range keysOf(observed, keys, schema) {
+		element := observed[i]
 		seen[key] = struct{}{}
 		desired, wanted := wantByKey[key]
 		if !wanted {
@@ -243,16 +203,11 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 		changed = changed || !same(next, element)
 		merged = append(merged, next)
 	}
-	for _, element := range want {
-		key := keyOf(element, keys, schema)
-		if _, there := seen[key]; there {
+	for i, key := range keysOf(want, keys, schema) {
+		if _, there := seen[key]; there || m.differs(p.at(key), Difference{Desired: want[i]}) {
 			continue
 		}
-		seen[key] = struct{}{}
-		if m.differs(p.at(key), Difference{Desired: wantByKey[key]}) {
-			continue
-		}
-		merged = append(merged, wantByKey[key])
+		merged = append(merged, want[i])
 		changed = true
 	}
 	if !changed {
@@ -288,141 +243,6 @@ func (m *merger) set(p *path, observed, was, want []any) []any {
 
 func contains(list []any, element any) bool {
 	return slices.ContainsFunc(list, func(e any) bool { return Equal(e, element) })
-}
-
-func asObject(p *path, which string, value any) (map[string]any, error) {
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case map[string]any:
-		return v, nil
-	}
-	return nil, fmt.Errorf("%s[%s]: expecting an object, got %s", which, p, typeName(value))
-}
-
-func asList(p *path, which string, value any) ([]any, error) {
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case []any:
-		return v, nil
-	}
-	return nil, fmt.Errorf("%s[%s]: expecting a list, got %s", which, p, typeName(value))
-}
-
-func typeName(value any) string {
-	switch value.(type) {
-	case map[string]any:
-		return "an object"
-	case []any:
-		return "a list"
-	case string:
-		return "a string"
-	case bool:
-		return "a boolean"
-	}
-	return "a number"
-}
-
-// guessed are the fields by which the elements of a list are told apart where no schema says (contract §12.3).
-var guessed = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
-
-func guessKey(lists ...[]any) string {
-	for _, key := range guessed {
-		total := 0
-		for _, list := range lists {
-			for _, element := range list {
-				o, ok := element.(map[string]any)
-				if !ok {
-					return ""
-				}
-				if _, ok := o[key]; !ok {
-					total = -1
-				}
-				if total >= 0 {
-					total++
-				}
-			}
-		}
-		if total > 0 {
-			return key
-		}
-	}
-	return ""
-}
-
-func keyed(list []any) bool {
-	for _, element := range list {
-		if _, ok := element.(map[string]any); !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func index(list []any, keys []string, schema Schema) map[string]any {
-	result := make(map[string]any, len(list))
-	for _, element := range list {
-		result[keyOf(element, keys, schema)] = element
-	}
-	return result
-}
-
-func keyOf(element any, keys []string, schema Schema) string {
-	o, _ := element.(map[string]any)
-	if len(keys) == 1 {
-		return keyValue(o, keys[0], schema)
-	}
-	parts := make([]string, len(keys))
-	for i, key := range keys {
-		parts[i] = keyValue(o, key, schema)
-	}
-	return strings.Join(parts, ",")
-}
-
-func keyValue(o map[string]any, key string, schema Schema) string {
-	value, ok := o[key]
-	if !ok && schema != nil {
-		if f := schema.Field(key); f != nil {
-			value, _ = f.Default()
-		}
-	}
-	return stringify(value)
-}
-
-func stringify(value any) string {
-	switch v := value.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return fmt.Sprint(value)
-}
-
-func field(s Schema, name string) Schema {
-	if s == nil {
-		return nil
-	}
-	return s.Field(name)
-}
-
-func item(s Schema) Schema {
-	if s == nil {
-		return nil
-	}
-	return s.Item()
-}
-
-func listType(s Schema) (string, []string) {
-	if s == nil {
-		return "", nil
-	}
-	return s.ListType()
 }
 
 // same reports whether two values are one and the same, without looking into them.

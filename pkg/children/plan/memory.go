@@ -53,8 +53,9 @@ type Memory struct {
 type remembered struct {
 	// desired is the hash of the desired state that all of this belongs to.
 	desired uint64
-	// settledAt is the version at which the child needed nothing.
-	settledAt string
+	// settledAt is the version at which the child needed nothing, and settledFor the reason.
+	settledAt  string
+	settledFor Reason
 	// returned is what the API server made of what was written, where it differs.
 	returned baseline
 	known    bool
@@ -77,6 +78,8 @@ func (b baseline) holds(d merge.Difference) bool {
 	was, ok := b.values[d.Path]
 	return ok && was == hashOf(b.seed, d)
 }
+
+func (b baseline) add(d merge.Difference) { b.values[d.Path] = hashOf(b.seed, d) }
 
 func hashOf(seed maphash.Seed, d merge.Difference) uint64 {
 	if !d.Present {
@@ -146,17 +149,26 @@ func (m *Memory) ensure(parent types.UID, key children.Key, desired uint64) *rem
 	return r
 }
 
-func (m *Memory) settled(parent types.UID, key children.Key, desired uint64, version string) bool {
+func (m *Memory) settled(parent types.UID, key children.Key, desired uint64, version string) (Reason, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.find(parent, key, desired)
-	return r != nil && r.settledAt == version
+	if r == nil || r.settledAt == "" || r.settledAt != version {
+		return "", false
+	}
+	return r.settledFor, true
 }
 
-func (m *Memory) settle(parent types.UID, key children.Key, desired uint64, version string) {
+// settle takes note that a child needs nothing as it is. The way in which it differs from what is desired, if it does, is
+// from then on what the API server made of it.
+func (m *Memory) settle(parent types.UID, step Step, reason Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ensure(parent, key, desired).settledAt = version
+	r := m.ensure(parent, step.Key, step.desired)
+	r.settledAt, r.settledFor = step.Observed.ResourceVersion(), reason
+	if reason == Same && !r.known && step.returned != nil {
+		r.known, r.returned = true, *step.returned
+	}
 }
 
 func (m *Memory) baseline(parent types.UID, key children.Key, desired uint64) (baseline, bool) {
@@ -170,21 +182,19 @@ func (m *Memory) baseline(parent types.UID, key children.Key, desired uint64) (b
 
 // Wrote takes note of what the API server returned for a step that created or updated a child.
 func (m *Memory) Wrote(in Input, step Step, written *object.Object) {
-	values := map[string]uint64{}
+	returned := baseline{seed: m.seed, values: map[string]uint64{}}
 	if content, err := written.Decode(); err == nil {
 		desired := observable(step.content)
-		kind := children.Desired{Key: step.Key, APIVersion: written.APIVersion()}
-		_, _ = merge.Objects(content, desired, desired, in.schema(kind), func(d merge.Difference) bool {
-			values[d.Path] = hashOf(m.seed, d)
+		_, _ = merge.Objects(content, desired, desired, in.schema(written.GroupVersionKind()), func(d merge.Difference) bool {
+			returned.add(d)
 			return true
 		})
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.ensure(in.Parent, step.Key, step.desired)
-	r.known = true
-	r.returned = baseline{seed: m.seed, values: values}
-	r.settledAt = written.ResourceVersion()
+	r.known, r.returned = true, returned
+	r.settledAt, r.settledFor = written.ResourceVersion(), Same
 	if step.Action != Create {
 		r.count(m.clock.Now())
 	}

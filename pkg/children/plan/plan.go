@@ -19,6 +19,7 @@ package plan
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -81,8 +82,13 @@ type Step struct {
 	// Changed are the first places at which the child differs.
 	Changed []string
 
-	desired uint64
-	content map[string]any
+	// desired is the hash of what is applied, content is what is applied, and returned is what the API server is taken to
+	// have made of it.
+	desired  uint64
+	content  map[string]any
+	returned *baseline
+	// recordOnly says that nothing differs but the record of what was applied last.
+	recordOnly bool
 }
 
 // Plan is what is to be done with the children of one parent.
@@ -119,6 +125,10 @@ type Input struct {
 	Desired []children.Desired
 	// Schema returns the schema of a kind, nil if there is none. It may be nil itself.
 	Schema func(schema.GroupVersionKind) merge.Schema
+	// Read returns a child in another version than the one in which it is observed, nil if it is gone. It is asked for
+	// children that the hook returns in another version than their rule's. Without it, such a child is written in the
+	// version in which it is observed.
+	Read func(resource schema.GroupVersionResource, namespace, name string) (*object.Object, error)
 	// Memory is what is remembered of former plans.
 	Memory *Memory
 }
@@ -154,7 +164,7 @@ func Make(in Input) (Plan, error) {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource.Version, b.Resource.Version),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(rank(a), rank(b)))
 	})
-	return p, joined(errs)
+	return p, errors.Join(errs...)
 }
 
 // KeyOf returns the identity of an observed child.
@@ -182,31 +192,42 @@ func (in Input) unwanted(key children.Key, o *object.Object) Step {
 func (in Input) step(d children.Desired, o *object.Object) (Step, error) {
 	rule, _ := in.Rules.For(d.GroupKind())
 	step := Step{Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), Observed: o}
-	text, err := merge.Encode(d.Content)
+	step.content = in.applicable(d.Content)
+	text, err := merge.Encode(step.content)
 	if err != nil {
 		return step, err
 	}
 	step.desired = maphash.String(in.Memory.seed, text)
-	step.content = d.Content
-	switch {
-	case o == nil:
+	if o == nil {
 		step.Action = Create
-		step.Body, err = in.createBody(d.Content, text)
+		step.Body, err = in.createBody(step.content, d.Content["status"], text)
 		return step, err
-	case o.Deleting():
-		step.Action, step.Reason = Leave, Deleting
-		return step, nil
-	case in.Memory.settled(in.Parent, d.Key, step.desired, o.ResourceVersion()):
-		step.Action, step.Reason = Leave, Same
+	}
+	step.Action = Leave
+	if o.Deleting() {
+		step.Reason = Deleting
 		return step, nil
 	}
-	merged, err := in.merge(&step, d, o, text)
+	var settled bool
+	if step.Reason, settled = in.Memory.settled(in.Parent, d.Key, step.desired, o.ResourceVersion()); settled {
+		return step, nil
+	}
+	if o.APIVersion() != d.APIVersion {
+		if o, err = in.inVersion(&step, rule, o); err != nil {
+			return step, err
+		}
+		if o == nil {
+			step.Reason = Deleting
+			return step, nil
+		}
+	}
+	merged, err := in.merge(&step, o, text)
 	if err != nil {
 		return step, err
 	}
 	if len(step.Changed) == 0 {
-		step.Action, step.Reason = Leave, Same
-		in.Memory.settle(in.Parent, d.Key, step.desired, o.ResourceVersion())
+		step.Reason = Same
+		in.Memory.settle(in.Parent, step, Same)
 		return step, nil
 	}
 	return in.decide(step, rule.Method, merged)
@@ -217,10 +238,15 @@ func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, merged map[
 	switch method {
 	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:
 		step.Action = Recreate
+		if step.recordOnly {
+			// Nothing but our own record changes, for example what it says of the values of a Secret.
+			step.Action = Update
+		}
 	case v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRollingInPlace:
 		step.Action = Update
 	case v1alpha1.ChildUpdateOnDelete, "":
 		step.Action, step.Reason = Leave, OnDelete
+		in.Memory.settle(in.Parent, step, OnDelete)
 		return step, nil
 	default:
 		return step, fmt.Errorf("invalid update strategy for %s: unknown method %s", step.Kind, method)
@@ -237,79 +263,4 @@ func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, merged map[
 		step.Body = body
 	}
 	return step, nil
-}
-
-// merge merges the desired state into the observed one and notes in the step what that changes.
-func (in Input) merge(step *Step, d children.Desired, o *object.Object, text string) (map[string]any, error) {
-	observed, err := o.Decode()
-	if err != nil {
-		return nil, err
-	}
-	last, hadLast := o.Annotation(merge.Annotation)
-	unchanged := hadLast && last == text
-	var keep merge.Keep
-	if unchanged {
-		baseline, known := in.Memory.baseline(in.Parent, d.Key, step.desired)
-		keep = func(difference merge.Difference) bool {
-			if known {
-				return baseline.holds(difference)
-			}
-			return merge.Normalized(difference)
-		}
-	}
-	result, err := merge.Objects(observed, observableLast(last), observable(d.Content), in.schema(d), keep)
-	if err != nil {
-		return nil, err
-	}
-	merged, changed := restoreSystemFields(observed, result)
-	step.Changed = changed
-	if !unchanged {
-		step.Changed = append(step.Changed, "metadata.annotations["+merge.Annotation+"]")
-	}
-	if len(step.Changed) == 0 {
-		return nil, nil
-	}
-	return withAnnotation(merged, text), nil
-}
-
-func (in Input) schema(d children.Desired) merge.Schema {
-	if in.Schema == nil {
-		return nil
-	}
-	return in.Schema(schema.FromAPIVersionAndKind(d.APIVersion, d.Kind))
-}
-
-func (in Input) createBody(content map[string]any, text string) ([]byte, error) {
-	created := withAnnotation(content, text)
-	metadata, _ := created["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	if !slices.ContainsFunc(owners, func(o any) bool {
-		owner, ok := o.(map[string]any)
-		return ok && owner["uid"] == in.Owner["uid"]
-	}) {
-		metadata["ownerReferences"] = append(slices.Clone(owners), in.Owner)
-	}
-	delete(metadata, "resourceVersion")
-	delete(metadata, "uid")
-	body, err := json.Marshal(created)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the new object: %w", err)
-	}
-	return body, nil
-}
-
-// withAnnotation returns a copy of an object, as deep as needed, with the last-applied annotation.
-func withAnnotation(content map[string]any, text string) map[string]any {
-	result := maps.Clone(content)
-	metadata, _ := result["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	annotations = maps.Clone(annotations)
-	if annotations == nil {
-		annotations = make(map[string]any, 1)
-	}
-	annotations[merge.Annotation] = text
-	metadata["annotations"] = annotations
-	result["metadata"] = metadata
-	return result
 }

@@ -17,7 +17,6 @@ limitations under the License.
 package plan
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -31,16 +30,18 @@ var systemFields = []string{
 	"managedFields",
 }
 
-// observable is what of a desired object can be compared with an observed one: without what the system decides, the
-// status, and the annotation that is ours.
-func observable(desired map[string]any) map[string]any {
-	shown := maps.Clone(merge.Observable(desired))
-	delete(shown, "status")
-	// The version in which the object is written may differ from the one in which it was read.
-	delete(shown, "apiVersion")
-	metadata, ok := shown["metadata"].(map[string]any)
+// applicable returns what of an object that a hook returned is applied: not what the system decides, nor the status, nor
+// the annotation and the owner reference that are ours. Hooks return such fields when they change and return an object that
+// they were sent; they differ after every write (contract §12.5). The object itself stays as it is.
+func (in Input) applicable(content map[string]any) map[string]any {
+	if content == nil {
+		return nil
+	}
+	result := maps.Clone(content)
+	delete(result, "status")
+	metadata, ok := result["metadata"].(map[string]any)
 	if !ok {
-		return shown
+		return result
 	}
 	metadata = maps.Clone(metadata)
 	for _, field := range systemFields {
@@ -53,16 +54,29 @@ func observable(desired map[string]any) map[string]any {
 			metadata["annotations"] = annotations
 		}
 	}
-	shown["metadata"] = metadata
-	return shown
+	if owners, ok := metadata["ownerReferences"].([]any); ok {
+		others := slices.DeleteFunc(slices.Clone(owners), func(o any) bool {
+			owner, ok := o.(map[string]any)
+			return ok && owner["uid"] == in.Owner["uid"]
+		})
+		metadata["ownerReferences"] = others
+		if len(others) == 0 {
+			delete(metadata, "ownerReferences")
+		}
+	}
+	result["metadata"] = metadata
+	return result
 }
 
-func observableLast(text string) map[string]any {
-	last := merge.Decode(text)
-	if last == nil {
+// observable returns what is applied in the form in which it can be compared with an observed object.
+func observable(applied map[string]any) map[string]any {
+	if applied == nil {
 		return nil
 	}
-	return observable(last)
+	shown := maps.Clone(merge.Observable(applied))
+	// The version in which the object is written may differ from the one that was applied last.
+	delete(shown, "apiVersion")
+	return shown
 }
 
 // restoreSystemFields is a second guard: what the merge did to fields that are the system's is undone.
@@ -97,5 +111,3 @@ func restore(to, from map[string]any, field string) {
 		delete(to, field)
 	}
 }
-
-func joined(errs []error) error { return errors.Join(errs...) }

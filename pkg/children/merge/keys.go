@@ -1,0 +1,123 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package merge
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// guessed are the fields by which the elements of a list are told apart where no schema says (contract §12.3).
+var guessed = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
+
+func guessKey(lists ...[]any) string {
+	for _, key := range guessed {
+		total := 0
+		for _, list := range lists {
+			for _, element := range list {
+				o, ok := element.(map[string]any)
+				if !ok {
+					return ""
+				}
+				if _, ok := o[key]; !ok {
+					total = -1
+				}
+				if total >= 0 {
+					total++
+				}
+			}
+		}
+		if total > 0 {
+			return key
+		}
+	}
+	return ""
+}
+
+func keyed(list []any) bool {
+	for _, element := range list {
+		if _, ok := element.(map[string]any); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func index(list []any, keys []string, schema Schema) map[string]any {
+	result := make(map[string]any, len(list))
+	for i, key := range keysOf(list, keys, schema) {
+		result[key] = list[i]
+	}
+	return result
+}
+
+// keysOf returns the keys of a list's elements. The second element of a key gets another one, and so on: the API server
+// takes some lists in which a key is there twice, such as environment variables, and where the key is guessed the
+// elements may differ in another field, such as a port's protocol.
+func keysOf(list []any, keys []string, schema Schema) []string {
+	result := make([]string, len(list))
+	times := make(map[string]int, len(list))
+	for i, element := range list {
+		key := keyOf(element, keys, schema)
+		times[key]++
+		for base, n := key, times[key]; n > 1; n++ {
+			if key = base + "#" + strconv.Itoa(n); times[key] == 0 {
+				times[key] = 1
+				break
+			}
+		}
+		result[i] = key
+	}
+	return result
+}
+
+func keyOf(element any, keys []string, schema Schema) string {
+	o, _ := element.(map[string]any)
+	if len(keys) == 1 {
+		return keyValue(o, keys[0], schema)
+	}
+	parts := make([]string, len(keys))
+	for i, key := range keys {
+		parts[i] = keyValue(o, key, schema)
+	}
+	return strings.Join(parts, ",")
+}
+
+func keyValue(o map[string]any, key string, schema Schema) string {
+	value, ok := o[key]
+	if !ok && schema != nil {
+		if f := schema.Field(key); f != nil {
+			value, _ = f.Default()
+		}
+	}
+	return stringify(value)
+}
+
+func stringify(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,80 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+)
+
+func TestChildrenOfBuiltInKindsSettle(t *testing.T) {
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guess := range []bool{false, true} {
+		name := "lists merged by schema"
+		if guess {
+			name = "lists merged by guessing"
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, file := range files {
+				t.Run(strings.TrimSuffix(file.Name(), ".yaml"), func(t *testing.T) {
+					t.Parallel()
+					s := newScene(t)
+					s.noSchema = guess
+					settles(t, s, s.load(t, file.Name(), v1alpha1.ChildUpdateInPlace))
+				})
+			}
+		})
+	}
+}
+
+// settles creates a child, changes it, and looks for writes after each step and after a restart.
+func settles(t *testing.T, s *scene, content map[string]any) {
+	t.Helper()
+	do := func(want plan.Action) {
+		t.Helper()
+		outcomes, err := s.sync(t, s.input(t, nil, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(outcomes) != 1 || outcomes[0].Action != want || (!outcomes[0].Done && !outcomes[0].Stale) {
+			t.Fatalf("the child is not subject to %s: %+v", want, outcomes)
+		}
+	}
+	do(plan.Create)
+	s.quiet(t, "after the create", content)
+	s.restart()
+	s.quiet(t, "after the create and a restart", content)
+
+	metadata, _ := content["metadata"].(map[string]any)
+	labels, _ := metadata["labels"].(map[string]any)
+	if labels == nil {
+		labels = map[string]any{}
+		metadata["labels"] = labels
+	}
+	labels["changed"] = "yes"
+	do(plan.Update)
+	s.quiet(t, "after the update", content)
+	s.restart()
+	s.quiet(t, "after the update and a restart", content)
+}

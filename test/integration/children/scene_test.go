@@ -1,0 +1,216 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// scene is a parent, which is a namespace, and what syncs its children. Objects are read live instead of from a cache.
+type scene struct {
+	client    *client.Client
+	discovery *discovery.Discovery
+	applier   *apply.Applier
+	memory    *plan.Memory
+	// noSchema has lists merged by guessing.
+	noSchema bool
+
+	parent *object.Object
+	rules  []children.Rule
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	config := cluster.Shared(t).Config(t)
+	config.WarningHandler = rest.NoWarnings{}
+	c, err := client.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched, err := cache.New(cache.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := discovery.New(config, watched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{client: c, discovery: d, applier: apply.New(apply.Options{Client: c}), memory: plan.NewMemory(nil)}
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	if s.parent, err = c.Get(t.Context(), client.Target{Resource: namespaces, Name: cluster.Shared(t).Namespace(t)}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// load reads a manifest and declares its kind.
+func (s *scene) load(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) map[string]any {
+	t.Helper()
+	manifest, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := s.decode(t, string(manifest))
+	s.declare(t, content, method)
+	return content
+}
+
+func (s *scene) decode(t *testing.T, manifest string) map[string]any {
+	t.Helper()
+	encoded, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll(manifest, "NAMESPACE", s.parent.Name())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(encoded, &content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func (s *scene) declare(t *testing.T, content map[string]any, method v1alpha1.ChildUpdateMethod) {
+	t.Helper()
+	apiVersion, _ := content["apiVersion"].(string)
+	kind, _ := content["kind"].(string)
+	resource, err := s.discovery.Kind(t.Context(), apiVersion, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.rules = append(s.rules, children.Rule{
+		Kind: resource.GroupVersionKind(), Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced, Method: method,
+	})
+	if metadata, ok := content["metadata"].(map[string]any); ok && resource.Namespaced {
+		metadata["namespace"] = s.parent.Name()
+	}
+}
+
+func (s *scene) schema(ctx context.Context) func(schema.GroupVersionKind) merge.Schema {
+	if s.noSchema {
+		return nil
+	}
+	return func(kind schema.GroupVersionKind) merge.Schema {
+		found, err := s.discovery.Schema(ctx, kind)
+		if err != nil {
+			return nil
+		}
+		return merge.SchemaOf(found)
+	}
+}
+
+// restart drops what the process remembers.
+func (s *scene) restart() { s.memory = plan.NewMemory(nil) }
+
+// input reads the children and returns what a plan is made from.
+func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string]any) plan.Input {
+	t.Helper()
+	rules := children.NewRules(s.rules)
+	copies := make([]map[string]any, len(contents))
+	for i := range contents {
+		copies[i] = clone(t, contents[i])
+	}
+	desired, err := children.Judge(children.Scope{Field: "children", Declared: "spec.childResources"}, rules, copies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := plan.Input{
+		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Memory: s.memory,
+		Schema: s.schema(t.Context()), Read: s.applier.Reader(t.Context()),
+	}
+	for _, d := range desired {
+		known = append(known, d.Key)
+	}
+	for _, key := range known {
+		if o := s.observe(t, rules, key); o != nil {
+			in.Observed = append(in.Observed, o)
+		}
+	}
+	return in
+}
+
+func (s *scene) observe(t *testing.T, rules children.Rules, key children.Key) *object.Object {
+	t.Helper()
+	rule, ok := rules.For(key.GroupKind())
+	if !ok {
+		t.Fatalf("%s is not declared", key)
+	}
+	o, err := s.applier.Reader(t.Context())(rule.Resource, key.Namespace, key.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o == nil || o.Controller() == nil || o.Controller().UID != s.parent.UID() {
+		return nil
+	}
+	return o
+}
+
+// sync makes a plan and carries it out.
+func (s *scene) sync(t *testing.T, in plan.Input) ([]apply.Outcome, error) {
+	t.Helper()
+	p, err := plan.Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.applier.Apply(t.Context(), s.parent.String(), in, p)
+}
+
+// quiet syncs ten times and fails the test for each write.
+func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
+	t.Helper()
+	for i := range 10 {
+		outcomes, err := s.sync(t, s.input(t, nil, contents...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range outcomes {
+			t.Errorf("%s, sync %d: %s %s because of %v\nobserved %s", when, i, o.Action, o.Key, o.Changed, o.Observed.JSON())
+		}
+	}
+}
+
+func clone(t *testing.T, content map[string]any) map[string]any {
+	t.Helper()
+	encoded, err := utiljson.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result map[string]any
+	if err := utiljson.Unmarshal(encoded, &result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
