@@ -19,8 +19,10 @@ package cache
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,7 +58,8 @@ type Query struct {
 
 // Cache holds the informers. It is safe for concurrent use.
 type Cache struct {
-	full, metadata rest.Interface
+	full, metadata    rest.Interface
+	keepManagedFields bool
 
 	mu        sync.Mutex
 	informers map[Query]*Informer
@@ -74,7 +77,9 @@ func New(o Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{full: full, metadata: metadata, informers: map[Query]*Informer{}}, nil
+	return &Cache{
+		full: full, metadata: metadata, keepManagedFields: o.KeepManagedFields, informers: map[Query]*Informer{},
+	}, nil
 }
 
 func newClient(o Options, accept string) (rest.Interface, error) {
@@ -169,9 +174,14 @@ func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector, o.Watch = i.query.LabelSelector, true
-			events, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Watch(ctx)
+			response, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Stream(ctx)
 			i.observed(err)
-			return events, err
+			if err != nil {
+				return nil, err
+			}
+			events := object.NewEventReader(response, object.ParseOptions{KeepManagedFields: c.keepManagedFields})
+			undecodable := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
+			return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, undecodable), nil
 		},
 	}
 }

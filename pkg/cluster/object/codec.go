@@ -20,17 +20,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// Codec decodes what an API server sends into objects and lists of this package. It is a runtime.NegotiatedSerializer
-// for a rest.Config whose client only lists and watches; it cannot encode anything but errors.
+// Codec decodes what an API server answers into objects and lists of this package, and errors into *metav1.Status. It is the
+// runtime.NegotiatedSerializer of a rest.Config whose client reads. It cannot serve a client's watches: see [EventReader].
 type Codec struct {
-	// Options say how objects are taken in.
+	// Options say what of objects is kept.
 	Options ParseOptions
 }
 
@@ -42,11 +42,6 @@ func (c Codec) SupportedMediaTypes() []runtime.SerializerInfo {
 		MediaTypeSubType: "json",
 		EncodesAsText:    true,
 		Serializer:       c,
-		StreamSerializer: &runtime.StreamSerializerInfo{
-			EncodesAsText: true,
-			Serializer:    c,
-			Framer:        jsonserializer.Framer,
-		},
 	}}
 }
 
@@ -59,7 +54,7 @@ func (c Codec) DecoderToVersion(runtime.Decoder, runtime.GroupVersioner) runtime
 // Identifier implements runtime.Encoder.
 func (c Codec) Identifier() runtime.Identifier { return "metacontroller-compact" }
 
-// Encode implements runtime.Encoder, for the options of requests.
+// Encode implements runtime.Encoder.
 func (c Codec) Encode(o runtime.Object, w io.Writer) error {
 	if err := json.NewEncoder(w).Encode(o); err != nil {
 		return fmt.Errorf("encoding %T: %w", o, err)
@@ -67,96 +62,53 @@ func (c Codec) Encode(o runtime.Object, w io.Writer) error {
 	return nil
 }
 
-// Decode implements runtime.Decoder for an object, a list, an event of a watch and an error.
-func (c Codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if event, ok := into.(*metav1.WatchEvent); ok {
-		return event, nil, decodeEvent(data, event)
-	}
+// Decode implements runtime.Decoder for an object, a list and an error. What is decoded is always a new value.
+func (c Codec) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	decoded, err := c.decode(data)
 	if err != nil {
 		return nil, nil, err
 	}
 	kind := decoded.GetObjectKind().GroupVersionKind()
-	switch into := into.(type) {
-	case *List:
-		if list, ok := decoded.(*List); ok {
-			*into = *list
-			return into, &kind, nil
-		}
-	case *Object:
-		if o, ok := decoded.(*Object); ok {
-			*into = *o
-			return into, &kind, nil
-		}
-	}
 	return decoded, &kind, nil
 }
 
 func (c Codec) decode(data []byte) (runtime.Object, error) {
-	kind, list, err := shape(data)
+	s := scanner{data: data}
+	if s.space() != '{' {
+		return nil, fmt.Errorf("decoding an answer: %w", s.fail("an object"))
+	}
+	kind, list := "", false
+	err := s.members(func(key span, _ bool) error {
+		switch unquote(stringOf(data[key.start:key.end])) {
+		case "kind":
+			if s.space() == '"' {
+				at, err := s.value()
+				kind = textIn(stringOf(data), at)
+				return err
+			}
+		case "items":
+			// A kind that is no list may have such a field too.
+			list = s.space() == '['
+		}
+		_, err := s.value()
+		return err
+	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("parsing an answer: %w", err)
+		return nil, fmt.Errorf("decoding an answer: %w", err)
 	case kind == "Status":
-		status := &metav1.Status{}
-		if err := json.Unmarshal(data, status); err != nil {
-			return nil, fmt.Errorf("parsing an error of the API server: %w", err)
-		}
-		return status, nil
-	case list:
+		return decodeStatus(data)
+	case list && strings.HasSuffix(kind, "List"):
 		return ParseList(data, c.Options)
+	default:
+		return Parse(data, c.Options)
 	}
-	return Parse(data, c.Options)
 }
 
-// shape returns the kind of what is in data, and whether it is a list.
-func shape(data []byte) (kind string, list bool, err error) {
-	s := scanner{data: data}
-	named := false
-	err = s.members(func(key []byte) (bool, error) {
-		var err error
-		switch string(key) {
-		case "kind":
-			kind, err = s.text()
-			return true, err
-		case "items":
-			list = true
-		case "metadata":
-			if s.peek() == '{' {
-				err = s.members(func(key []byte) (bool, error) {
-					named = named || string(key) == "name"
-					return false, nil
-				})
-				return true, err
-			}
-		}
-		return false, nil
-	})
-	// A kind may have a field of that name; only objects have names.
-	return kind, list && !named, err
-}
-
-// decodeEvent reads the envelope of a watch event. The object in it shares data's memory; it is parsed, and thereby
-// copied, before the memory is used again.
-func decodeEvent(data []byte, event *metav1.WatchEvent) error {
-	s := scanner{data: data}
-	err := s.members(func(key []byte) (bool, error) {
-		var err error
-		switch string(key) {
-		case "type":
-			var quoted []byte
-			if quoted, err = s.quoted(); err == nil {
-				event.Type = string(quoted[1 : len(quoted)-1])
-			}
-		case "object":
-			event.Object.Raw, err = s.value()
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-	if err != nil {
-		return fmt.Errorf("parsing a watch event: %w", err)
+func decodeStatus(data []byte) (*metav1.Status, error) {
+	status := &metav1.Status{}
+	if err := json.Unmarshal(data, status); err != nil {
+		return nil, fmt.Errorf("decoding an error of the API server: %w", err)
 	}
-	return nil
+	return status, nil
 }

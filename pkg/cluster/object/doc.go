@@ -14,11 +14,17 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package object holds the compact form in which the engine keeps API objects.
+// Package object keeps an API object in as few bytes as the engine can work with.
 //
-// An Object is the object's JSON, as the API server sent it but without managedFields, beside the few pieces of metadata
-// that the engine asks for all the time. The JSON is what hooks are sent; it is decoded whole only for an object that may
-// have to change. Codec lets client-go's REST client list and watch in this form.
+// An [Object] is the object's JSON as the API server sent it, without managedFields, and the places and values in it that
+// the engine needs often: identity, labels, owners, finalizers, timestamps. The rest is decoded when somebody asks for it.
+// Objects do not change after [Parse]; any number of goroutines may read one. Strings that an Object returns are parts of
+// its JSON, so keeping one keeps the whole object in memory: clone what is to live longer.
 //
-// Package cache keeps these objects, packages under controller and children read them. This package makes no requests.
+// [Parse], [ParseList] and [EventReader] read what a server sends for an object, a list and a watch. They check all of the
+// JSON in one pass, because the bytes are later spliced unread into requests to hooks. Object and [List] satisfy what
+// client-go's reflector asks of runtime.Object.
+//
+// Packages cache, client and credentials make objects; the engine reads them. This package has no client and does not
+// know what the kinds mean.
 package object

@@ -17,46 +17,217 @@ limitations under the License.
 package object
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"fmt"
+	"iter"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// DeepCopyObject implements runtime.Object. It returns the object itself, which never changes.
-func (o *Object) DeepCopyObject() runtime.Object { return o }
-
-// GetObjectKind implements runtime.Object.
-func (o *Object) GetObjectKind() schema.ObjectKind { return kindOf{o} }
-
-// GroupVersionKind returns the object's kind in full.
-func (o *Object) GroupVersionKind() schema.GroupVersionKind {
-	return schema.FromAPIVersionAndKind(o.apiVersion, o.kind)
+// OwnerReference is an owner of an object. Its strings are parts of the object's JSON.
+type OwnerReference struct {
+	// APIVersion and Kind are the owner's type, as the reference says.
+	APIVersion, Kind string
+	// Name of the owner.
+	Name string
+	// UID of the owner.
+	UID types.UID
+	// Controller is true for the owner that manages the object.
+	Controller bool
+	// BlockOwnerDeletion is the reference's field of that name.
+	BlockOwnerDeletion bool
 }
 
-// GetObjectMeta implements metav1.ObjectMetaAccessor, through which client-go's reflector reads versions and names. The
-// result is a copy of the parts that a reflector needs; setting something in it changes nothing here.
-func (o *Object) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{
-		Namespace:       o.namespace,
-		Name:            o.name,
-		UID:             o.uid,
-		ResourceVersion: o.resourceVersion,
-		Generation:      o.generation,
-		Labels:          o.labels,
-		Annotations:     o.bookmark(),
+// Labels decodes the object's labels into a new map, nil if it has none. For matching, [Object.LabelSet] costs nothing.
+func (o *Object) Labels() map[string]string { return o.textMap(o.labels) }
+
+// AllLabels yields the labels' keys and values without decoding them into a map.
+func (o *Object) AllLabels() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		more := true
+		texts(o.json[o.labels.start:o.labels.end], func(key, value string) {
+			more = more && yield(key, value)
+		})
 	}
 }
 
-// bookmark returns the annotations of an object that only tells a version (KEP-3157); others are not decoded.
-func (o *Object) bookmark() map[string]string {
-	if o.name != "" {
+// LabelSet returns the labels for selectors to match, without allocating.
+func (o *Object) LabelSet() labels.Labels { return (*labelSet)(o) }
+
+// Label returns the value of a label, and whether the object has it.
+func (o *Object) Label(key string) (string, bool) {
+	return lookup(o.json[o.labels.start:o.labels.end], key)
+}
+
+// Annotations decodes the object's annotations into a new map, nil if it has none.
+func (o *Object) Annotations() map[string]string { return o.textMap(o.annotations) }
+
+// Annotation returns the value of an annotation, and whether the object has it.
+func (o *Object) Annotation(key string) (string, bool) {
+	return lookup(o.json[o.annotations.start:o.annotations.end], key)
+}
+
+// Finalizers decodes the object's finalizers into a new slice, nil if it has none.
+func (o *Object) Finalizers() []string {
+	if o.finalizers.none() {
 		return nil
 	}
-	return o.Annotations()
+	var finalizers []string
+	data := o.json[o.finalizers.start:o.finalizers.end]
+	s := scanner{data: bytesOf(data)}
+	err := s.elements(func() error {
+		at, err := s.value()
+		if err == nil {
+			finalizers = append(finalizers, textOrNull(data[at.start:at.end]))
+		}
+		return err
+	})
+	if err != nil {
+		// Not reached: the scanner accepted the data before.
+		return nil
+	}
+	return finalizers
 }
 
-// kindOf shows an object's kind without letting it be changed.
-type kindOf struct{ o *Object }
+// Controller is the first owner that is marked as the controller, nil if there is none. It is shared: do not modify it.
+func (o *Object) Controller() *OwnerReference { return o.controller }
 
-func (k kindOf) GroupVersionKind() schema.GroupVersionKind   { return k.o.GroupVersionKind() }
-func (k kindOf) SetGroupVersionKind(schema.GroupVersionKind) {}
+// OwnerReferences decodes all owners into a new slice, nil if there are none.
+func (o *Object) OwnerReferences() []OwnerReference {
+	var owners []OwnerReference
+	if err := o.eachOwner(func(owner OwnerReference) { owners = append(owners, owner) }); err != nil {
+		// Not reached: Parse read them before.
+		return nil
+	}
+	return owners
+}
+
+func (o *Object) readController() error {
+	err := o.eachOwner(func(owner OwnerReference) {
+		if owner.Controller && o.controller == nil {
+			found := owner
+			o.controller = &found
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("reading metadata.ownerReferences: %w", err)
+	}
+	return nil
+}
+
+func (o *Object) eachOwner(each func(OwnerReference)) error {
+	if o.owners.none() {
+		return nil
+	}
+	data := o.json[o.owners.start:o.owners.end]
+	s := scanner{data: bytesOf(data)}
+	return s.elements(func() error {
+		var owner OwnerReference
+		switch s.space() {
+		case '{':
+		case 'n':
+			each(owner)
+			return s.literal("null")
+		default:
+			return s.fail("an object as owner")
+		}
+		err := s.members(func(at span, _ bool) error {
+			value, err := s.value()
+			if err != nil {
+				return err
+			}
+			return owner.set(unquote(data[at.start:at.end]), data[value.start:value.end])
+		})
+		owner.intern()
+		each(owner)
+		return err
+	})
+}
+
+func (r *OwnerReference) set(key, raw string) error {
+	switch key {
+	case "apiVersion":
+		return setText(&r.APIVersion, key, raw)
+	case "kind":
+		return setText(&r.Kind, key, raw)
+	case "name":
+		return setText(&r.Name, key, raw)
+	case "uid":
+		return setText((*string)(&r.UID), key, raw)
+	case "controller":
+		return setBool(&r.Controller, key, raw)
+	case "blockOwnerDeletion":
+		return setBool(&r.BlockOwnerDeletion, key, raw)
+	default:
+		return nil
+	}
+}
+
+// intern makes references to owners of one type share its name.
+func (r *OwnerReference) intern() {
+	shared := unique.Make(typeMeta{r.APIVersion, r.Kind}).Value()
+	r.APIVersion, r.Kind = shared.apiVersion, shared.kind
+}
+
+func setText(to *string, key, raw string) error {
+	if raw[0] != '"' && raw != "null" {
+		return fmt.Errorf("%s is not a string", key)
+	}
+	*to = textOrNull(raw)
+	return nil
+}
+
+func setBool(to *bool, key, raw string) error {
+	if raw != "true" && raw != "false" && raw != "null" {
+		return fmt.Errorf("%s is not a boolean", key)
+	}
+	*to = raw == "true"
+	return nil
+}
+
+func (o *Object) textMap(at span) map[string]string {
+	if at.none() {
+		return nil
+	}
+	var m map[string]string
+	texts(o.json[at.start:at.end], func(key, value string) {
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[key] = value
+	})
+	return m
+}
+
+func lookup(data, key string) (string, bool) {
+	if data == "" {
+		return "", false
+	}
+	raw, ok := member(data, key)
+	if !ok {
+		return "", false
+	}
+	return textOrNull(raw), true
+}
+
+// labelSet shows an object's labels to selectors.
+type labelSet Object
+
+// Has implements labels.Labels.
+func (l *labelSet) Has(key string) bool {
+	_, ok := (*Object)(l).Label(key)
+	return ok
+}
+
+// Get implements labels.Labels.
+func (l *labelSet) Get(key string) string {
+	value, _ := (*Object)(l).Label(key)
+	return value
+}
+
+// Lookup implements labels.Labels.
+func (l *labelSet) Lookup(key string) (string, bool) { return (*Object)(l).Label(key) }
+
+// String is the labels as JSON.
+func (l *labelSet) String() string { return l.json[l.labels.start:l.labels.end] }

@@ -17,169 +17,164 @@ limitations under the License.
 package object
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Object is one API object. It is immutable and safe for concurrent use.
+// Object is one API object as the engine keeps it. It does not change, and is safe for concurrent use. Make it with [Parse].
 type Object struct {
-	raw             []byte
-	apiVersion      string
-	kind            string
-	namespace       string
+	json            string
 	name            string
-	uid             types.UID
+	uid             string
 	resourceVersion string
+	typ             unique.Handle[typeMeta]
+	namespace       unique.Handle[string]
+	controller      *OwnerReference
 	generation      int64
-	labels          map[string]string
-	annotations     span
-	owners          []OwnerReference
-	finalizers      []string
-	deletion        string
+
+	labels, annotations, owners, finalizers, created, deleted span
 }
 
-// span is a part of an object's JSON. The zero value is nothing.
-type span struct{ start, end int }
-
-// OwnerReference is an owner of an object.
-type OwnerReference struct {
-	APIVersion         string
-	Kind               string
-	Name               string
-	UID                types.UID
-	Controller         bool
-	BlockOwnerDeletion bool
+// complete checks and decodes what is more than text.
+func (o *Object) complete(generation span) error {
+	if !generation.none() {
+		n, err := strconv.ParseInt(o.json[generation.start:generation.end], 10, 64)
+		if err != nil {
+			return fmt.Errorf("reading metadata.generation: %w", err)
+		}
+		o.generation = n
+	}
+	if err := o.checkTime("creationTimestamp", o.created); err != nil {
+		return err
+	}
+	if err := o.checkTime("deletionTimestamp", o.deleted); err != nil {
+		return err
+	}
+	return o.readController()
 }
 
-// APIVersion returns the group and version in which the object was read.
-func (o *Object) APIVersion() string { return o.apiVersion }
+// APIVersion is the group and version that the object was read in, for example apps/v1.
+func (o *Object) APIVersion() string { return o.typ.Value().apiVersion }
 
-// Kind returns the object's kind.
-func (o *Object) Kind() string { return o.kind }
+// Kind is the object's kind.
+func (o *Object) Kind() string { return o.typ.Value().kind }
 
-// Namespace returns the object's namespace, empty for a cluster-scoped object.
-func (o *Object) Namespace() string { return o.namespace }
+// Namespace is empty for a cluster-scoped object. The string is shared by all objects of the namespace.
+func (o *Object) Namespace() string { return o.namespace.Value() }
 
-// Name returns the object's name.
+// Name is the object's metadata.name.
 func (o *Object) Name() string { return o.name }
 
-// UID returns the object's UID.
-func (o *Object) UID() types.UID { return o.uid }
+// UID is the object's metadata.uid.
+func (o *Object) UID() types.UID { return types.UID(o.uid) }
 
-// ResourceVersion returns the version that the object has here.
+// ResourceVersion is the object's metadata.resourceVersion.
 func (o *Object) ResourceVersion() string { return o.resourceVersion }
 
-// Generation returns metadata.generation, 0 for kinds that have none.
+// Generation is the object's metadata.generation, 0 for kinds that have none.
 func (o *Object) Generation() int64 { return o.generation }
 
-// Labels returns the object's labels, which must not be changed. It is nil when there are none.
-func (o *Object) Labels() map[string]string { return o.labels }
+// Deleting says whether the object has a deletion timestamp.
+func (o *Object) Deleting() bool { return !o.deleted.none() }
 
-// Finalizers returns the object's finalizers, which must not be changed.
-func (o *Object) Finalizers() []string { return o.finalizers }
+// DeletionTime is the deletion timestamp, the zero time unless the object is being deleted.
+func (o *Object) DeletionTime() time.Time { return o.timeAt(o.deleted) }
 
-// OwnerReferences returns the object's owners, which must not be changed.
-func (o *Object) OwnerReferences() []OwnerReference { return o.owners }
+// CreationTime is the creation timestamp, the zero time if there is none.
+func (o *Object) CreationTime() time.Time { return o.timeAt(o.created) }
 
-// Controller returns the owner that controls the object, or nil.
-func (o *Object) Controller() *OwnerReference {
-	for i := range o.owners {
-		if o.owners[i].Controller {
-			return &o.owners[i]
-		}
+// JSON is the object as the API server sent it, without managedFields and without white space around it. It must not be
+// modified.
+func (o *Object) JSON() []byte { return bytesOf(o.json) }
+
+// MarshalJSON returns [Object.JSON].
+func (o *Object) MarshalJSON() ([]byte, error) { return o.JSON(), nil }
+
+// String names the object for people, as "Pod ns/name" or "Node name". It shows nothing of what is in it.
+func (o *Object) String() string {
+	if o.Namespace() == "" {
+		return o.Kind() + " " + o.name
 	}
-	return nil
+	return o.Kind() + " " + o.Namespace() + "/" + o.name
 }
 
-// Deleting reports whether the object has a deletionTimestamp.
-func (o *Object) Deleting() bool { return o.deletion != "" }
+// GoString is [Object.String], so that no way of printing shows the contents.
+func (o *Object) GoString() string { return o.String() }
 
-// DeletionTime returns the deletionTimestamp, the zero time if there is none.
-func (o *Object) DeletionTime() time.Time {
-	at, err := time.Parse(time.RFC3339, o.deletion)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
-}
-
-// Annotations decodes the object's annotations. The result is the caller's; it is nil when there are none.
-func (o *Object) Annotations() map[string]string {
-	if o.annotations == (span{}) {
-		return nil
-	}
-	s := scanner{data: o.raw[o.annotations.start:o.annotations.end]}
-	annotations, err := textMap(&s, false)
-	if err != nil {
-		return nil
-	}
-	return annotations
-}
-
-// Annotation returns one annotation, and whether it is there. It decodes no other.
-func (o *Object) Annotation(key string) (string, bool) {
-	if o.annotations == (span{}) {
-		return "", false
-	}
-	s := scanner{data: o.raw[o.annotations.start:o.annotations.end]}
-	value, found := "", false
-	err := s.members(func(name []byte) (bool, error) {
-		if string(name) != key {
-			return false, nil
-		}
-		var err error
-		value, err = s.text()
-		found = true
-		return true, err
-	})
-	return value, found && err == nil
-}
-
-// JSON returns the object's JSON without managedFields. It must not be changed.
-func (o *Object) JSON() []byte { return o.raw }
-
-// Field returns the JSON of a nested field, such as "spec", "selector", and whether it is there. It must not be changed.
-// Names that need escapes in JSON are not found.
-func (o *Object) Field(path ...string) ([]byte, bool) {
-	raw := o.raw
-	for _, name := range path {
-		s := scanner{data: raw}
-		if s.peek() != '{' {
-			return nil, false
-		}
-		var value []byte
-		err := s.members(func(key []byte) (bool, error) {
-			if string(key) != name {
-				return false, nil
-			}
-			var err error
-			value, err = s.value()
-			return true, err
-		})
-		if err != nil || value == nil {
-			return nil, false
-		}
-		raw = value
-	}
-	return raw, true
-}
-
-// Decode decodes the whole object: integers become int64, other numbers float64. The result is the caller's.
+// Decode decodes the whole object anew, as apimachinery's util/json does: integers are int64, other numbers float64. The
+// caller may change the result.
 func (o *Object) Decode() (map[string]any, error) {
 	var content map[string]any
-	if err := utiljson.Unmarshal(o.raw, &content); err != nil {
+	if err := utiljson.Unmarshal(bytesOf(o.json), &content); err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", o, err)
 	}
 	return content, nil
 }
 
-// String returns kind and name, for people: "Pod ns/name", or "Node name".
-func (o *Object) String() string {
-	if o.namespace == "" {
-		return o.kind + " " + o.name
+// Field returns the JSON of the field that path names, such as "spec", "selector", and whether the object has it. Elements
+// of lists cannot be named. A field that is null is there, as null. The bytes must not be modified. Without a path it
+// returns the whole object.
+func (o *Object) Field(path ...string) (json.RawMessage, bool) {
+	at := o.json
+	for _, key := range path {
+		var ok bool
+		if at, ok = member(at, key); !ok {
+			return nil, false
+		}
 	}
-	return o.kind + " " + o.namespace + "/" + o.name
+	return bytesOf(at), true
+}
+
+// textAt decodes the string at a place of the JSON.
+func (o *Object) textAt(at span) string { return textIn(o.json, at) }
+
+func (o *Object) checkTime(field string, at span) error {
+	text := o.textAt(at)
+	if text == "" {
+		return nil
+	}
+	if _, err := time.Parse(time.RFC3339, text); err != nil {
+		return fmt.Errorf("reading metadata.%s: %w", field, err)
+	}
+	return nil
+}
+
+func (o *Object) timeAt(at span) time.Time {
+	t, err := time.Parse(time.RFC3339, o.textAt(at))
+	if err != nil {
+		// There is none: Parse checked the others.
+		return time.Time{}
+	}
+	return t
+}
+
+// typeMeta is shared by all objects of a type.
+type typeMeta struct{ apiVersion, kind string }
+
+// prefix is how the JSON of an object begins to which what t names is added.
+func (t typeMeta) prefix(empty bool) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	if t.kind != "" {
+		b.WriteString(`"kind":`)
+		b.Write(quote(t.kind))
+	}
+	if t.kind != "" && t.apiVersion != "" {
+		b.WriteByte(',')
+	}
+	if t.apiVersion != "" {
+		b.WriteString(`"apiVersion":`)
+		b.Write(quote(t.apiVersion))
+	}
+	if !empty {
+		b.WriteByte(',')
+	}
+	return b.String()
 }

@@ -18,13 +18,18 @@ package object_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -124,67 +129,162 @@ func TestListsGiveTheirKindToTheirElements(t *testing.T) {
 	}
 }
 
-func TestWatchEventsAndErrorsAreDecoded(t *testing.T) {
-	var event metav1.WatchEvent
-	data := `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`
-	if _, _, err := (object.Codec{}).Decode([]byte(data), nil, &event); err != nil || event.Type != "BOOKMARK" {
-		t.Fatalf("%v, %v", event, err)
-	}
-	decoded, err := runtime.Decode(object.Codec{}, event.Object.Raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	accessor, err := meta.Accessor(decoded)
-	if err != nil || accessor.GetResourceVersion() != "9" || accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
-		t.Errorf("bookmark reads as %v, %v", accessor, err)
-	}
-	decoded, err = runtime.Decode(object.Codec{}, []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":410,"reason":"Expired"}`))
+func TestErrorsAreDecoded(t *testing.T) {
+	decoded, err := runtime.Decode(object.Codec{}, []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":410,"reason":"Expired"}`))
 	if status, ok := decoded.(*metav1.Status); err != nil || !ok || status.Code != 410 {
 		t.Errorf("error reads as %#v, %v", decoded, err)
 	}
 }
 
+func TestParseRefusesWhatIsNoObject(t *testing.T) {
+	for name, tc := range map[string]struct{ reason, data string }{
+		"Empty":              {"There is nothing.", ``},
+		"Array":              {"Objects are objects.", `[]`},
+		"Truncated":          {"A connection may break anywhere.", `{"metadata":{"name":"n"}`},
+		"TruncatedString":    {"A connection may break anywhere.", `{"kind":"a`},
+		"TruncatedEscape":    {"A connection may break anywhere.", `{"kind":"\`},
+		"Trailing":           {"The bytes are spliced into requests.", `{} {}`},
+		"BadLiteral":         {"Parts of no interest are spliced too.", `{"spec":nul}`},
+		"BadNumber":          {"JSON knows no leading zeros.", `{"spec":01}`},
+		"BadExponent":        {"An exponent has digits.", `{"spec":1e}`},
+		"BareMinus":          {"A number has digits.", `{"spec":-}`},
+		"ControlCharacter":   {"JSON wants control characters escaped.", "{\"spec\":\"a\nb\"}"},
+		"BadEscape":          {"JSON knows few escapes.", `{"spec":"\x"}`},
+		"BadUnicode":         {"Four hexadecimal digits follow.", `{"spec":"\u12g4"}`},
+		"ControlInUnicode":   {"A control character is no digit.", "{\"spec\":\"\\u12\x10\x114\"}"},
+		"MissingComma":       {"Members are separated.", `{"a":1 "b":2}`},
+		"TrailingComma":      {"JSON has no trailing commas.", `{"a":1,}`},
+		"TrailingCommaArray": {"JSON has no trailing commas.", `{"a":[1,]}`},
+		"MetadataType":       {"A wrong type would be read as empty.", `{"metadata":[]}`},
+		"NameType":           {"A wrong type would be read as empty.", `{"metadata":{"name":1}}`},
+		"LabelType":          {"Selectors match strings.", `{"metadata":{"labels":{"a":1}}}`},
+		"FinalizerType":      {"Finalizers are strings.", `{"metadata":{"finalizers":[1]}}`},
+		"OwnerType":          {"Owners are objects.", `{"metadata":{"ownerReferences":["a"]}}`},
+		"OwnerUIDType":       {"A wrong type would be read as empty.", `{"metadata":{"ownerReferences":[{"uid":1}]}}`},
+		"OwnerController":    {"A wrong type would be read as false.", `{"metadata":{"ownerReferences":[{"controller":"true"}]}}`},
+		"GenerationFraction": {"Generations are integers.", `{"metadata":{"generation":1.5}}`},
+		"GenerationTooLarge": {"It does not fit.", `{"metadata":{"generation":9223372036854775808}}`},
+		"Timestamp":          {"It would be taken for none.", `{"metadata":{"deletionTimestamp":"soon"}}`},
+		"TooDeep":            {"No input may exhaust the stack.", `{"a":` + strings.Repeat("[", 10001) + strings.Repeat("]", 10001) + `}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if o, err := object.Parse([]byte(tc.data), object.ParseOptions{}); err == nil {
+				t.Errorf("%s\nParsed as %s", tc.reason, o.JSON())
+			}
+		})
+	}
+}
+
+func TestTheLastOfDuplicateFieldsCounts(t *testing.T) {
+	for name, data := range map[string]string{
+		"Metadata":    `{"kind":"K","metadata":{"name":"x"},"metadata":{"name":"n","labels":{"a":"b"}}}`,
+		"Name":        `{"kind":"K","metadata":{"name":"x","name":"n","labels":{"a":"b"}}}`,
+		"EscapedName": `{"kind":"K","metadata":{"name":"x","\u006eame":"n","labels":{"a":"b"}}}`,
+		"NullFirst":   `{"kind":"K","metadata":{"name":null,"name":"n","labels":{"a":"b"}}}`,
+		"Kind":        `{"kind":"X","kind":"K","metadata":{"name":"n","labels":{"a":"b"}}}`,
+		"Label":       `{"kind":"K","metadata":{"name":"n","labels":{"a":"x","a":"b"}}}`,
+		"Labels":      `{"kind":"K","metadata":{"labels":{"x":"x"},"name":"n","labels":{"a":"b"}}}`,
+		"Managed":     `{"kind":"K","metadata":{"managedFields":[],"name":"n","managedFields":[{}],"labels":{"a":"b"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := object.Parse([]byte(data), object.ParseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Kind() != "K" || o.Name() != "n" || !cmp.Equal(o.Labels(), map[string]string{"a": "b"}) {
+				t.Errorf("read %s with labels %v from %s", o, o.Labels(), o.JSON())
+			}
+			content, err := o.Decode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]any{"kind": "K", "metadata": map[string]any{"name": "n", "labels": map[string]any{"a": "b"}}}
+			if diff := cmp.Diff(want, content); diff != "" {
+				t.Errorf("JSON does not say the same (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseDoesNotKeepTheInput(t *testing.T) {
+	data := []byte(pod)
+	o, err := object.Parse(data, object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(data)
+	if o.Name() != "ab" || o.Namespace() != "ns" || o.Kind() != "Pod" || o.Labels()["app"] != "x" || o.Controller().Kind != "T" {
+		t.Errorf("the object changed with the input: %s %v", o, o.Labels())
+	}
+}
+
+func TestSelectorsMatchTheLabelSet(t *testing.T) {
+	o, err := object.Parse([]byte(pod), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for selector, want := range map[string]bool{"app=x": true, "app in (x,y)": true, "app": true, "app=y": false, "!app": false, "b": false, "!b": true} {
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parsed.Matches(o.LabelSet()); got != want {
+			t.Errorf("%q matches: %v, want %v", selector, got, want)
+		}
+	}
+	if got := maps.Collect(o.AllLabels()); !cmp.Equal(got, o.Labels()) {
+		t.Errorf("AllLabels yields %v, Labels has %v", got, o.Labels())
+	}
+}
+
+func TestPrintingAnObjectHidesItsContents(t *testing.T) {
+	o, err := object.Parse([]byte(`{"kind":"Secret","metadata":{"name":"n","namespace":"ns"},"data":{"k":"hidden"}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if text := fmt.Sprintf(format, o); text != "Secret ns/n" {
+			t.Errorf("%s prints %s", format, text)
+		}
+	}
+}
+
+// FuzzParse compares with a full decode: what one accepts the other does, and they read the same.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{pod, `{}`, `{"metadata":null}`, `{"metadata":{"labels":null}}`, `[`, `{"metadata":{"name":1}}`, "", `{"a":"\`} {
+	for _, seed := range []string{
+		pod, `{}`, `{"metadata":null}`, `{"metadata":{"labels":null}}`, `[`, `{"metadata":{"name":1}}`, "", `{"a":"\`,
+		`{"metadata":{"managedFields":[{}],"name":"a","name":"b"},"kind":"A","kind":"B"}`,
+		`{"metadata":{"ownerReferences":[{"uid":"a","controller":true,"controller":false}],"finalizers":["a",null]}}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o, err := object.Parse(data, object.ParseOptions{})
-		if err != nil || !json.Valid(data) {
+		if err == nil != json.Valid(data) && err == nil {
+			t.Fatalf("accepted invalid %q", data)
+		}
+		if err != nil {
 			return
 		}
-		var full metav1.PartialObjectMetadata
-		if json.Unmarshal(data, &full) != nil {
-			return
+		var want, got map[string]any
+		if err := utiljson.Unmarshal(data, &want); err != nil {
+			t.Fatalf("accepted %q: %v", data, err)
 		}
-		if !json.Valid(o.JSON()) {
-			t.Fatalf("valid %q became invalid %q", data, o.JSON())
+		unstructured.RemoveNestedField(want, "metadata", "managedFields")
+		if got, err = o.Decode(); err != nil {
+			t.Fatalf("%q became %q: %v", data, o.JSON(), err)
 		}
-		o.Annotations()
-		o.Field("spec")
-		if _, err := object.ParseList(data, object.ParseOptions{}); err != nil && json.Valid(data) {
-			t.Logf("not a list: %v", err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%q became %q (-want +got)\n%s", data, o.JSON(), diff)
 		}
-	})
-}
-
-func BenchmarkParse(b *testing.B) {
-	data := []byte(pod)
-	b.Run("compact", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := object.Parse(data, object.ParseOptions{}); err != nil {
-				b.Fatal(err)
-			}
+		full := unstructured.Unstructured{Object: want}
+		if full.GetName() != o.Name() || full.GetNamespace() != o.Namespace() || full.GetUID() != o.UID() ||
+			full.GetResourceVersion() != o.ResourceVersion() || full.GetKind() != o.Kind() || full.GetAPIVersion() != o.APIVersion() ||
+			full.GetGeneration() != o.Generation() {
+			t.Fatalf("%q reads as %v %v", data, o, o.ResourceVersion())
 		}
-	})
-	b.Run("unstructured", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			var u unstructured.Unstructured
-			if err := u.UnmarshalJSON(data); err != nil {
-				b.Fatal(err)
-			}
+		if found, ok := o.Field("metadata", "labels"); ok && !json.Valid(found) {
+			t.Fatalf("%q has the labels %q", data, found)
 		}
 	})
 }

@@ -17,274 +17,318 @@ limitations under the License.
 package object
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
+	"math"
+	"strings"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// ParseOptions say how an object is taken in.
+// ParseOptions say what of an object is kept.
 type ParseOptions struct {
-	// APIVersion and Kind are added to an object that does not name them, as elements of lists of built-in kinds do not.
+	// APIVersion and Kind are given to an object that does not name its own, as the elements of a list of a built-in kind do
+	// not.
 	APIVersion, Kind string
-	// KeepManagedFields keeps metadata.managedFields in the JSON.
+	// KeepManagedFields keeps metadata.managedFields in the object's JSON. By default it is cut out.
 	KeepManagedFields bool
 }
 
-// Parse takes in one object. The data may be reused by the caller afterwards. It fails for what is not the JSON of an
-// object with metadata; it does not check the parts of the JSON that it does not need.
-func Parse(data []byte, p ParseOptions) (*Object, error) {
-	raw, err := compact(data, p)
+// errDuplicate says that a field that matters was there twice.
+var errDuplicate = errors.New("duplicate field")
+
+// Parse reads one API object. It checks all of the JSON, and fails if data is not one JSON object or a metadata field has
+// the wrong type; fields that are missing or null are empty. Of a field given twice the last one counts, as everywhere in
+// Kubernetes. Data is copied and may be used again by the caller.
+func Parse(data []byte, o ParseOptions) (*Object, error) {
+	object, err := parse(data, o)
 	if err != nil {
 		return nil, fmt.Errorf("parsing an object: %w", err)
 	}
-	o := &Object{raw: raw}
-	if err := o.read(); err != nil {
-		return nil, fmt.Errorf("parsing an object: %w", err)
+	return object, nil
+}
+
+func parse(data []byte, o ParseOptions) (*Object, error) {
+	if int64(len(data)) > math.MaxInt32 {
+		return nil, fmt.Errorf("%d bytes are more than an object can have", len(data))
+	}
+	f := fields{scanner: scanner{data: data}}
+	err := f.read()
+	if errors.Is(err, errDuplicate) {
+		// Such JSON is legal and never sent by an API server, so it may cost.
+		if data, err = deduplicate(data); err != nil {
+			return nil, err
+		}
+		f = fields{scanner: scanner{data: data}}
+		err = f.read()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.object(o)
+}
+
+func deduplicate(data []byte) ([]byte, error) {
+	var content map[string]any
+	if err := utiljson.Unmarshal(data, &content); err != nil {
+		return nil, err
+	}
+	return json.Marshal(content)
+}
+
+// fields is where the values of interest are in the data.
+type fields struct {
+	scanner
+
+	whole, apiVersion, kind                          span
+	name, namespace, uid, resourceVersion            span
+	generation, created, deleted                     span
+	labels, annotations, owners, finalizers, managed span
+	metadata                                         bool
+	// cut is the managedFields with the comma before or after it.
+	cut span
+}
+
+func (f *fields) read() error {
+	if f.space() != '{' {
+		return f.fail("an object")
+	}
+	start := f.pos
+	err := f.members(func(key span, escaped bool) error {
+		switch f.key(key, escaped) {
+		case "apiVersion":
+			return f.put(&f.apiVersion, '"')
+		case "kind":
+			return f.put(&f.kind, '"')
+		case "metadata":
+			if f.metadata {
+				return errDuplicate
+			}
+			f.metadata = true
+			switch f.space() {
+			case '{':
+				return f.readMetadata()
+			case 'n':
+				return f.literal("null")
+			default:
+				return f.fail("an object as metadata")
+			}
+		default:
+			_, err := f.value()
+			return err
+		}
+	})
+	if err != nil {
+		return err
+	}
+	f.whole = span{uint32(start), uint32(f.pos)} //nolint:gosec // parse checked the length.
+	if f.space(); f.pos < len(f.data) {
+		return f.fail("nothing after the object")
+	}
+	return nil
+}
+
+func (f *fields) readMetadata() error {
+	first, cutting := true, false
+	err := f.members(func(key span, escaped bool) error {
+		if cutting {
+			// managedFields came first, so the comma behind it goes too.
+			f.cut.end, cutting = key.start, false
+		}
+		wasFirst := first
+		first = false
+		to, want := f.metadataField(f.key(key, escaped))
+		if to == nil {
+			_, err := f.value()
+			return err
+		}
+		before := f.managed
+		if err := f.put(to, want); err != nil {
+			return err
+		}
+		if to == &f.managed && before.none() {
+			f.cut = span{key.start, uint32(f.pos)} //nolint:gosec // parse checked the length.
+			if wasFirst {
+				cutting = true
+			} else {
+				f.cut.start = f.commaBefore(key.start)
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+func (f *fields) commaBefore(pos uint32) uint32 {
+	for f.data[pos] != ',' {
+		pos--
+	}
+	return pos
+}
+
+// metadataField returns where to put the place of a metadata field, and how its values begin. It returns nil for a field of
+// no interest.
+func (f *fields) metadataField(key string) (to *span, want byte) {
+	switch key {
+	case "name":
+		return &f.name, '"'
+	case "namespace":
+		return &f.namespace, '"'
+	case "uid":
+		return &f.uid, '"'
+	case "resourceVersion":
+		return &f.resourceVersion, '"'
+	case "generation":
+		return &f.generation, '0'
+	case "creationTimestamp":
+		return &f.created, '"'
+	case "deletionTimestamp":
+		return &f.deleted, '"'
+	case "labels":
+		return &f.labels, '{'
+	case "annotations":
+		return &f.annotations, '{'
+	case "ownerReferences":
+		return &f.owners, '['
+	case "finalizers":
+		return &f.finalizers, '['
+	case "managedFields":
+		return &f.managed, '['
+	default:
+		return nil, 0
+	}
+}
+
+// key returns the text of a key, valid until the data change.
+func (f *fields) key(at span, escaped bool) string {
+	raw := f.data[at.start:at.end]
+	if escaped {
+		return unquote(stringOf(raw))
+	}
+	return stringOf(raw[1 : len(raw)-1])
+}
+
+// put reads a value that begins with want into to, and nothing if it is null.
+func (f *fields) put(to *span, want byte) error {
+	if !to.none() {
+		return errDuplicate
+	}
+	c := f.space()
+	if c == 'n' {
+		// A mark, so that a second value is noticed. An empty span is as good as none for all who read it.
+		*to = span{uint32(f.pos), uint32(f.pos)} //nolint:gosec // parse checked the length.
+		return f.literal("null")
+	}
+	isNumber := c == '-' || c >= '0' && c <= '9'
+	if c != want && (want != '0' || !isNumber) {
+		return f.fail("a value of another type")
+	}
+	var err error
+	switch {
+	case to == &f.labels || to == &f.annotations:
+		*to, err = f.texts('{')
+	case to == &f.finalizers:
+		*to, err = f.texts('[')
+	default:
+		*to, err = f.value()
+	}
+	return err
+}
+
+// texts reads an object or an array whose values are strings or null.
+func (f *fields) texts(kind byte) (span, error) {
+	start := f.pos
+	each := func() error {
+		switch f.space() {
+		case '"':
+			_, err := f.text()
+			return err
+		case 'n':
+			return f.literal("null")
+		default:
+			return f.fail("a string")
+		}
+	}
+	var err error
+	if kind == '{' {
+		err = f.members(func(span, bool) error { return each() })
+	} else {
+		err = f.elements(each)
+	}
+	return span{uint32(start), uint32(f.pos)}, err //nolint:gosec // parse checked the length.
+}
+
+// object makes an object of what was read.
+func (f *fields) object(options ParseOptions) (*Object, error) {
+	cut := f.cut
+	if options.KeepManagedFields || cut.start == cut.end {
+		cut = span{f.whole.end, f.whole.end}
+	}
+	meta := typeMeta{f.textAt(f.apiVersion), f.textAt(f.kind)}
+	var missing typeMeta
+	if f.apiVersion.none() {
+		missing.apiVersion, meta.apiVersion = options.APIVersion, options.APIVersion
+	}
+	if f.kind.none() {
+		missing.kind, meta.kind = options.Kind, options.Kind
+	}
+	start, prefix := f.whole.start, ""
+	if missing != (typeMeta{}) {
+		// The prefix takes the place of the opening brace.
+		prefix = missing.prefix(f.empty())
+		start++
+	}
+	var b strings.Builder
+	b.Grow(len(prefix) + int(f.whole.end-start) - int(cut.end-cut.start))
+	b.WriteString(prefix)
+	b.Write(f.data[start:cut.start])
+	b.Write(f.data[cut.end:f.whole.end])
+
+	at := mover{cut: cut, start: start, prefix: uint32(len(prefix))} //nolint:gosec // A type's name is short.
+	o := &Object{
+		json:        b.String(),
+		typ:         unique.Make(meta),
+		namespace:   unique.Make(f.textAt(f.namespace)),
+		labels:      at.move(f.labels),
+		annotations: at.move(f.annotations),
+		owners:      at.move(f.owners),
+		finalizers:  at.move(f.finalizers),
+		created:     at.move(f.created),
+		deleted:     at.move(f.deleted),
+	}
+	o.name = o.textAt(at.move(f.name))
+	o.uid = o.textAt(at.move(f.uid))
+	o.resourceVersion = o.textAt(at.move(f.resourceVersion))
+	if err := o.complete(at.move(f.generation)); err != nil {
+		return nil, err
 	}
 	return o, nil
 }
 
-// compact copies data without managedFields, and with type information where it was missing.
-func compact(data []byte, p ParseOptions) ([]byte, error) {
-	s := scanner{data: data}
-	hasVersion, hasKind := false, false
-	cut := span{}
-	err := s.members(func(key []byte) (bool, error) {
-		switch string(key) {
-		case "apiVersion":
-			hasVersion = true
-		case "kind":
-			hasKind = true
-		case "metadata":
-			if p.KeepManagedFields || s.peek() != '{' {
-				return false, nil
-			}
-			var err error
-			cut, err = s.managedFields()
-			return true, err
-		}
-		return false, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	end := s.pos
-	if s.peek() != 0 {
-		return nil, errSyntax
-	}
-	open := 0
-	for data[open] != '{' {
-		open++
-	}
-	prefix := ""
-	if !hasVersion && p.APIVersion != "" {
-		prefix += `"apiVersion":` + strconv.Quote(p.APIVersion) + `,`
-	}
-	if !hasKind && p.Kind != "" {
-		prefix += `"kind":` + strconv.Quote(p.Kind) + `,`
-	}
-	raw := make([]byte, 0, end-open-(cut.end-cut.start)+len(prefix))
-	raw = append(raw, '{')
-	raw = append(raw, prefix...)
-	if cut == (span{}) {
-		return append(raw, data[open+1:end]...), nil
-	}
-	raw = append(raw, data[open+1:cut.start]...)
-	return append(raw, data[cut.end:end]...), nil
+// empty says whether the object has no fields.
+func (f *fields) empty() bool {
+	s := scanner{data: f.data, pos: int(f.whole.start) + 1}
+	return s.space() == '}'
 }
 
-// managedFields consumes an object of metadata and returns where managedFields stands in it, with the comma that must go
-// with it.
-func (s *scanner) managedFields() (span, error) {
-	cut, start, comma := span{}, s.pos+1, 0
-	err := s.members(func(key []byte) (bool, error) {
-		if string(key) != "managedFields" {
-			// The next member starts after this value; remember where this one did not end yet.
-			_, err := s.value()
-			comma = s.pos
-			start = s.pos
-			return true, err
-		}
-		_, err := s.value()
-		if err != nil {
-			return true, err
-		}
-		cut = span{start, s.pos}
-		if comma == 0 && s.peek() == ',' {
-			// The first member: the comma after it goes.
-			cut.end = s.pos + 1
-		}
-		comma, start = s.pos, s.pos
-		return true, nil
-	})
-	return cut, err
+// textAt returns the text of a string, valid until the data change.
+func (f *fields) textAt(at span) string { return textIn(stringOf(f.data), at) }
+
+// mover tells where a part of the data is in the object's JSON.
+type mover struct {
+	cut           span
+	start, prefix uint32
 }
 
-// read fills the metadata from raw. Strings share raw's memory, except those that many objects have in common.
-func (o *Object) read() error {
-	s := scanner{data: o.raw}
-	return s.members(func(key []byte) (bool, error) {
-		var err error
-		switch string(key) {
-		case "apiVersion":
-			o.apiVersion, err = s.shared()
-		case "kind":
-			o.kind, err = s.shared()
-		case "metadata":
-			if s.null() {
-				return true, nil
-			}
-			err = o.readMetadata(&s)
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-}
-
-func (o *Object) readMetadata(s *scanner) error {
-	return s.members(func(key []byte) (bool, error) {
-		var err error
-		switch string(key) {
-		case "name":
-			o.name, err = s.text()
-		case "namespace":
-			o.namespace, err = s.shared()
-		case "uid":
-			var uid string
-			uid, err = s.text()
-			o.uid = types.UID(uid)
-		case "resourceVersion":
-			o.resourceVersion, err = s.text()
-		case "deletionTimestamp":
-			o.deletion, err = s.text()
-		case "generation":
-			o.generation, err = s.integer()
-		case "labels":
-			o.labels, err = textMap(s, true)
-		case "annotations":
-			start := s.pos
-			if s.null() {
-				return true, nil
-			}
-			if s.peek() != '{' {
-				return true, errSyntax
-			}
-			_, err = s.value()
-			o.annotations = span{start, s.pos}
-		case "finalizers":
-			o.finalizers, err = s.texts()
-		case "ownerReferences":
-			o.owners, err = s.owners()
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-}
-
-// shared reads a string that many objects have in common, and keeps one copy of it.
-func (s *scanner) shared() (string, error) {
-	text, err := s.text()
-	if err != nil || text == "" {
-		return "", err
+func (m mover) move(s span) span {
+	if s.start == s.end {
+		return span{}
 	}
-	return unique.Make(text).Value(), nil
-}
-
-func (s *scanner) integer() (int64, error) {
-	if s.null() {
-		return 0, nil
+	if s.start >= m.cut.end {
+		gone := m.cut.end - m.cut.start
+		s.start, s.end = s.start-gone, s.end-gone
 	}
-	digits, err := s.value()
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(string(digits), 10, 64)
-	if err != nil {
-		return 0, errSyntax
-	}
-	return n, nil
-}
-
-func (s *scanner) boolean() (bool, error) {
-	word, err := s.value()
-	return string(word) == "true", err
-}
-
-func (s *scanner) texts() ([]string, error) {
-	if s.null() {
-		return nil, nil
-	}
-	var result []string
-	err := s.elements(func() error {
-		text, err := s.shared()
-		result = append(result, text)
-		return err
-	})
-	return result, err
-}
-
-// textMap reads an object of strings. With share, keys are kept once for all objects.
-func textMap(s *scanner, share bool) (map[string]string, error) {
-	if s.null() {
-		return nil, nil
-	}
-	var result map[string]string
-	err := s.members(func(key []byte) (bool, error) {
-		name, err := plain(key)
-		if err != nil {
-			return true, err
-		}
-		if share && name != "" {
-			name = unique.Make(name).Value()
-		}
-		value, err := s.text()
-		if err != nil {
-			return true, err
-		}
-		if result == nil {
-			result = make(map[string]string, 4)
-		}
-		result[name] = value
-		return true, nil
-	})
-	return result, err
-}
-
-func (s *scanner) owners() ([]OwnerReference, error) {
-	if s.null() {
-		return nil, nil
-	}
-	var result []OwnerReference
-	err := s.elements(func() error {
-		var r OwnerReference
-		err := s.members(func(key []byte) (bool, error) {
-			var err error
-			switch string(key) {
-			case "apiVersion":
-				r.APIVersion, err = s.shared()
-			case "kind":
-				r.Kind, err = s.shared()
-			case "name":
-				r.Name, err = s.text()
-			case "uid":
-				var uid string
-				uid, err = s.text()
-				r.UID = types.UID(uid)
-			case "controller":
-				r.Controller, err = s.boolean()
-			case "blockOwnerDeletion":
-				r.BlockOwnerDeletion, err = s.boolean()
-			default:
-				return false, nil
-			}
-			return true, err
-		})
-		result = append(result, r)
-		return err
-	})
-	return result, err
+	return span{s.start - m.start + m.prefix, s.end - m.start + m.prefix}
 }

@@ -17,229 +17,249 @@ limitations under the License.
 package object
 
 import (
-	"encoding/json"
 	"errors"
-	"unsafe"
+	"fmt"
 )
 
-// errSyntax is the error of input that is not JSON. The API server does not send such; Decode says more about it.
-var errSyntax = errors.New("malformed JSON")
+// maxDepth is how deep values may be nested: as deep as encoding/json and the API server allow.
+const maxDepth = 10000
 
-// scanner walks over JSON without decoding it. It relies on the input being valid where nothing depends on it: a value
-// that is skipped is searched for its end only. No input makes it read out of bounds or recurse.
+// errTruncated is returned when the data end within a value.
+var errTruncated = errors.New("unexpected end of JSON")
+
+// A span is a part of the data: from start up to, not including, end. The zero span is none.
+type span struct{ start, end uint32 }
+
+func (s span) none() bool { return s.end == 0 }
+
+// scanner walks over JSON and checks it against RFC 8259. Its methods expect pos at the first byte of what they read,
+// and leave it behind the last.
 type scanner struct {
-	data []byte
-	pos  int
+	data  []byte
+	pos   int
+	depth int
 }
 
-func (s *scanner) space() {
+func (s *scanner) fail(want string) error {
+	if s.pos >= len(s.data) {
+		return errTruncated
+	}
+	return fmt.Errorf("invalid JSON at offset %d: found %q, want %s", s.pos, s.data[s.pos], want)
+}
+
+// space skips white space and returns the byte behind it, 0 at the end.
+func (s *scanner) space() byte {
 	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case ' ', '\t', '\n', '\r':
+		switch c := s.data[s.pos]; c {
+		case ' ', '\t', '\r', '\n':
 			s.pos++
 		default:
-			return
+			return c
 		}
-	}
-}
-
-// peek returns the next byte that is not white space, or 0 at the end.
-func (s *scanner) peek() byte {
-	s.space()
-	if s.pos < len(s.data) {
-		return s.data[s.pos]
 	}
 	return 0
 }
 
-func (s *scanner) expect(c byte) error {
-	if s.peek() != c {
-		return errSyntax
+// value skips white space and one value, and returns where the value is.
+func (s *scanner) value() (span, error) {
+	c := s.space()
+	start := s.pos
+	var err error
+	switch {
+	case c == '"':
+		_, err = s.text()
+	case c == '{':
+		err = s.members(func(span, bool) error {
+			_, err := s.value()
+			return err
+		})
+	case c == '[':
+		err = s.elements(func() error {
+			_, err := s.value()
+			return err
+		})
+	case c == '-' || c >= '0' && c <= '9':
+		err = s.number()
+	case c == 't':
+		err = s.literal("true")
+	case c == 'f':
+		err = s.literal("false")
+	case c == 'n':
+		err = s.literal("null")
+	default:
+		err = s.fail("a value")
 	}
-	s.pos++
+	return span{uint32(start), uint32(s.pos)}, err //nolint:gosec // Longer data is refused before.
+}
+
+func (s *scanner) literal(word string) error {
+	for i := range len(word) {
+		if s.pos >= len(s.data) || s.data[s.pos] != word[i] {
+			return s.fail(word)
+		}
+		s.pos++
+	}
 	return nil
 }
 
-// quoted skips a string and returns it with its quotes.
-func (s *scanner) quoted() ([]byte, error) {
-	if s.peek() != '"' {
-		return nil, errSyntax
+func (s *scanner) number() error {
+	if s.data[s.pos] == '-' {
+		s.pos++
 	}
-	start := s.pos
-	for i := start + 1; i < len(s.data); i++ {
-		switch s.data[i] {
-		case '\\':
-			i++
-		case '"':
-			s.pos = i + 1
-			return s.data[start:s.pos], nil
+	switch {
+	case s.pos < len(s.data) && s.data[s.pos] == '0':
+		s.pos++
+	case !s.digits():
+		return s.fail("a digit")
+	}
+	if s.pos < len(s.data) && s.data[s.pos] == '.' {
+		s.pos++
+		if !s.digits() {
+			return s.fail("a digit")
 		}
 	}
-	return nil, errSyntax
+	if s.pos < len(s.data) && s.data[s.pos]|0x20 == 'e' {
+		s.pos++
+		if s.pos < len(s.data) && (s.data[s.pos] == '+' || s.data[s.pos] == '-') {
+			s.pos++
+		}
+		if !s.digits() {
+			return s.fail("a digit")
+		}
+	}
+	return nil
 }
 
-// value skips a value of any kind and returns its bytes.
-func (s *scanner) value() ([]byte, error) {
+func (s *scanner) digits() bool {
 	start := s.pos
-	switch s.peek() {
-	case 0:
-		return nil, errSyntax
-	case '"':
-		start = s.pos
-		_, err := s.quoted()
-		return s.data[start:s.pos], err
-	case '{', '[':
-		start = s.pos
-		return s.container(start)
+	for s.pos < len(s.data) && s.data[s.pos] >= '0' && s.data[s.pos] <= '9' {
+		s.pos++
 	}
-	start = s.pos
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case ',', '}', ']', ' ', '\t', '\n', '\r', ':', '"':
-			if s.pos == start {
-				return nil, errSyntax
+	return s.pos > start
+}
+
+// text reads a string and says whether it contains escapes.
+func (s *scanner) text() (escaped bool, err error) {
+	data, pos := s.data, s.pos+1
+	for pos < len(data) {
+		switch c := data[pos]; {
+		case c == '"':
+			s.pos = pos + 1
+			return escaped, nil
+		case c == '\\':
+			escaped = true
+			s.pos = pos
+			if err := s.escape(); err != nil {
+				return false, err
 			}
-			return s.data[start:s.pos], nil
+			pos = s.pos
+		case c < 0x20:
+			s.pos = pos
+			return false, s.fail("no control character in a string")
+		default:
+			pos++
+		}
+	}
+	s.pos = pos
+	return false, errTruncated
+}
+
+func (s *scanner) escape() error {
+	s.pos++
+	if s.pos >= len(s.data) {
+		return errTruncated
+	}
+	switch s.data[s.pos] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.pos++
+		return nil
+	case 'u':
+		s.pos++
+	default:
+		return s.fail("an escape")
+	}
+	for range 4 {
+		if s.pos >= len(s.data) {
+			return errTruncated
+		}
+		if c := s.data[s.pos]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return s.fail("a hexadecimal digit")
 		}
 		s.pos++
 	}
-	return s.data[start:s.pos], nil
+	return nil
 }
 
-// container skips an object or array by counting brackets.
-func (s *scanner) container(start int) ([]byte, error) {
-	depth := 0
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case '"':
-			if _, err := s.quoted(); err != nil {
-				return nil, err
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-			if depth == 0 {
-				s.pos++
-				return s.data[start:s.pos], nil
-			}
-		}
-		s.pos++
-	}
-	return nil, errSyntax
-}
-
-// members calls visit for every member of an object, with the scanner standing at the member's value. visit either
-// consumes the value or returns false, and it is skipped. The key is valid until the next member only.
-func (s *scanner) members(visit func(key []byte) (consumed bool, err error)) error {
-	if err := s.expect('{'); err != nil {
+// members reads an object. It calls each with the place of every key, quotes included, when pos is behind the colon; each
+// reads the value.
+func (s *scanner) members(each func(key span, escaped bool) error) error {
+	if err := s.open(); err != nil {
 		return err
 	}
-	for first := true; ; first = false {
-		switch s.peek() {
+	if s.space() == '}' {
+		return s.shut()
+	}
+	for {
+		if s.space() != '"' {
+			return s.fail("a key")
+		}
+		start := s.pos
+		escaped, err := s.text()
+		if err != nil {
+			return err
+		}
+		key := span{uint32(start), uint32(s.pos)} //nolint:gosec // Longer data is refused before.
+		if s.space() != ':' {
+			return s.fail("a colon")
+		}
+		s.pos++
+		if err := each(key, escaped); err != nil {
+			return err
+		}
+		switch s.space() {
+		case ',':
+			s.pos++
 		case '}':
-			s.pos++
-			return nil
-		case ',':
-			if first {
-				return errSyntax
-			}
-			s.pos++
+			return s.shut()
 		default:
-			if !first {
-				return errSyntax
-			}
-		}
-		key, err := s.quoted()
-		if err != nil {
-			return err
-		}
-		if err := s.expect(':'); err != nil {
-			return err
-		}
-		s.space()
-		consumed, err := visit(key[1 : len(key)-1])
-		if err != nil {
-			return err
-		}
-		if !consumed {
-			if _, err := s.value(); err != nil {
-				return err
-			}
+			return s.fail("a comma or }")
 		}
 	}
 }
 
-// elements calls visit for every element of an array, with the scanner standing at the element, which visit consumes.
-func (s *scanner) elements(visit func() error) error {
-	if err := s.expect('['); err != nil {
+// elements reads an array. It calls each before every element, which each reads.
+func (s *scanner) elements(each func() error) error {
+	if err := s.open(); err != nil {
 		return err
 	}
-	for first := true; ; first = false {
-		switch s.peek() {
-		case ']':
-			s.pos++
-			return nil
-		case ',':
-			if first {
-				return errSyntax
-			}
-			s.pos++
-		default:
-			if !first {
-				return errSyntax
-			}
-		}
-		if err := visit(); err != nil {
+	if s.space() == ']' {
+		return s.shut()
+	}
+	for {
+		if err := each(); err != nil {
 			return err
 		}
-	}
-}
-
-// null skips a null, if there is one.
-func (s *scanner) null() bool {
-	if s.peek() == 'n' {
-		if v, err := s.value(); err == nil && string(v) == "null" {
-			return true
+		switch s.space() {
+		case ',':
+			s.pos++
+		case ']':
+			return s.shut()
+		default:
+			return s.fail("a comma or ]")
 		}
 	}
-	return false
 }
 
-// text reads a string value that is part of memory which is never changed again: the result shares that memory.
-func (s *scanner) text() (string, error) {
-	if s.null() {
-		return "", nil
+func (s *scanner) open() error {
+	s.pos++
+	if s.depth++; s.depth > maxDepth {
+		return fmt.Errorf("invalid JSON at offset %d: nested deeper than %d", s.pos, maxDepth)
 	}
-	quoted, err := s.quoted()
-	if err != nil {
-		return "", err
-	}
-	return unquote(quoted)
+	return nil
 }
 
-// unquote returns the text of a JSON string.
-func unquote(quoted []byte) (string, error) { return plain(quoted[1 : len(quoted)-1]) }
-
-// plain returns the text of a JSON string without its quotes. It shares memory with its argument unless there are
-// escapes in it.
-func plain(inner []byte) (string, error) {
-	for _, c := range inner {
-		if c == '\\' || c < ' ' || c >= 0x80 {
-			quoted := make([]byte, 0, len(inner)+2)
-			quoted = append(quoted, '"')
-			quoted = append(quoted, inner...)
-			var text string
-			if err := json.Unmarshal(append(quoted, '"'), &text); err != nil {
-				return "", errSyntax
-			}
-			return text, nil
-		}
-	}
-	if len(inner) == 0 {
-		return "", nil
-	}
-	// The memory behind inner is never changed: it is that of an Object, or is used no longer than the caller's own.
-	return unsafe.String(&inner[0], len(inner)), nil
+func (s *scanner) shut() error {
+	s.pos++
+	s.depth--
+	return nil
 }
