@@ -159,14 +159,14 @@ func (s *Server) start(ctx context.Context) error {
 	lg := newZapLogger(s.logger, s.closing, s.hook)
 	verify := func() error {
 		err := guarded(func() error { return verifyData(lg, s.options.Dir) })
-		if inUse := (*InUseError)(nil); err == nil || errors.As(err, &inUse) || errors.Is(err, os.ErrPermission) {
+		if _, inUse := errors.AsType[*InUseError](err); err == nil || inUse || errors.Is(err, os.ErrPermission) {
 			return err
 		}
 		return &DamagedError{Dir: s.options.Dir, Err: err}
 	}
 	launch := func() error {
 		err := guarded(func() error { return s.launch(ctx, lg) })
-		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
+		if _, panicked := errors.AsType[*panicError](err); panicked {
 			return &DamagedError{Dir: s.options.Dir, Err: err}
 		}
 		return classify(s.options.Dir, err)

@@ -205,8 +205,7 @@ func TestStartGivesUpInTime(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("%s\ngot %v, want %q in it", test.reason, err, test.want)
 			}
-			var damaged *DamagedError
-			if errors.As(err, &damaged) {
+			if _, damaged := errors.AsType[*DamagedError](err); damaged {
 				t.Errorf("an interrupted start was taken for damage: %v", err)
 			}
 			mustStart(t, Options{Dir: dir})

@@ -123,14 +123,15 @@ func TestNoPlaceForASocket(t *testing.T) {
 // TestNothingListensOnTheNetwork compares the listening sockets of the machine with the sockets of this process.
 func TestNothingListensOnTheNetwork(t *testing.T) {
 	mustStart(t, Options{Dir: t.TempDir()})
-	entries, err := os.ReadDir("/proc/self/fd")
+	const descriptors = "/proc/self/fd"
+	entries, err := os.ReadDir(descriptors)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ours := map[string]bool{}
 	for _, entry := range entries {
 		// A descriptor may be gone by now; then it is no listener.
-		target, _ := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
+		target, _ := os.Readlink(filepath.Join(descriptors, entry.Name()))
 		if inode, found := strings.CutPrefix(target, "socket:["); found {
 			ours[strings.TrimSuffix(inode, "]")] = true
 		}

@@ -190,7 +190,7 @@ func TestRandomDamageIsAllOrNothing(t *testing.T) {
 	refused := 0
 	const rounds = 12
 	for seed := range uint64(rounds) {
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // Repeatable, not secret.
+		random := rand.New(rand.NewPCG(seed, 0))
 		dir := clone(t)
 		target := datadir.ToBackendFileName(dir)
 		if seed%2 == 1 {

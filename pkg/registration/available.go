@@ -50,14 +50,14 @@ func waitAvailable(ctx context.Context, client dynamic.Interface, o Options) err
 		}
 		// The last look may have been cut short by the timeout; what came before says more.
 		if ctx.Err() == nil && now != last {
-			progress(o.Progress, "waiting for APIService %s: %s: %s", APIServiceName, now.reason, now.message)
+			progressf(o.Progress, "waiting for APIService %s: %s: %s", APIServiceName, now.reason, now.message)
 			last = now
 		}
 		return false, nil
 	})
 	switch {
 	case err == nil:
-		progress(o.Progress, "APIService %s is available", APIServiceName)
+		progressf(o.Progress, "APIService %s is available", APIServiceName)
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("waiting for APIService %s: %w", APIServiceName, context.Cause(ctx))
@@ -74,7 +74,7 @@ type condition struct {
 
 // readCondition reads the condition Available.
 func readCondition(ctx context.Context, client dynamic.Interface) condition {
-	apiService, err := client.Resource(apiServices).Get(ctx, APIServiceName, metav1.GetOptions{})
+	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if err != nil {
 		return condition{reason: "ReadingFailed", message: err.Error()}
 	}

@@ -34,7 +34,7 @@ func checkDefinitions(ctx context.Context, client dynamic.Interface) error {
 	var found []string
 	for _, plural := range []string{"compositecontrollers", "controllerrevisions", "decoratorcontrollers"} {
 		name := plural + "." + group
-		_, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+		_, err := client.Resource(definitions()).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -51,23 +51,24 @@ func checkDefinitions(ctx context.Context, client dynamic.Interface) error {
 
 // checkExisting refuses clusters with a registration that is not ours to change.
 func checkExisting(ctx context.Context, client dynamic.Interface) error {
-	apiService, err := getOrNil(ctx, client.Resource(apiServices), APIServiceName)
-	if err != nil {
+	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
 		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	if apiService != nil {
+	default:
 		if err := checkAPIService(apiService); err != nil {
 			return err
 		}
 	}
-	service, err := getOrNil(ctx, client.Resource(services).Namespace(namespace), serviceName)
+	service, err := client.Resource(services()).Namespace(namespace).Get(ctx, serviceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("reading Service %s/%s: %w", namespace, serviceName, err)
 	}
-	if service != nil {
-		return checkService(service)
-	}
-	return nil
+	return checkService(service)
 }
 
 func checkAPIService(apiService *unstructured.Unstructured) error {
@@ -95,13 +96,4 @@ func checkService(service *unstructured.Unstructured) error {
 		}
 	}
 	return nil
-}
-
-// getOrNil returns an object, and nil when there is none.
-func getOrNil(ctx context.Context, client dynamic.ResourceInterface, name string) (*unstructured.Unstructured, error) {
-	object, err := client.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return object, err
 }

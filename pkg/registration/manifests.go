@@ -25,37 +25,46 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/artifacts"
 )
 
-// A resource is one kind of the manifests. There are so few that they are not looked up in the cluster.
-type resource struct {
-	schema.GroupVersionResource
-	namespaced bool
+// The kinds of a registration. There are so few that they are not looked up in the cluster.
+
+func namespaces() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 }
 
-var (
-	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	apiServices  = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
-	definitions  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-)
+func services() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "services"}
+}
 
-// resourceOf returns the resource of a manifest's kind.
-func resourceOf(o *unstructured.Unstructured) (resource, error) {
+func apiServices() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+}
+
+func clusterRoles() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+}
+
+func definitions() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+}
+
+// resourceFor returns the client for the kind and namespace of a manifest.
+func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	switch o.GetKind() {
 	case "Namespace":
-		return resource{GroupVersionResource: namespaces}, nil
+		return client.Resource(namespaces()), nil
 	case "Service":
-		return resource{GroupVersionResource: services, namespaced: true}, nil
+		return client.Resource(services()).Namespace(o.GetNamespace()), nil
 	case "APIService":
-		return resource{GroupVersionResource: apiServices}, nil
+		return client.Resource(apiServices()), nil
 	case "ClusterRole":
-		return resource{GroupVersionResource: clusterRoles}, nil
+		return client.Resource(clusterRoles()), nil
 	default:
-		return resource{}, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
+		return nil, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
 	}
 }
 

@@ -57,7 +57,7 @@ func Register(ctx context.Context, o Options) error {
 		if err := apply(ctx, client, object, FieldManager); err != nil {
 			return err
 		}
-		progress(o.Progress, "applied %s", describe(object))
+		progressf(o.Progress, "applied %s", describe(object))
 	}
 	if o.Timeout == 0 {
 		return nil
@@ -71,7 +71,7 @@ func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) e
 	if err != nil {
 		return err
 	}
-	existing, err := client.Resource(apiServices).Get(ctx, APIServiceName, metav1.GetOptions{})
+	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	}
@@ -110,19 +110,7 @@ func apply(ctx context.Context, client dynamic.Interface, object *unstructured.U
 	return nil
 }
 
-// resourceFor returns the client for the kind and namespace of an object.
-func resourceFor(client dynamic.Interface, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
-	r, err := resourceOf(object)
-	if err != nil {
-		return nil, err
-	}
-	if r.namespaced {
-		return client.Resource(r.GroupVersionResource).Namespace(object.GetNamespace()), nil
-	}
-	return client.Resource(r.GroupVersionResource), nil
-}
-
-// progress tells the user of a step. Nobody is helped when that fails.
-func progress(w io.Writer, format string, arguments ...any) {
+// progressf tells the user of a step. Nobody is helped when that fails.
+func progressf(w io.Writer, format string, arguments ...any) {
 	_, _ = fmt.Fprintf(w, format+"\n", arguments...)
 }

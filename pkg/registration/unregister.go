@@ -60,7 +60,7 @@ func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 		case err != nil:
 			return fmt.Errorf("deleting %s: %w", describe(object), err)
 		default:
-			progress(out, "deleted %s", describe(object))
+			progressf(out, "deleted %s", describe(object))
 		}
 	}
 	return nil

@@ -27,8 +27,9 @@ import (
 )
 
 const (
-	// DefaultServiceName and DefaultServiceNamespace are the Service under which the server is registered.
-	DefaultServiceName      = "metacontroller-apiserver"
+	// DefaultServiceName is the name of the Service under which the server is registered.
+	DefaultServiceName = "metacontroller-apiserver"
+	// DefaultServiceNamespace is its namespace.
 	DefaultServiceNamespace = "metacontroller"
 
 	// authorityLife is the validity of the authority. It is renewed with the same key and name, so that certificates signed

@@ -102,7 +102,8 @@ func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 	// Without the controllers' rights, which are everything.
 	plane.Kubectl(t, "delete", "clusterrolebinding", "metacontroller-controllers")
 	for _, right := range [][]string{
-		{"list", "namespaces"}, {"watch", "namespaces"},
+		{"list", "namespaces"},
+		{"watch", "namespaces"},
 		{"watch", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 		{"watch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 		{"watch", "validatingadmissionpolicies.admissionregistration.k8s.io"},

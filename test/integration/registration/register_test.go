@@ -119,7 +119,7 @@ func TestUnreachableServersAreReported(t *testing.T) {
 			reason: "The server may have died, or be behind a firewall.",
 			change: func(t *testing.T, o *registration.Options) {
 				t.Helper()
-				listener, err := net.Listen("tcp", "127.0.0.1:0")
+				listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,7 @@ limitations under the License.
 package registration
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"log"
 	"net"
@@ -26,8 +27,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"crypto/tls"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
