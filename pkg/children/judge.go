@@ -17,9 +17,11 @@ limitations under the License.
 package children
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -56,8 +58,9 @@ func Judge(scope Scope, rules Rules, list []map[string]any) ([]Desired, error) {
 		if err == nil {
 			if first, ok := seen[d.Key]; ok {
 				err = fmt.Errorf("%s is there twice, also as %s[%d]; return each %s once", d.Key, scope.Field, first, d.Kind)
+			} else {
+				seen[d.Key] = i
 			}
-			seen[d.Key] = i
 		}
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("%s[%d]: %v", scope.Field, i, err))
@@ -91,6 +94,9 @@ func (s Scope) judge(rules Rules, content map[string]any) (Desired, error) {
 	if err != nil {
 		return d, fmt.Errorf("has the apiVersion %q, which is not group/version", d.APIVersion)
 	}
+	if reasons := path.IsValidPathSegmentName(version.Version); len(reasons) > 0 || version.Version == "" {
+		return d, fmt.Errorf("has the apiVersion %q, whose version is none", d.APIVersion)
+	}
 	d.Group = version.Group
 	metadata, err := object(content, "metadata")
 	if err != nil {
@@ -101,6 +107,10 @@ func (s Scope) judge(rules Rules, content map[string]any) (Desired, error) {
 			return d, fmt.Errorf("%s has generateName but no name; a child is found again by its name, so give it one that stays the same", d.Kind)
 		}
 		return d, fmt.Errorf("%s has no metadata.name", d.Kind)
+	}
+	// Names become parts of URLs.
+	if reasons := path.IsValidPathSegmentName(d.Name); len(reasons) > 0 {
+		return d, fmt.Errorf("%s has the metadata.name %q, which %s", d.Kind, d.Name, strings.Join(reasons, ", "))
 	}
 	rule, ok := rules.For(d.GroupKind())
 	if !ok {
@@ -121,6 +131,9 @@ func (s Scope) place(rule Rule, metadata map[string]any, d *Desired) error {
 	if namespace, there := metadata["namespace"]; there && namespace != nil {
 		if d.Namespace, there = namespace.(string); !there {
 			return fmt.Errorf("%s has a metadata.namespace that is not a string", d.Key)
+		}
+		if reasons := path.IsValidPathSegmentName(d.Namespace); len(reasons) > 0 {
+			return fmt.Errorf("%s has the metadata.namespace %q, which %s", d.Key, d.Namespace, strings.Join(reasons, ", "))
 		}
 	}
 	switch {
@@ -198,14 +211,20 @@ func texts(from map[string]any, field string) (map[string]string, error) {
 		return nil, fmt.Errorf("metadata.%s is not an object", field)
 	}
 	for name, value := range entries {
-		if value == nil {
-			continue
-		}
 		if result[name], ok = value.(string); !ok {
-			return nil, fmt.Errorf("the value of %q is not a string but %v; quote it", name, value)
+			return nil, fmt.Errorf("the value of %q is not a string but %s; quote it, or leave it out", name, shownValue(value))
 		}
 	}
 	return result, nil
+}
+
+// shownValue returns a value in JSON, cut short.
+func shownValue(value any) string {
+	encoded, err := json.Marshal(value)
+	if err != nil || len(encoded) > 40 {
+		return fmt.Sprintf("of type %T", value)
+	}
+	return string(encoded)
 }
 
 func put(metadata map[string]any, field, name, value string) {
