@@ -97,7 +97,7 @@ func TestApplyOwnsWhatItsEndpointMayWrite(t *testing.T) {
 func ownedBy(o *v1alpha1.CompositeController, manager string) string {
 	for _, entry := range o.ManagedFields {
 		if entry.Manager == manager {
-			return string(entry.FieldsV1.Raw)
+			return entry.FieldsV1.GetRawString()
 		}
 	}
 	return ""

@@ -18,6 +18,7 @@ package apiserver_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -72,9 +73,8 @@ func ask(t *testing.T, method, path, body string, headers ...string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
+	if err := errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return answer{response.StatusCode, response.Header.Get("Content-Type"), response.Header.Values("Warning"), string(content)}

@@ -20,6 +20,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -72,8 +73,10 @@ var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"part"})
 
+var registerDisabledParts = sync.OnceFunc(func() { legacyregistry.MustRegister(disabledParts) })
+
 // ReportDisabled shows a part in the metrics as switched off.
 func ReportDisabled(part string) {
-	legacyregistry.MustRegister(disabledParts) // A second registration of the same metric is none.
+	registerDisabledParts()
 	disabledParts.WithLabelValues(part).Set(1)
 }

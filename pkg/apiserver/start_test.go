@@ -18,10 +18,12 @@ package apiserver_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"sync"
+	"os/signal"
 	"testing"
 	"time"
 
@@ -50,43 +52,49 @@ const (
 var shared *rest.Config
 
 func TestMain(m *testing.M) {
-	os.Exit(withServer(context.Background(), m.Run))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // There is no test yet.
+	code, err := withServer(ctx, m.Run)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-func withServer(ctx context.Context, run func() int) int {
+// withServer runs tests while the server runs.
+func withServer(ctx context.Context, run func() int) (code int, err error) {
 	dir, err := os.MkdirTemp("", "apiserver")
 	if err != nil {
-		panic(err)
+		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	etcd, err := embeddedetcd.Start(ctx, embeddedetcd.Options{Dir: dir, UnsafeNoFsync: true})
 	if err != nil {
-		panic(err)
+		return 0, err
 	}
-	defer etcd.Close()
-	ctx, stop := context.WithCancel(ctx)
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer stop()
+	defer func() { err = errors.Join(err, etcd.Close()) }()
 	config, err := newConfig(ctx, etcd.Endpoint())
 	if err != nil {
-		panic(err)
+		return 0, err
 	}
 	shared = rest.CopyConfig(config.Generic.LoopbackClientConfig)
 	shared.QPS = -1
 	server, err := config.Complete().New()
 	if err != nil {
-		panic(err)
+		return 0, err
 	}
-	serving.Go(func() {
-		if err := server.Generic.PrepareRun().RunWithContext(ctx); err != nil {
-			panic(err)
-		}
-	})
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Generic.PrepareRun().RunWithContext(ctx) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ended)
+	}()
 	if err := awaitReady(ctx, shared); err != nil {
-		panic(err)
+		return 0, err
 	}
-	return run()
+	return run(), nil
 }
 
 func newConfig(ctx context.Context, endpoint string) (*apiserver.Config, error) {

@@ -71,19 +71,23 @@ func TestRefusals(t *testing.T) {
 		"a bad duration, as YAML": {
 			http.MethodPost, composites, "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\nmetadata: {name: new}\n" +
 				"spec: {parentResource: {apiVersion: v1, resource: pods}, hooks: {sync: {webhook: {timeout: 1d}}}}\n",
-			[]string{"Content-Type", "application/yaml"}, http.StatusBadRequest, timeoutMessage,
+			[]string{"Content-Type", "application/yaml"},
+			http.StatusBadRequest, timeoutMessage,
 		},
 		"a bad duration, merged": {
 			http.MethodPatch, composites + "/refusals", `{"spec":{"hooks":{"sync":{"webhook":{"timeout":"1d"}}}}}`,
-			[]string{"Content-Type", string(types.MergePatchType)}, http.StatusUnprocessableEntity, timeoutMessage,
+			[]string{"Content-Type", string(types.MergePatchType)},
+			http.StatusUnprocessableEntity, timeoutMessage,
 		},
 		"a bad duration, applied": {
 			http.MethodPatch, composites + "/new?fieldManager=test", compositeJSON("new", badHook),
-			[]string{"Content-Type", string(types.ApplyYAMLPatchType)}, http.StatusUnprocessableEntity, timeoutMessage,
+			[]string{"Content-Type", string(types.ApplyYAMLPatchType)},
+			http.StatusUnprocessableEntity, timeoutMessage,
 		},
 		"an unknown field, applied": {
 			http.MethodPatch, composites + "/new?fieldManager=test", compositeJSON("new", `,"childrenResources":[]`),
-			[]string{"Content-Type", string(types.ApplyYAMLPatchType)}, http.StatusInternalServerError, ".spec.childrenResources: field not declared in schema",
+			[]string{"Content-Type", string(types.ApplyYAMLPatchType)},
+			http.StatusInternalServerError, ".spec.childrenResources: field not declared in schema",
 		},
 		"an update without resourceVersion": {
 			http.MethodPut, composites + "/refusals", compositeJSON("refusals", ""), nil,
@@ -96,11 +100,13 @@ func TestRefusals(t *testing.T) {
 		"a status of nothing": {
 			http.MethodPatch, composites + "/new/status?fieldManager=test",
 			`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","status":{"observedGeneration":1}}`,
-			[]string{"Content-Type", string(types.ApplyYAMLPatchType)}, http.StatusNotFound, "not found",
+			[]string{"Content-Type", string(types.ApplyYAMLPatchType)},
+			http.StatusNotFound, "not found",
 		},
 		"a status with the same condition twice": {
 			http.MethodPatch, composites + "/refusals/status", `{"status":{"conditions":[{"type":"Ready"},{"type":"Ready"}]}}`,
-			[]string{"Content-Type", string(types.MergePatchType)}, http.StatusUnprocessableEntity, `status.conditions[1]: Duplicate value: {"type":"Ready"`,
+			[]string{"Content-Type", string(types.MergePatchType)},
+			http.StatusUnprocessableEntity, `status.conditions[1]: Duplicate value: {"type":"Ready"`,
 		},
 		"a revision whose patch is no object": {
 			http.MethodPost, groupPath + "/namespaces/default/controllerrevisions",
@@ -114,7 +120,8 @@ func TestRefusals(t *testing.T) {
 		"more than etcd can keep, applied": {
 			http.MethodPatch, composites + "/new?fieldManager=test",
 			compositeJSON("new", `,"hooks":{"sync":{"webhook":{"path":"`+strings.Repeat("x", maxBody)+`"}}}`),
-			[]string{"Content-Type", string(types.ApplyYAMLPatchType)}, http.StatusRequestEntityTooLarge, "limit is",
+			[]string{"Content-Type", string(types.ApplyYAMLPatchType)},
+			http.StatusRequestEntityTooLarge, "limit is",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

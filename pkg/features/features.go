@@ -62,7 +62,7 @@ func NewRegistry() (basecompatibility.ComponentGlobalsRegistry, error) {
 		return nil, fmt.Errorf("registering component %s: %w", basecompatibility.DefaultKubeComponent, err)
 	}
 	mapping := func(v *version.Version) *version.Version {
-		return kube.OffsetMinor(int(v.Minor()) - int(ours.Minor())) //nolint:gosec // Versions are small.
+		return kube.OffsetMinor(int(v.Minor()) - int(ours.Minor()))
 	}
 	if err := registry.SetVersionMapping(Component, basecompatibility.DefaultKubeComponent, mapping); err != nil {
 		return nil, fmt.Errorf("mapping versions to those of Kubernetes: %w", err)

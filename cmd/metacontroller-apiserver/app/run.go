@@ -83,8 +83,7 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 		case <-time.After(lostStorageGrace):
 		}
 	}
-	var failed *failure
-	if errors.As(context.Cause(serving), &failed) {
+	if failed, ok := errors.AsType[*failure](context.Cause(serving)); ok {
 		return failed.error
 	}
 	if err != nil {

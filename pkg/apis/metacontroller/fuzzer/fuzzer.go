@@ -73,6 +73,6 @@ func Funcs(serializer.CodecFactory) []any {
 
 func setDefault[T any](field **T, value T) {
 	if *field == nil {
-		*field = ptr.To(value)
+		*field = new(value)
 	}
 }

@@ -110,10 +110,10 @@ func TestDefaults(t *testing.T) {
 	want := given()
 	want.Spec.Hooks.Sync.Version = ptr.To(v1alpha1.HookVersionV1)
 	security := &want.Spec.Hooks.Sync.Webhook.WebhookSecurity
-	security.CABundle.SecretRef.Key, security.CABundle.ConfigMapRef.Key = ptr.To("ca.crt"), ptr.To("ca.crt")
-	security.ClientTLS.CertKey, security.ClientTLS.PrivateKeyKey = ptr.To("tls.crt"), ptr.To("tls.key")
-	security.Authorization.Type = ptr.To("Bearer")
-	security.BasicAuth.UsernameKey, security.BasicAuth.PasswordKey = ptr.To("username"), ptr.To("password")
+	security.CABundle.SecretRef.Key, security.CABundle.ConfigMapRef.Key = new("ca.crt"), new("ca.crt")
+	security.ClientTLS.CertKey, security.ClientTLS.PrivateKeyKey = new("tls.crt"), new("tls.key")
+	security.Authorization.Type = new("Bearer")
+	security.BasicAuth.UsernameKey, security.BasicAuth.PasswordKey = new("username"), new("password")
 	*want.Spec.EndpointConfigs[0].ClientTLS = *security.ClientTLS
 
 	got := given()

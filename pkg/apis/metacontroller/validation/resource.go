@@ -78,7 +78,7 @@ func validateAnnotationSelector(selector *metacontroller.AnnotationSelector, pat
 	return append(errs, validateLabelSelector(&metav1.LabelSelector{MatchExpressions: selector.MatchExpressions}, path)...)
 }
 
-var percentage = regexp.MustCompile("^[0-9]+%$") //nolint:gochecknoglobals // Compiled once, never changed.
+var percentage = regexp.MustCompile(`^\d+%$`)
 
 // validateMaxUnavailable accepts 1 and more, and 1% to 100%.
 func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.ErrorList {

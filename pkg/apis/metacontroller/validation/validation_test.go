@@ -148,8 +148,10 @@ func TestBadObjectsAreRefusedByField(t *testing.T) {
 		},
 		"a service without name and namespace": {
 			manifest: webhook("service: {port: 80}"),
-			want: []string{"spec.hooks.sync.webhook.service.name: Required value",
-				"spec.hooks.sync.webhook.service.namespace: Required value"},
+			want: []string{
+				"spec.hooks.sync.webhook.service.name: Required value",
+				"spec.hooks.sync.webhook.service.namespace: Required value",
+			},
 		},
 		"an unknown decoding mode": {
 			manifest: webhook("responseUnMarshallMode: lazy"),
