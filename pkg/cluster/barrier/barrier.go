@@ -51,7 +51,8 @@ type parent struct {
 
 // watched is an informer with the writes that it is to show.
 type watched struct {
-	cancel   func()
+	holders  int
+	stop     func()
 	versions versions
 	deletes  map[types.UID]*parent
 }
@@ -73,21 +74,30 @@ func (b *Barrier) Wrote(of types.UID, informer *cache.Informer, version string) 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	w, ok := b.watched[informer]
+	if !ok {
+		return
+	}
 	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
 		return
 	}
-	heap.Push(&b.watch(informer).versions, pendingVersion{at, b.add(of)})
+	heap.Push(&w.versions, pendingVersion{at, b.add(of)})
 }
 
-// Deleted says that a sync of a parent deleted the object with a UID, which informer still shows.
+// Deleted says that a sync of a parent deleted the object with a UID. The informer shows it when the object is gone or being
+// deleted.
 func (b *Barrier) Deleted(of types.UID, informer *cache.Informer, namespace, name string, uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	w, ok := b.watched[informer]
+	if !ok {
+		return
+	}
 	if o, ok := informer.Get(namespace, name); !ok || o.UID() != uid || o.Deleting() {
 		return
 	}
-	w := b.watch(informer)
-	if _, ok := w.deletes[uid]; !ok {
+	// A parent that waited in vain before does not count any more.
+	if p, ok := w.deletes[uid]; !ok || b.parents[p.uid] != p {
 		w.deletes[uid] = b.add(of)
 	}
 }
@@ -154,27 +164,62 @@ func (b *Barrier) add(of types.UID) *parent {
 	return p
 }
 
-// watch returns what is known about an informer, and starts to observe one that is new. The informer's lock is never
-// waited for with this lock held: observing starts aside.
-func (b *Barrier) watch(informer *cache.Informer) *watched {
+// Observe lets the barrier follow an informer until cancel is called; it may be observed many times. Writes to what an
+// informer shows that is not observed are not waited for, nor are those that wait at the last cancel.
+func (b *Barrier) Observe(informer *cache.Informer) (cancel func()) {
+	b.mu.Lock()
 	w, ok := b.watched[informer]
 	if !ok {
 		w = &watched{deletes: map[types.UID]*parent{}}
 		b.watched[informer] = w
 	}
-	return w
+	w.holders++
+	b.mu.Unlock()
+	if !ok {
+		// Informers call progress with a lock held that Observe takes, so this must not happen with ours held.
+		stop := informer.Observe(func(version string, e cache.Event) { b.progress(informer, version, e) })
+		b.mu.Lock()
+		w.stop = stop
+		b.mu.Unlock()
+		b.progress(informer, informer.LastSyncedVersion(), cache.Event{})
+	}
+	return sync.OnceFunc(func() { b.release(informer, w) })
 }
 
-// Observe lets the barrier follow an informer until cancel is called. Every informer that is named in Wrote and Deleted
-// must be observed.
-func (b *Barrier) Observe(informer *cache.Informer) (cancel func()) {
-	stop := informer.Observe(func(version string, e cache.Event) { b.progress(informer, version, e) })
-	return func() {
-		stop()
-		b.mu.Lock()
-		delete(b.watched, informer)
+func (b *Barrier) release(informer *cache.Informer, w *watched) {
+	b.mu.Lock()
+	if w.holders--; w.holders > 0 {
 		b.mu.Unlock()
+		return
 	}
+	delete(b.watched, informer)
+	stop := w.stop
+	var wakes []func()
+	for _, v := range w.versions {
+		wakes = b.shown(v.parent, wakes)
+	}
+	for _, p := range w.deletes {
+		wakes = b.shown(p, wakes)
+	}
+	b.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	for _, wake := range wakes {
+		wake()
+	}
+}
+
+// shown notes that one write of a parent is shown, and adds to wakes what is to be called without the lock.
+func (b *Barrier) shown(p *parent, wakes []func()) []func() {
+	if p.pending--; p.pending > 0 || b.parents[p.uid] != p {
+		return wakes
+	}
+	b.drop(p)
+	if p.wake != nil {
+		wakes = append(wakes, p.wake)
+	}
+	return wakes
 }
 
 // progress is told by informers what they show now.
@@ -186,25 +231,16 @@ func (b *Barrier) progress(informer *cache.Informer, version string, e cache.Eve
 		return
 	}
 	var wakes []func()
-	shown := func(p *parent) {
-		if p.pending--; p.pending > 0 || b.parents[p.uid] != p {
-			return
-		}
-		b.drop(p)
-		if p.wake != nil {
-			wakes = append(wakes, p.wake)
-		}
-	}
 	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
 		for len(w.versions) > 0 && w.versions[0].version <= at {
-			shown(heap.Pop(&w.versions).(pendingVersion).parent)
+			wakes = b.shown(heap.Pop(&w.versions).(pendingVersion).parent, wakes)
 		}
 	}
 	if len(w.deletes) > 0 {
 		for _, uid := range gone(e) {
 			if p, ok := w.deletes[uid]; ok {
 				delete(w.deletes, uid)
-				shown(p)
+				wakes = b.shown(p, wakes)
 			}
 		}
 	}

@@ -19,13 +19,17 @@ package cache
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
@@ -52,6 +56,10 @@ type Query struct {
 	Resource schema.GroupVersionResource
 	// LabelSelector restricts the informer at the API server. Empty: all objects.
 	LabelSelector string
+	// Namespace restricts the informer to one namespace. Empty: all namespaces, or a resource without namespaces.
+	Namespace string
+	// Name restricts the informer to the object of that name. Empty: all objects.
+	Name string
 	// MetadataOnly leaves out everything but apiVersion, kind and metadata. Both are then those of PartialObjectMetadata.
 	MetadataOnly bool
 }
@@ -152,6 +160,7 @@ func (c *Cache) start(i *Informer) {
 		Logger:          &logger,
 		Name:            i.query.Resource.String(),
 		TypeDescription: i.query.Resource.String(),
+		Backoff:         backoff(),
 	})
 	c.reflect.Go(func() {
 		defer stop()
@@ -164,16 +173,20 @@ func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
 	if i.query.MetadataOnly {
 		client = c.metadata
 	}
-	path := resourcePath(i.query.Resource)
+	path := i.query.path()
 	return &clientcache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = i.query.LabelSelector
+			i.query.restrict(&o)
 			list, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Get()
 			i.observed(err)
+			if err != nil {
+				i.failed()
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector, o.Watch = i.query.LabelSelector, true
+			i.query.restrict(&o)
+			o.Watch = true
 			response, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Stream(ctx)
 			i.observed(err)
 			if err != nil {
@@ -186,9 +199,25 @@ func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
 	}
 }
 
-func resourcePath(r schema.GroupVersionResource) []string {
-	if r.Group == "" {
-		return []string{"api", r.Version, r.Resource}
+func (q Query) path() []string {
+	path := []string{"api", q.Resource.Version}
+	if q.Resource.Group != "" {
+		path = []string{"apis", q.Resource.Group, q.Resource.Version}
 	}
-	return []string{"apis", r.Group, r.Version, r.Resource}
+	if q.Namespace != "" {
+		path = append(path, "namespaces", q.Namespace)
+	}
+	return append(path, q.Resource.Resource)
+}
+
+func (q Query) restrict(o *metav1.ListOptions) {
+	o.LabelSelector = q.LabelSelector
+	if q.Name != "" {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", q.Name).String()
+	}
+}
+
+// backoff is how long an informer waits after failures. A resource that is served again is to be seen soon.
+func backoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: math.MaxInt32, Cap: 10 * time.Second}
 }

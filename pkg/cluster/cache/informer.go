@@ -68,6 +68,9 @@ type Informer struct {
 	stop    context.CancelFunc // likewise
 	store   *store
 	synced  chan struct{}
+	// unlisted is closed at the first failure to list.
+	unlisted     chan struct{}
+	unlistedOnce sync.Once
 
 	// deliver is held while subscribers are told of an event, or a new one is told of what there is.
 	deliver     sync.Mutex
@@ -84,7 +87,7 @@ type subscriber struct{ handle Handler }
 var _ clientcache.ReflectorStore = &Informer{}
 
 func newInformer(c *Cache, q Query) *Informer {
-	return &Informer{cache: c, query: q, store: newStore(), synced: make(chan struct{})}
+	return &Informer{cache: c, query: q, store: newStore(), synced: make(chan struct{}), unlisted: make(chan struct{})}
 }
 
 // Release gives the informer back. It must not be used by the caller afterwards.
@@ -105,6 +108,9 @@ func (i *Informer) HasSynced() bool {
 		return false
 	}
 }
+
+// Failed is closed once an attempt to list failed; Err has the cause, until an attempt succeeds.
+func (i *Informer) Failed() <-chan struct{} { return i.unlisted }
 
 // Err returns the error of the last attempt to list or watch, nil if it succeeded.
 func (i *Informer) Err() error {
@@ -153,7 +159,7 @@ func (i *Informer) Orphans(namespace string, selector labels.Selector) []*object
 }
 
 // Subscribe tells handle of all objects there are, as added, and then of all changes in their order, until cancel is
-// called. No call is under way when cancel returns, unless it is called by a handler.
+// called. No call is under way when cancel returns. A handler must not call cancel.
 func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
@@ -247,16 +253,21 @@ func (i *Informer) Replace(list []any, version string) error {
 		if !ok {
 			return fmt.Errorf("putting a %T into the cache of %s", element, i.query.Resource)
 		}
-		seen[key{o.Namespace(), o.Name()}] = struct{}{}
+		k := key{o.Namespace(), o.Name()}
+		seen[k] = struct{}{}
+		if before, ok := i.store.get(k); ok && before.UID() == o.UID() && before.ResourceVersion() == o.ResourceVersion() {
+			// The one that is there stays, for readers may hold it.
+			continue
+		}
 		before := i.store.put(o)
 		switch {
 		case before == nil:
-			i.tell(Event{Type: Added, New: o, Initial: initial})
+			i.changed("", Event{Type: Added, New: o, Initial: initial})
 		case before.UID() != o.UID():
-			i.tell(Event{Type: Deleted, Old: before})
-			i.tell(Event{Type: Added, New: o})
-		case before.ResourceVersion() != o.ResourceVersion():
-			i.tell(Event{Type: Updated, Old: before, New: o})
+			i.changed("", Event{Type: Deleted, Old: before})
+			i.changed("", Event{Type: Added, New: o})
+		default:
+			i.changed("", Event{Type: Updated, Old: before, New: o})
 		}
 	}
 	for _, o := range i.store.list("") {
@@ -312,6 +323,8 @@ func (i *Informer) tell(e Event) {
 		s.tell(e)
 	}
 }
+
+func (i *Informer) failed() { i.unlistedOnce.Do(func() { close(i.unlisted) }) }
 
 // observed takes note of how the last request went.
 func (i *Informer) observed(err error) {

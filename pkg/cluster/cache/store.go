@@ -18,6 +18,7 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -109,12 +110,18 @@ func (s *store) remove(k key) *object.Object {
 
 func (s *store) index(k key, o *object.Object) {
 	if owner := o.Controller(); owner != nil {
-		s.controlled[owner.UID] = append(s.controlled[owner.UID], o)
+		held, ok := s.controlled[owner.UID]
+		uid := owner.UID
+		if !ok {
+			// The text is a part of the object's JSON, which a key must not keep in memory.
+			uid = types.UID(strings.Clone(string(uid)))
+		}
+		s.controlled[uid] = append(held, o)
 		return
 	}
 	set(s.orphans, k, o)
 	for label, values := range s.postings {
-		if value, ok := o.Labels()[label]; ok {
+		if value, ok := o.Label(label); ok {
 			post(values, value, k, o)
 		}
 	}
@@ -137,7 +144,7 @@ func (s *store) unindex(k key, o *object.Object) {
 	}
 	unset(s.orphans, k)
 	for label, values := range s.postings {
-		if value, ok := o.Labels()[label]; ok {
+		if value, ok := o.Label(label); ok {
 			delete(values[value], k)
 			if len(values[value]) == 0 {
 				delete(values, value)
@@ -163,7 +170,7 @@ func (s *store) orphansMatching(namespace string, selector labels.Selector) []*o
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return gather(s.orphans, namespace, 0, func(o *object.Object) bool { return selector.Matches(labels.Set(o.Labels())) })
+	return gather(s.orphans, namespace, 0, func(o *object.Object) bool { return selector.Matches(o.LabelSet()) })
 }
 
 // posted looks only at orphans that have one of the values, or any, of a label.
@@ -174,7 +181,7 @@ func (s *store) posted(namespace string, selector labels.Selector, label string,
 	var result []*object.Object
 	collect := func(found map[key]*object.Object) {
 		for k, o := range found {
-			if (namespace == "" || k.namespace == namespace) && selector.Matches(labels.Set(o.Labels())) {
+			if (namespace == "" || k.namespace == namespace) && selector.Matches(o.LabelSet()) {
 				result = append(result, o)
 			}
 		}
@@ -206,7 +213,7 @@ func (s *store) ensurePosted(label string) {
 	values := map[string]map[key]*object.Object{}
 	for namespace, named := range s.orphans {
 		for name, o := range named {
-			if value, ok := o.Labels()[label]; ok {
+			if value, ok := o.Label(label); ok {
 				post(values, value, key{namespace, name}, o)
 			}
 		}
@@ -216,7 +223,8 @@ func (s *store) ensurePosted(label string) {
 
 func post(values map[string]map[key]*object.Object, value string, k key, o *object.Object) {
 	if values[value] == nil {
-		values[value] = map[key]*object.Object{}
+		values[strings.Clone(value)] = map[key]*object.Object{k: o}
+		return
 	}
 	values[value][k] = o
 }

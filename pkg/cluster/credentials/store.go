@@ -18,45 +18,62 @@ package credentials
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // idle is how long a watch goes on after the last use of what it watches.
 const idle = 10 * time.Minute
 
-// reference names a Secret or ConfigMap.
-type reference struct{ resource, namespace, name string }
+// Reference names a Secret or ConfigMap.
+type Reference struct {
+	// Kind is Secret or ConfigMap.
+	Kind string
+	// Namespace and Name of the object.
+	Namespace, Name string
+}
+
+// String names the object for people, as "Secret ns/name".
+func (r Reference) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
+
+func (r Reference) resource() schema.GroupVersionResource {
+	resource := "configmaps"
+	if r.Kind == "Secret" {
+		resource = "secrets"
+	}
+	return schema.GroupVersionResource{Version: "v1", Resource: resource}
+}
 
 // Store reads Secrets and ConfigMaps. It is safe for concurrent use.
 type Store struct {
-	client rest.Interface
-	clock  clock.WithTicker
+	objects *cache.Cache
+	clock   clock.WithTicker
 
-	mu      sync.Mutex
-	ctx     context.Context // set while Run runs
-	watches map[reference]*watched
-	running sync.WaitGroup
+	mu          sync.Mutex
+	watches     map[Reference]*watched
+	subscribers map[*func(Reference)]struct{}
 }
 
 // watched is one object under watch.
 type watched struct {
-	informer cache.SharedIndexInformer
-	store    cache.Store
-	stop     context.CancelFunc
-	used     time.Time
+	informer *cache.Informer
+	cancel   func()
+
+	// The rest is guarded by the store's lock.
+	used    time.Time
+	decoded *object.Object
+	data    map[string][]byte
 }
 
 // New returns a store. A nil clock means the real one.
@@ -64,131 +81,178 @@ func New(config *rest.Config, c clock.WithTicker) (*Store, error) {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.ContentConfig = rest.ContentConfig{
-		GroupVersion:         &corev1.SchemeGroupVersion,
-		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
-	}
-	client, err := rest.RESTClientFor(config)
+	objects, err := cache.New(cache.Options{Config: config})
 	if err != nil {
 		return nil, fmt.Errorf("creating a client that reads credentials: %w", err)
 	}
-	return &Store{client: client, clock: c, watches: map[reference]*watched{}}, nil
+	return &Store{
+		objects: objects, clock: c, watches: map[Reference]*watched{}, subscribers: map[*func(Reference)]struct{}{},
+	}, nil
 }
 
-// Run lets the store watch until ctx ends, and returns when the last watch has ended.
+// Run lets the store watch until ctx ends, and returns when the last watch has ended. Before Run, reading waits.
 func (s *Store) Run(ctx context.Context) {
-	s.mu.Lock()
-	s.ctx = ctx
-	s.mu.Unlock()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { s.objects.Run(ctx) })
 	ticker := s.clock.NewTicker(idle / 2)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-ticker.C():
 			s.sweep()
 		}
 	}
-	s.mu.Lock()
-	s.ctx = nil
-	s.mu.Unlock()
-	s.running.Wait()
 }
 
-// Secret returns the data of a Secret with a version that changes whenever the data may have. The error of a Secret that
-// is not there is an apierrors NotFound. The first call for a Secret waits for the API server, until ctx ends.
+// Secret returns the data of a Secret with a version that changes whenever the data may have. The data must not be modified.
+// The error of a Secret that is not there is an apierrors NotFound. The first call for a Secret waits for the API server,
+// until ctx ends; later ones answer from memory.
 func (s *Store) Secret(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error) {
-	found, err := s.get(ctx, reference{"secrets", namespace, name})
-	if err != nil {
-		return "", nil, err
-	}
-	secret, ok := found.(*corev1.Secret)
-	if !ok {
-		return "", nil, fmt.Errorf("reading Secret %s/%s: got a %T", namespace, name, found)
-	}
-	return string(secret.UID) + "/" + secret.ResourceVersion, secret.Data, nil
+	return s.get(ctx, Reference{Kind: "Secret", Namespace: namespace, Name: name})
 }
 
 // ConfigMap is Secret for ConfigMaps: text and binary data together.
 func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error) {
-	found, err := s.get(ctx, reference{"configmaps", namespace, name})
-	if err != nil {
-		return "", nil, err
+	return s.get(ctx, Reference{Kind: "ConfigMap", Namespace: namespace, Name: name})
+}
+
+// Subscribe calls changed whenever an object that was asked for appeared, changed or went, until cancel is called. It is
+// called on a watch's goroutine and must not block, nor call cancel.
+func (s *Store) Subscribe(changed func(Reference)) (cancel func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscribers[&changed] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscribers, &changed)
 	}
-	config, ok := found.(*corev1.ConfigMap)
+}
+
+func (s *Store) get(ctx context.Context, r Reference) (version string, data map[string][]byte, err error) {
+	w := s.watch(r)
+	if err := w.wait(ctx); err != nil {
+		return "", nil, fmt.Errorf("reading %s: %w", r, err)
+	}
+	o, ok := w.informer.Get(r.Namespace, r.Name)
 	if !ok {
-		return "", nil, fmt.Errorf("reading ConfigMap %s/%s: got a %T", namespace, name, found)
+		return "", nil, apierrors.NewNotFound(r.resource().GroupResource(), r.Namespace+"/"+r.Name)
 	}
-	data = maps.Clone(config.BinaryData)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.decoded != o {
+		if w.data, err = decode(r, o); err != nil {
+			return "", nil, fmt.Errorf("reading %s: %w", r, err)
+		}
+		w.decoded = o
+	}
+	return string(o.UID()) + "/" + o.ResourceVersion(), w.data, nil
+}
+
+// wait waits for the first answer of the API server.
+func (w *watched) wait(ctx context.Context) error {
+	if w.informer.HasSynced() {
+		return nil
+	}
+	select {
+	case <-w.informer.Synced():
+		return nil
+	case <-w.informer.Failed():
+		if err := w.informer.Err(); err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// It failed before, and an attempt is under way.
+	select {
+	case <-w.informer.Synced():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func decode(r Reference, o *object.Object) (map[string][]byte, error) {
+	if r.Kind == "Secret" {
+		var secret struct {
+			Data map[string][]byte `json:"data"`
+		}
+		// The cause could show a part of the value.
+		if json.Unmarshal(o.JSON(), &secret) != nil {
+			return nil, errors.New("its data cannot be decoded")
+		}
+		return secret.Data, nil
+	}
+	var config struct {
+		Data       map[string]string `json:"data"`
+		BinaryData map[string][]byte `json:"binaryData"`
+	}
+	if err := json.Unmarshal(o.JSON(), &config); err != nil {
+		return nil, fmt.Errorf("decoding its data: %w", err)
+	}
+	data := config.BinaryData
 	if data == nil {
 		data = make(map[string][]byte, len(config.Data))
 	}
 	for key, text := range config.Data {
 		data[key] = []byte(text)
 	}
-	return string(config.UID) + "/" + config.ResourceVersion, data, nil
+	return data, nil
 }
 
-func (s *Store) get(ctx context.Context, r reference) (any, error) {
-	w, err := s.watch(r)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-w.informer.HasSyncedChecker().Done():
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for %s %s/%s: %w (may the server list and watch it?)", r.resource, r.namespace, r.name, ctx.Err())
-	}
-	found, ok, err := w.store.GetByKey(r.namespace + "/" + r.name)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s/%s: %w", r.resource, r.namespace, r.name, err)
-	}
-	if !ok {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: r.resource}, r.namespace+"/"+r.name)
-	}
-	return found, nil
-}
-
-func (s *Store) watch(r reference) (*watched, error) {
+func (s *Store) watch(r Reference) *watched {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w, ok := s.watches[r]; ok {
-		w.used = s.clock.Now()
-		return w, nil
+	w, ok := s.watches[r]
+	if !ok {
+		w = &watched{informer: s.objects.Acquire(cache.Query{Resource: r.resource(), Namespace: r.Namespace, Name: r.Name})}
+		s.watches[r] = w
 	}
-	if s.ctx == nil {
-		return nil, fmt.Errorf("reading %s %s/%s: the server is not running", r.resource, r.namespace, r.name)
+	w.used = s.clock.Now()
+	s.mu.Unlock()
+	if !ok {
+		// The informer calls changed with a lock held that Subscribe takes, so this must not happen with ours held.
+		cancel := w.informer.Subscribe(func(e cache.Event) {
+			if !e.Initial {
+				s.changed(r)
+			}
+		})
+		s.mu.Lock()
+		w.cancel = cancel
+		s.mu.Unlock()
 	}
-	source := cache.NewListWatchFromClient(s.client, r.resource, r.namespace, fields.OneTermEqualSelector("metadata.name", r.name))
-	informer := cache.NewSharedIndexInformer(source, expected(r), 0, cache.Indexers{})
-	ctx, stop := context.WithCancel(s.ctx)
-	w := &watched{informer: informer, store: informer.GetStore(), stop: stop, used: s.clock.Now()}
-	s.watches[r] = w
-	s.running.Go(func() {
-		defer stop()
-		informer.RunWithContext(ctx)
-	})
-	return w, nil
+	return w
 }
 
-// expected returns an empty object of what a reference names.
-func expected(r reference) runtime.Object {
-	if r.resource == "secrets" {
-		return &corev1.Secret{}
+func (s *Store) changed(r Reference) {
+	s.mu.Lock()
+	told := make([]func(Reference), 0, len(s.subscribers))
+	for changed := range s.subscribers {
+		told = append(told, *changed)
 	}
-	return &corev1.ConfigMap{}
+	s.mu.Unlock()
+	for _, changed := range told {
+		changed(r)
+	}
 }
 
 // sweep ends the watches that nobody used for a while.
 func (s *Store) sweep() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	var unused []*watched
 	for r, w := range s.watches {
-		if s.clock.Since(w.used) > idle {
-			w.stop()
+		// One without cancel was made this moment.
+		if s.clock.Since(w.used) > idle && w.cancel != nil {
+			unused = append(unused, w)
 			delete(s.watches, r)
 		}
+	}
+	s.mu.Unlock()
+	for _, w := range unused {
+		w.cancel()
+		w.informer.Release()
 	}
 }

@@ -57,16 +57,27 @@ type Discovery struct {
 	clock  clock.WithTicker
 
 	mu          sync.Mutex
-	versions    map[schema.GroupVersion]*versionEntry
-	schemas     map[schema.GroupVersion]*schemaEntry
+	definitions []*cache.Informer // set while Run runs
+	versions    map[schema.GroupVersion]*entry[map[string]Resource]
+	schemas     map[schema.GroupVersion]*entry[map[string]*Schema]
+	groups      map[string]*group
 	subscribers map[*func()]struct{}
 	changed     chan struct{}
 }
 
-// versionEntry is what is known of a group-version.
-type versionEntry struct {
-	resources map[string]Resource
-	fresh     bool
+// entry is an answer of the API server.
+type entry[T any] struct {
+	answer T
+	// at is how often the group had changed when the answer was asked for; negative if nothing would have told of a change.
+	at int
+}
+
+// group is a group of which a definition changed.
+type group struct {
+	// changes counts the changes of definitions, and the times after them at which an answer may be new.
+	changes int
+	// echoing says that a change is so recent that it may not be served yet.
+	echoing bool
 }
 
 // New returns a Discovery that watches definitions through c.
@@ -84,7 +95,9 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 	}
 	return &Discovery{
 		client: client, cache: c, clock: clock.RealClock{},
-		versions: map[schema.GroupVersion]*versionEntry{}, schemas: map[schema.GroupVersion]*schemaEntry{},
+		versions:    map[schema.GroupVersion]*entry[map[string]Resource]{},
+		schemas:     map[schema.GroupVersion]*entry[map[string]*Schema]{},
+		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
 	}, nil
 }
@@ -95,7 +108,15 @@ func (d *Discovery) Run(ctx context.Context) {
 		informer := d.cache.Acquire(cache.Query{Resource: resource, MetadataOnly: true})
 		defer informer.Release()
 		defer informer.Subscribe(d.definitionChanged)()
+		d.mu.Lock()
+		d.definitions = append(d.definitions, informer)
+		d.mu.Unlock()
 	}
+	defer func() {
+		d.mu.Lock()
+		d.definitions = nil
+		d.mu.Unlock()
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,8 +142,20 @@ func (d *Discovery) tellWithEchoes(ctx context.Context) {
 			continue
 		case <-timer.C():
 		}
-		d.stale("")
+		d.echo(i == len(echoes)-1)
 		d.tell()
+	}
+}
+
+// echo makes the answers stale that may have changed by now. After the last echo of a change they stay.
+func (d *Discovery) echo(last bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.groups {
+		if g.echoing {
+			g.changes++
+			g.echoing = !last
+		}
 	}
 }
 
@@ -159,28 +192,37 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 	if o == nil {
 		o = e.Old
 	}
-	_, group, _ := strings.Cut(o.Name(), ".")
-	d.stale(group)
+	_, name, _ := strings.Cut(o.Name(), ".")
+	// The text is a part of the object's JSON, which a key must not keep in memory.
+	name = strings.Clone(name)
+	d.mu.Lock()
+	if d.groups[name] == nil {
+		d.groups[name] = &group{}
+	}
+	d.groups[name].changes++
+	d.groups[name].echoing = true
+	d.mu.Unlock()
 	select {
 	case d.changed <- struct{}{}:
 	default:
 	}
 }
 
-// stale marks what is known of a group, or of all groups that nothing is known of, as not to be relied on.
-func (d *Discovery) stale(group string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for version, entry := range d.versions {
-		if group == "" || version.Group == group {
-			entry.fresh = false
+// now returns how often the definitions of a group have changed, negative if nothing would tell of a change. It is called
+// with the lock held.
+func (d *Discovery) now(name string) int {
+	if len(d.definitions) == 0 {
+		return -1
+	}
+	for _, definitions := range d.definitions {
+		if !definitions.HasSynced() || definitions.Err() != nil {
+			return -1
 		}
 	}
-	for version := range d.schemas {
-		if version.Group == group {
-			delete(d.schemas, version)
-		}
+	if g, ok := d.groups[name]; ok {
+		return g.changes
 	}
+	return 0
 }
 
 // Resource returns what is known of a resource. A *NotFoundError says that it is not served.
@@ -215,24 +257,37 @@ func (d *Discovery) resources(ctx context.Context, apiVersion string) (map[strin
 	if err != nil {
 		return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
 	}
+	return answerFor(ctx, d, d.versions, version, d.ask)
+}
+
+// answerFor returns what is known of a group-version, and asks if that is nothing or may be outdated. If asking fails, the
+// last answer stays.
+func answerFor[T any](
+	ctx context.Context, d *Discovery, known map[schema.GroupVersion]*entry[T], version schema.GroupVersion,
+	ask func(context.Context, schema.GroupVersion) (T, error),
+) (T, error) {
 	d.mu.Lock()
-	known, ok := d.versions[version]
+	last, ok := known[version]
+	now := d.now(version.Group)
 	d.mu.Unlock()
-	if ok && known.fresh {
-		return known.resources, nil
+	if ok && now >= 0 && last.at == now {
+		return last.answer, nil
 	}
-	asked, err := d.ask(ctx, version)
-	if err != nil {
-		if ok && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Discovery failed; the last answer stays", "apiVersion", apiVersion, "err", err)
-			return known.resources, nil
-		}
-		return nil, fmt.Errorf("asking for the resources of %s: %w", apiVersion, err)
+	// What changes while the API server answers makes the answer outdated, so the count is of before.
+	answer, err := ask(ctx, version)
+	switch {
+	case err == nil:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		known[version] = &entry[T]{answer: answer, at: now}
+		return answer, nil
+	case ok && ctx.Err() == nil:
+		klog.FromContext(ctx).V(2).Info("Discovery failed; the last answer stays", "apiVersion", version, "err", err)
+		return last.answer, nil
+	default:
+		var none T
+		return none, err
 	}
-	d.mu.Lock()
-	d.versions[version] = &versionEntry{resources: asked, fresh: true}
-	d.mu.Unlock()
-	return asked, nil
 }
 
 func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[string]Resource, error) {
@@ -245,7 +300,7 @@ func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[s
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("asking for the resources of %s: %w", version, err)
 	}
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(data, &list); err != nil {

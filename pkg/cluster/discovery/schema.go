@@ -26,11 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// schemaEntry has the schemas of a group-version by kind.
-type schemaEntry struct {
-	kinds map[string]*Schema
-}
-
 // Schema says how the lists in a kind's fields are merged. It is read-only. All methods may be called on nil, which knows
 // nothing.
 type Schema struct {
@@ -59,21 +54,11 @@ const refPrefix = "#/components/schemas/"
 
 // Schema returns the schema of a kind, nil if the cluster publishes none.
 func (d *Discovery) Schema(ctx context.Context, kind schema.GroupVersionKind) (*Schema, error) {
-	version := kind.GroupVersion()
-	d.mu.Lock()
-	known, ok := d.schemas[version]
-	d.mu.Unlock()
-	if !ok {
-		kinds, err := d.askSchemas(ctx, version)
-		if err != nil {
-			return nil, fmt.Errorf("asking for the schema of %s: %w", kind, err)
-		}
-		known = &schemaEntry{kinds: kinds}
-		d.mu.Lock()
-		d.schemas[version] = known
-		d.mu.Unlock()
+	kinds, err := answerFor(ctx, d, d.schemas, kind.GroupVersion(), d.askSchemas)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the schema of %s: %w", kind, err)
 	}
-	return known.kinds[kind.Kind], nil
+	return kinds[kind.Kind], nil
 }
 
 func (d *Discovery) askSchemas(ctx context.Context, version schema.GroupVersion) (map[string]*Schema, error) {
