@@ -19,6 +19,7 @@ package customize
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -52,11 +53,14 @@ type Customizer struct {
 	config  Config
 	answers *related.Answers[loop.Key]
 	index   *related.Index[loop.Key]
+
+	mu         sync.Mutex
+	subscribed map[schema.GroupVersionResource]bool
 }
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{config: c, answers: related.NewAnswers[loop.Key]()}
+	z := &Customizer{config: c, answers: related.NewAnswers[loop.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
 	z.index = related.NewIndex[loop.Key](z.namespaceLabels)
 	return z
 }
@@ -131,10 +135,17 @@ func (z *Customizer) wait(key loop.Key, missing *related.NotSyncedError) error {
 	}}
 }
 
+// informer returns the informer of a resource, whose changes wake the parents that they concern. A declared child kind may
+// be related too, so the informer may be there already for another purpose.
 func (z *Customizer) informer(r schema.GroupVersionResource) *cache.Informer {
-	return z.config.Watching.AcquireAndSubscribe(z.config.Cluster.Cache, cache.Query{Resource: r}, func(e cache.Event) {
-		z.changed(r, e)
-	})
+	informer := z.config.Watching.Acquire(z.config.Cluster.Cache, cache.Query{Resource: r})
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if !z.subscribed[r] {
+		z.subscribed[r] = true
+		z.config.Watching.Subscribe(informer, func(e cache.Event) { z.changed(r, e) })
+	}
+	return informer
 }
 
 // changed wakes the parents to which an object is related.
@@ -171,7 +182,9 @@ func (z *Customizer) namespaceChanged(e cache.Event) []loop.Key {
 }
 
 func (z *Customizer) namespaceLabels(name string) (map[string]string, bool) {
-	o, ok := z.informer(namespaces).Get("", name)
+	// This is asked by handlers, which must not subscribe.
+	informer := z.config.Watching.Acquire(z.config.Cluster.Cache, cache.Query{Resource: namespaces})
+	o, ok := informer.Get("", name)
 	if !ok {
 		return nil, false
 	}

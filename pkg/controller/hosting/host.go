@@ -25,6 +25,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -163,7 +164,8 @@ func (h *Host) sleep(ctx context.Context, d time.Duration) {
 }
 
 func (h *Host) cannotBuild(ctx context.Context, d Definition, err error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || apierrors.IsConflict(err) {
+		// A conflict says that there is a newer definition, which is on its way.
 		return
 	}
 	reason := v1alpha1.ReasonInvalidDefinition

@@ -46,45 +46,34 @@ func New(b *barrier.Barrier) *Set {
 
 // Acquire returns the informer of a cache for q; of several calls with one q, the same. It is released with the set.
 func (s *Set) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
-	informer, _ := s.acquire(c, q)
-	return informer
-}
-
-// AcquireAndSubscribe is Acquire, and on the first call for q subscribes handle.
-func (s *Set) AcquireAndSubscribe(c *cache.Cache, q cache.Query, handle cache.Handler) *cache.Informer {
-	informer, first := s.acquire(c, q)
-	if first {
-		s.Subscribe(informer, handle)
-	}
-	return informer
-}
-
-func (s *Set) acquire(c *cache.Cache, q cache.Query) (*cache.Informer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h, ok := s.held[q]; ok {
-		return h.informer, false
+		return h.informer
 	}
 	informer := c.Acquire(q)
 	h := &held{informer: informer, cancels: []func(){s.barrier.Observe(informer)}}
 	if s.released {
-		// A late comer: its sync is about to end.
+		// A late comer, whose sync is about to end: the informer goes on without being held.
 		h.release()
+		return informer
 	}
 	s.held[q] = h
-	return informer, true
+	return informer
 }
 
 // Subscribe tells handle of the changes that an informer of the set sees, until the set is released.
 func (s *Set) Subscribe(informer *cache.Informer, handle cache.Handler) {
 	cancel := informer.Subscribe(handle)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h, ok := s.held[informer.Query()]; ok && !s.released {
+	h, ok := s.held[informer.Query()]
+	if ok {
 		h.cancels = append(h.cancels, cancel)
-		return
 	}
-	cancel()
+	s.mu.Unlock()
+	if !ok {
+		cancel()
+	}
 }
 
 // Await waits until all informers of the set have synced. It returns false when ctx ends before.
@@ -122,12 +111,12 @@ func (s *Set) informers() []*cache.Informer {
 // Release gives all informers back.
 func (s *Set) Release() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.released {
-		return
-	}
 	s.released = true
-	for _, h := range s.held {
+	given := s.held
+	s.held = map[cache.Query]*held{}
+	s.mu.Unlock()
+	// Canceling waits for handlers, which may ask this set for informers.
+	for _, h := range given {
 		h.release()
 	}
 }

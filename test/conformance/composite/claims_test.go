@@ -1,0 +1,101 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+// labeled returns a ConfigMap with a label.
+func labeled(name, app string) *hook.Object {
+	o := configMap(name, map[string]any{"a": "1"})
+	o.SetLabels(map[string]string{"app": app})
+	return o
+}
+
+// selecting is the spec of a parent that selects by the label app.
+func selecting(app string) map[string]any {
+	return map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": app}}}
+}
+
+func byOwnSelector(spec *v1alpha1.CompositeControllerSpec) { spec.GenerateSelector = nil }
+
+func testClaims(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	orphan := labeled("orphan", "mine")
+	orphan.SetNamespace(st.namespace)
+	st.create(configMaps, orphan)
+	st.wants(labeled("orphan", "mine"), labeled("kept", "mine"))
+	st.run(byOwnSelector)
+	p := st.parent("p", selecting("mine"))
+
+	adopted := st.await(configMaps, "orphan", "to be adopted", func(o *unstructured.Unstructured) bool {
+		owner := metav1.GetControllerOf(o)
+		return owner != nil && owner.UID == p.GetUID()
+	})
+	if metav1.GetControllerOf(adopted).BlockOwnerDeletion == nil {
+		t.Error("the adopted child's owner reference does not block the owner's deletion")
+	}
+	st.event("p", "Normal", "ChildAdopted", "Adopted ConfigMap "+st.namespace+"/orphan")
+
+	st.await(configMaps, "kept", "to be created", exists)
+	st.patch(configMaps, "kept", `{"metadata":{"labels":{"app":"other"}}}`)
+	st.event("p", "Normal", "ChildReleased", "Released ConfigMap "+st.namespace+"/kept")
+	released := st.get(configMaps, "kept")
+	if owner := metav1.GetControllerOf(released); owner != nil {
+		t.Errorf("the child whose labels changed still has the controller %v", owner)
+	}
+	// The released object now is a stranger of a desired child's name.
+	st.event("p", "Warning", "SyncError", "ConfigMap "+st.namespace+"/kept exists and is not controlled by Thing "+st.namespace+"/p")
+}
+
+func testConflict(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	o := configMap("child", map[string]any{"theirs": "1"})
+	o.SetNamespace(st.namespace)
+	before := st.create(configMaps, o)
+	st.wants(configMap("child", map[string]any{"ours": "1"}))
+	st.run(nil)
+	st.parent("p", map[string]any{})
+	st.event("p", "Warning", "SyncError", "ConfigMap "+st.namespace+"/child exists and is not controlled by Thing "+st.namespace+"/p")
+	if after := st.get(configMaps, "child"); after.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("the stranger was changed: %v", after.Object)
+	}
+	st.awaitCounter("conflicts", func(n *v1alpha1.ControllerCounters) bool { return n.Conflicts > 0 })
+	// It is retried, and succeeds when the stranger has gone.
+	st.remove(configMaps, "child")
+	st.await(configMaps, "child", "to be created", func(o *unstructured.Unstructured) bool { return value(o, "data", "ours") == "1" })
+}
+
+func testSelector(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	st.wants(labeled("child", "other"))
+	st.run(byOwnSelector)
+	st.parent("p", selecting("mine"))
+	st.event("p", "Warning", "SyncError", "labels on desired child ConfigMap "+st.namespace+"/child don't match parent selector app=mine")
+	if st.get(configMaps, "child") != nil {
+		t.Error("the child was created")
+	}
+	st.parent("q", map[string]any{})
+	st.event("q", "Warning", "SyncError", ".spec.selector must have either matchLabels, matchExpressions, or both")
+}

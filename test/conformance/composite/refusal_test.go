@@ -1,0 +1,172 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// testRefusals sends every answer that decisions.md refuses, each from one parent of one controller.
+func testRefusals(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	child := func(text string) string { return `{"children":[` + configMapText("good") + `,` + text + `]}` }
+	answers := map[string]struct{ body, event string }{
+		"null":       {`null`, "must be a JSON object"},
+		"empty":      {``, "must be a JSON object"},
+		"nil-child":  {child(`null`), "children[1]"},
+		"undeclared": {child(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}`), "Secret x is of kind Secret in v1, which is not declared; add it to spec.childResources"},
+		"elsewhere": {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"default"}}`),
+			"ConfigMap default/x is not in its parent's namespace NS; a namespaced parent can only have children in its namespace"},
+		"cluster": {child(`{"apiVersion":"conformance.example.com/v1","kind":"ClusterThing","metadata":{"name":"x"}}`),
+			"ClusterThing x is cluster-scoped, but its parent is in namespace NS"},
+		"nameless":  {child(`{"apiVersion":"v1","kind":"ConfigMap"}`), "children[1]: ConfigMap has no metadata.name"},
+		"generated": {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"x-"}}`), "has generateName but no name"},
+		"twice":     {child(configMapText("good")), "ConfigMap NS/good is there twice, also as children[0]"},
+		"labels":    {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":1}}}`), "invalid labels on desired child ConfigMap NS/x"},
+	}
+	st.hook.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q hook.CompositeRequest
+		hooktest.Composite(func(got *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+			q = *got
+			return &hook.CompositeResponse{}, nil
+		}).ServeHTTP(discard{http.Header{}}, r)
+		hooktest.Body("application/json", answers[q.Parent.GetName()].body).ServeHTTP(w, r)
+	}))
+	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
+		spec.ChildResources = append(spec.ChildResources, rule("conformance.example.com/v1", "clusterthings", v1alpha1.ChildUpdateOnDelete))
+	})
+	for _, name := range slices.Sorted(maps.Keys(answers)) {
+		st.parent(name, map[string]any{})
+	}
+	for _, name := range slices.Sorted(maps.Keys(answers)) {
+		st.event(name, "Warning", "SyncError", strings.ReplaceAll(answers[name].event, "NS", st.namespace))
+	}
+	if st.get(configMaps, "good") != nil {
+		t.Error("a child of a refused answer was created: an answer is refused as a whole")
+	}
+	st.awaitCounter("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(answers)) })
+}
+
+func configMapText(name string) string {
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"}}`
+}
+
+// discard takes an answer that nobody wants.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+// testHostile lets one controller's hook give every hostile answer, while another controller goes on as usual.
+func testHostile(t *testing.T, s *shared) {
+	hostile, healthy := newStage(t, s), newStage(t, s)
+	handlers := hooktest.Hostile()
+	names := slices.Sorted(maps.Keys(handlers))
+	var mu sync.Mutex
+	asked := map[string]int{}
+	for _, name := range names {
+		hostile.hook.Handle("/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			asked[name]++
+			mu.Unlock()
+			handlers[name].ServeHTTP(w, r)
+		}))
+	}
+	var controllers []string
+	for i, name := range names {
+		c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", hostile.controller, i)}}
+		url, selector := hostile.hook.URL("/"+name), metav1.LabelSelector{MatchLabels: map[string]string{selected: hostile.controller}}
+		c.Spec = v1alpha1.CompositeControllerSpec{
+			GenerateSelector: new(bool),
+			ParentResource: v1alpha1.CompositeControllerParentResourceRule{
+				ResourceRule: v1alpha1.ResourceRule{APIVersion: "conformance.example.com/v1", Resource: "things"}, LabelSelector: &selector,
+			},
+			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("v1", "configmaps", v1alpha1.ChildUpdateInPlace)},
+			Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{
+				URL: &url, Timeout: &metav1.Duration{Duration: time.Second},
+			}}},
+		}
+		*c.Spec.GenerateSelector = true
+		if _, err := s.own.MetacontrollerV1alpha1().CompositeControllers().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		controllers = append(controllers, c.Name)
+	}
+	t.Cleanup(func() {
+		for _, name := range controllers {
+			err := s.own.MetacontrollerV1alpha1().CompositeControllers().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+			if err != nil {
+				t.Errorf("deleting %s: %v", name, err)
+			}
+		}
+	})
+	healthy.answers(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+		return &hook.CompositeResponse{Children: []*hook.Object{configMap(q.Parent.GetName(), map[string]any{"a": "1"})}}, nil
+	})
+	healthy.run(nil)
+	hostile.parent("victim", map[string]any{})
+	for i := range 10 {
+		name := fmt.Sprintf("p%d", i)
+		healthy.parent(name, map[string]any{})
+		healthy.await(configMaps, name, "to be created while other hooks misbehave", exists)
+	}
+	cluster.Eventually(t, limit, "every hostile hook to be called", func(context.Context) (bool, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		var missing []string
+		for _, name := range names {
+			if asked[name] == 0 {
+				missing = append(missing, name)
+			}
+		}
+		return len(missing) == 0, strings.Join(missing, ", ")
+	})
+	hostile.event("victim", "Warning", "SyncError", "sync hook failed")
+	list, err := s.dynamic.Resource(configMaps).Namespace(hostile.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		if owner := metav1.GetControllerOf(&o); owner != nil && owner.Name == "victim" {
+			t.Errorf("a hostile answer led to ConfigMap %s", o.GetName())
+		}
+	}
+	select {
+	case <-s.server.Ended():
+		t.Fatal("the server ended")
+	default:
+	}
+	healthy.patch(things, "p0", `{"metadata":{"annotations":{"a":"1"}}}`)
+	healthy.await(things, "p0", "to be synced", func(o *unstructured.Unstructured) bool { return o != nil })
+}
