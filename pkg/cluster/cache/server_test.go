@@ -1,0 +1,296 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	item      = `{"metadata":{"name":%q,"resourceVersion":%q,"uid":%q}}`
+	listOf    = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`
+	refusal   = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"code":%d,"message":"refused"}`
+	bookmark  = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q,"annotations":{%s}}}}`
+	lastFirst = `"k8s.io/initial-events-end":"true"`
+)
+
+// apiServer answers lists and watches of pods as a test says. It counts watches that are open.
+type apiServer struct {
+	t *testing.T
+	// list answers a list with a status code and a body.
+	list func(r *http.Request) (code int, body string)
+	// watch gets a function that sends an event, and ends the response when it returns. With another code than 200 the
+	// text is the body.
+	watch func(r *http.Request) (code int, body string, stream func(send func(event string)))
+
+	mu   sync.Mutex
+	open int
+	// urls are the paths and queries that were asked for.
+	urls []string
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.urls = append(s.urls, r.URL.Path+"?"+r.URL.Query().Get("fieldSelector")+r.URL.Query().Get("labelSelector"))
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") == "" {
+		code, body := s.list(r)
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body))
+		return
+	}
+	code, body, stream := s.watch(r)
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(body))
+	if stream == nil {
+		return
+	}
+	s.count(1)
+	defer s.count(-1)
+	flush := http.NewResponseController(w).Flush
+	_ = flush()
+	stream(func(event string) {
+		_, _ = w.Write([]byte(event + "\n"))
+		_ = flush()
+	})
+}
+
+func (s *apiServer) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open += n
+}
+
+func (s *apiServer) watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// run starts the server and a cache of it.
+func (s *apiServer) run() *Cache {
+	s.t.Helper()
+	server := httptest.NewServer(s)
+	s.t.Cleanup(server.Close)
+	c, err := New(Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run(ctx)
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return c
+}
+
+func noWatchList(r *http.Request) (int, string, bool) {
+	if r.URL.Query().Get("sendInitialEvents") != "" {
+		return http.StatusUnprocessableEntity, fmt.Sprintf(refusal, "Invalid", 422), true
+	}
+	return 0, "", false
+}
+
+func pods() Query {
+	return Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+}
+
+func eventually(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return met(), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func TestServersWithoutWatchListAreListedInPages(t *testing.T) {
+	s := &apiServer{t: t}
+	s.list = func(r *http.Request) (int, string) {
+		if r.URL.Query().Get("continue") == "" {
+			return http.StatusOK, fmt.Sprintf(listOf, "10", "next", fmt.Sprintf(item, "a", "1", "u1"))
+		}
+		return http.StatusOK, fmt.Sprintf(listOf, "10", "", fmt.Sprintf(item, "b", "2", "u2"))
+	}
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		if code, body, no := noWatchList(r); no {
+			return code, body, nil
+		}
+		if version := r.URL.Query().Get("resourceVersion"); version != "10" {
+			t.Errorf("watched from %q, want 10", version)
+		}
+		return http.StatusOK, "", func(send func(string)) {
+			send(`{"type":"DELETED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"11"}}}`)
+			send(fmt.Sprintf(bookmark, "15", ""))
+			<-r.Context().Done()
+		}
+	}
+	i := s.run().Acquire(pods())
+	defer i.Release()
+	<-i.Synced()
+	b, ok := i.Get("", "b")
+	if !ok || b.Kind() != "Pod" || b.APIVersion() != "v1" {
+		t.Errorf("b is %v, %v", b, ok)
+	}
+	eventually(t, "the deletion and the bookmark", func() bool { return i.LastSyncedVersion() == "15" && i.Len() == 1 })
+	if err := i.Err(); err != nil {
+		t.Errorf("error %v after success", err)
+	}
+}
+
+func TestAnExpiredWatchIsListedAgain(t *testing.T) {
+	s := &apiServer{t: t}
+	var starts int
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		if r.URL.Query().Get("sendInitialEvents") == "" {
+			t.Error("a watch without initial events")
+		}
+		starts++
+		first := starts == 1
+		return http.StatusOK, "", func(send func(string)) {
+			if first {
+				send(fmt.Sprintf(`{"type":"ADDED","object":`+item+`}`, "a", "1", "u1"))
+				send(fmt.Sprintf(bookmark, "5", lastFirst))
+				send(`{"type":"ERROR","object":` + fmt.Sprintf(refusal, "Expired", 410) + `}`)
+				return
+			}
+			send(fmt.Sprintf(`{"type":"ADDED","object":`+item+`}`, "b", "7", "u2"))
+			send(fmt.Sprintf(bookmark, "9", lastFirst))
+			<-r.Context().Done()
+		}
+	}
+	i := s.run().Acquire(pods())
+	defer i.Release()
+	r := &recorder{}
+	defer i.Subscribe(r.handle)()
+	eventually(t, "the second start", func() bool { return i.LastSyncedVersion() == "9" })
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	r.expect(t, "initially added a1", "added b7", "deleted a1")
+}
+
+func TestRefusalsAreShownUntilTheyEnd(t *testing.T) {
+	s := &apiServer{t: t}
+	var mu sync.Mutex
+	allowed := false
+	s.list = func(*http.Request) (int, string) { return http.StatusForbidden, fmt.Sprintf(refusal, "Forbidden", 403) }
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !allowed {
+			return http.StatusForbidden, fmt.Sprintf(refusal, "Forbidden", 403), nil
+		}
+		return http.StatusOK, "", func(send func(string)) {
+			send(fmt.Sprintf(bookmark, "5", lastFirst))
+			<-r.Context().Done()
+		}
+	}
+	i := s.run().Acquire(pods())
+	defer i.Release()
+	<-i.Failed()
+	if err := i.Err(); !apierrors.IsForbidden(err) {
+		t.Errorf("error %v, want forbidden", err)
+	}
+	if i.HasSynced() {
+		t.Error("synced in spite of refusals")
+	}
+	mu.Lock()
+	allowed = true
+	mu.Unlock()
+	<-i.Synced()
+	if err := i.Err(); err != nil {
+		t.Errorf("error %v after success", err)
+	}
+}
+
+func TestABrokenStreamIsWatchedAgain(t *testing.T) {
+	s := &apiServer{t: t}
+	var starts int
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		starts++
+		number := starts
+		return http.StatusOK, "", func(send func(string)) {
+			if r.URL.Query().Get("sendInitialEvents") != "" {
+				send(fmt.Sprintf(bookmark, "5", lastFirst))
+			}
+			if number < 3 {
+				send(`{"type":"ADDED","object":{"metadata":{"name":1}}}`)
+				return
+			}
+			send(fmt.Sprintf(`{"type":"ADDED","object":`+item+`}`, "a", "6", "u1"))
+			<-r.Context().Done()
+		}
+	}
+	s.list = func(*http.Request) (int, string) { return http.StatusOK, fmt.Sprintf(listOf, "5", "", "") }
+	i := s.run().Acquire(pods())
+	defer i.Release()
+	eventually(t, "the object behind the broken streams", func() bool { return i.Len() == 1 })
+}
+
+func TestHoldersShareAWatchAndTheLastEndsIt(t *testing.T) {
+	s := &apiServer{t: t}
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		return http.StatusOK, "", func(send func(string)) {
+			send(fmt.Sprintf(bookmark, "5", lastFirst))
+			<-r.Context().Done()
+		}
+	}
+	c := s.run()
+	first, second := c.Acquire(pods()), c.Acquire(pods())
+	if first != second {
+		t.Error("two informers for one query")
+	}
+	<-first.Synced()
+	if n := s.watches(); n != 1 {
+		t.Errorf("%d watches are open, want 1", n)
+	}
+	first.Release()
+	one := pods()
+	one.Namespace, one.Name, one.LabelSelector = "ns", "n", "a=b"
+	third := c.Acquire(one)
+	<-third.Synced()
+	if n := s.watches(); n != 2 {
+		t.Errorf("%d watches are open, want 2", n)
+	}
+	third.Release()
+	second.Release()
+	eventually(t, "the watches' end", func() bool { return s.watches() == 0 })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := "/api/v1/namespaces/ns/pods?metadata.name=na=b"; !strings.Contains(strings.Join(s.urls, " "), want) {
+		t.Errorf("asked for %q, want %s among them", s.urls, want)
+	}
+}

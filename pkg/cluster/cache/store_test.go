@@ -1,0 +1,151 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cache
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// spec describes an object of a test.
+type spec struct {
+	namespace, name, uid, version string
+	labels                        map[string]string
+	controller                    string
+}
+
+func (s spec) object(t testing.TB) *object.Object {
+	t.Helper()
+	var pairs []string
+	for key, value := range s.labels {
+		pairs = append(pairs, fmt.Sprintf("%q:%q", key, value))
+	}
+	owners := ""
+	if s.controller != "" {
+		owners = fmt.Sprintf(`,"ownerReferences":[{"uid":"other"},{"uid":%q,"controller":true}]`, s.controller)
+	}
+	o, err := object.Parse([]byte(fmt.Sprintf(
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":%q,"name":%q,"uid":%q,"resourceVersion":%q,"labels":{%s}%s}}`,
+		s.namespace, s.name, s.uid, s.version, strings.Join(pairs, ","), owners)), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestStoreAnswersAsALookAtEveryObjectWould makes many random changes, and compares every index with a scan.
+func TestStoreAnswersAsALookAtEveryObjectWould(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same numbers in every run are wanted.
+	s := newStore()
+	all := map[key]*object.Object{}
+	selectors := []string{"app=a", "app in (a,b)", "app", "app,tier=x", "app!=a", "!app", "tier=x,app notin (b)", "", "size>3"}
+	for round := range 3000 {
+		made := spec{
+			namespace: fmt.Sprint("ns", random.IntN(3)), name: fmt.Sprint("n", random.IntN(20)),
+			uid: fmt.Sprint("u", random.IntN(4)), version: fmt.Sprint(round + 1), labels: map[string]string{},
+		}
+		for label, values := range map[string]string{"app": "abc", "tier": "xy", "size": "159"} {
+			if at := random.IntN(5); at < len(values) {
+				made.labels[label] = values[at : at+1]
+			}
+		}
+		if random.IntN(2) == 0 {
+			made.controller = fmt.Sprint("owner", random.IntN(3))
+		}
+		k := key{made.namespace, made.name}
+		if random.IntN(3) == 0 {
+			if got := s.remove(k); got != all[k] {
+				t.Fatalf("removing %v returned %v, want %v", k, got, all[k])
+			}
+			delete(all, k)
+		} else {
+			o := made.object(t)
+			if got := s.put(o); got != all[k] {
+				t.Fatalf("putting %v returned %v, want %v", k, got, all[k])
+			}
+			all[k] = o
+		}
+		if round%10 != 0 {
+			continue
+		}
+		check := func(what string, got []*object.Object, want func(*object.Object) bool) {
+			t.Helper()
+			var expected []*object.Object
+			for _, o := range all {
+				if want(o) {
+					expected = append(expected, o)
+				}
+			}
+			if diff := gocmp.Diff(names(expected), names(got)); diff != "" {
+				t.Fatalf("round %d: %s (-want +got)\n%s", round, what, diff)
+			}
+		}
+		for _, namespace := range []string{"", "ns0", "ns2", "none"} {
+			here := func(o *object.Object) bool { return namespace == "" || o.Namespace() == namespace }
+			check("list of "+namespace, s.list(namespace), here)
+			for _, text := range selectors {
+				selector, err := labels.Parse(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check("orphans with "+text+" of "+namespace, s.orphansMatching(namespace, selector), func(o *object.Object) bool {
+					return here(o) && o.Controller() == nil && selector.Matches(labels.Set(o.Labels()))
+				})
+			}
+		}
+		for _, owner := range []types.UID{"owner0", "owner2", "nobody"} {
+			check("controlled by "+string(owner), s.controlledBy(owner), func(o *object.Object) bool {
+				return o.Controller() != nil && o.Controller().UID == owner
+			})
+		}
+		if s.len() != len(all) {
+			t.Fatalf("round %d: len is %d, want %d", round, s.len(), len(all))
+		}
+	}
+	for k := range all {
+		s.remove(k)
+	}
+	left := len(s.objects) + len(s.controlled) + len(s.orphans)
+	for _, values := range s.postings {
+		left += len(values)
+	}
+	if left != 0 {
+		t.Errorf("%d entries are left in indexes of an empty store", left)
+	}
+	if got := s.orphansMatching("", labels.Nothing()); len(got) != 0 {
+		t.Errorf("a selector that matches nothing found %v", got)
+	}
+}
+
+func names(objects []*object.Object) []string {
+	found := make([]string, 0, len(objects))
+	for _, o := range objects {
+		found = append(found, o.Namespace()+"/"+o.Name()+"@"+o.ResourceVersion())
+	}
+	slices.SortFunc(found, cmp.Compare[string])
+	return found
+}
