@@ -52,6 +52,9 @@ func (in Input) applicable(content map[string]any) map[string]any {
 			annotations = maps.Clone(annotations)
 			delete(annotations, merge.Annotation)
 			metadata["annotations"] = annotations
+			if len(annotations) == 0 {
+				delete(metadata, "annotations")
+			}
 		}
 	}
 	if owners, ok := metadata["ownerReferences"].([]any); ok {

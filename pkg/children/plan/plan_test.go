@@ -1,0 +1,351 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+const (
+	configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`
+	applied   = `{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a","namespace":"ns"}}`
+	placed    = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns"},"data":{"k":"v"}}`
+)
+
+func TestActions(t *testing.T) {
+	const (
+		inPlace  = v1alpha1.ChildUpdateInPlace
+		recreate = v1alpha1.ChildUpdateRecreate
+		onDelete = v1alpha1.ChildUpdateOnDelete
+	)
+	same := annotated(t, placed, applied)
+	changed := strings.Replace(same, `"k":"v"}`, `"k":"other"}`, 1)
+	deleting := strings.Replace(changed, `"name":"a"`, `"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
+	for _, test := range []struct {
+		name     string
+		method   v1alpha1.ChildUpdateMethod
+		observed string
+		desired  string
+		action   plan.Action
+		reason   plan.Reason
+		changed  string
+	}{
+		{"a new child", onDelete, "", configMap, plan.Create, "", ""},
+		{"a child as desired", inPlace, same, configMap, plan.Leave, plan.Same, ""},
+		{"a changed child, InPlace", inPlace, changed, configMap, plan.Update, "", "data.k"},
+		{"a changed child, RollingInPlace", v1alpha1.ChildUpdateRollingInPlace, changed, configMap, plan.Update, "", "data.k"},
+		{"a changed child, Recreate", recreate, changed, configMap, plan.Recreate, "", "data.k"},
+		{"a changed child, RollingRecreate", v1alpha1.ChildUpdateRollingRecreate, changed, configMap, plan.Recreate, "", "data.k"},
+		{"a changed child, OnDelete", onDelete, changed, configMap, plan.Leave, plan.OnDelete, "data.k"},
+		{"a changed child, no method", "", changed, configMap, plan.Leave, plan.OnDelete, "data.k"},
+		{"a changed child that is being deleted", inPlace, deleting, configMap, plan.Leave, plan.Deleting, ""},
+		{"a child that is not desired", onDelete, same, "", plan.Delete, "", ""},
+		{"a child that is not desired and being deleted", onDelete, deleting, "", plan.Leave, plan.Deleting, ""},
+		{
+			"an adopted child without record, InPlace", inPlace, placed, configMap, plan.Update, "",
+			"metadata.annotations[" + merge.Annotation + "]",
+		},
+		{
+			"an adopted child without record, Recreate", recreate, placed, configMap, plan.Recreate, "",
+			"metadata.annotations[" + merge.Annotation + "]",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newScene(test.method)
+			if test.observed != "" {
+				s.see(t, test.observed)
+			}
+			if test.desired != "" {
+				s.want(t, test.desired)
+			}
+			step := s.step(t)
+			if step.Action != test.action || step.Reason != test.reason {
+				t.Errorf("%s %s, want %s %s", step.Action, step.Reason, test.action, test.reason)
+			}
+			if got := strings.Join(step.Changed, " "); got != test.changed {
+				t.Errorf("changed %q, want %q", got, test.changed)
+			}
+			if (step.Body != nil) != (step.Action == plan.Create || step.Action == plan.Update) {
+				t.Errorf("body %s for %s", step.Body, step.Action)
+			}
+			if again := s.step(t); again.Action != step.Action || again.Reason != step.Reason {
+				t.Errorf("the next plan says %s %s", again.Action, again.Reason)
+			}
+		})
+	}
+}
+
+func TestAnUnknownMethodIsAnError(t *testing.T) {
+	s := newScene("Sideways")
+	s.want(t, configMap)
+	s.see(t, strings.Replace(annotated(t, placed, applied), `"k":"v"}`, `"k":"other"}`, 1))
+	_, err := plan.Make(s.Input)
+	if err == nil || err.Error() != "ConfigMap ns/a: invalid update strategy for ConfigMap: unknown method Sideways" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestStepsAreSorted(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	child := func(apiVersion, kind, name string) string {
+		return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"` + name + `","namespace":"ns"}}`
+	}
+	s.want(t, child("apps/v1", "Deployment", "z"), child("apps/v1", "DaemonSet", "d"), child("v1", "ConfigMap", "second"),
+		child("v1", "ConfigMap", "first"), child("apps/v1", "Deployment", "a"))
+	s.see(t, child("apps/v1", "Deployment", "old"), child("v1", "ConfigMap", "y"), child("v1", "ConfigMap", "x"))
+	var got []string
+	for _, step := range s.make(t).Steps {
+		got = append(got, string(step.Action)+" "+step.Kind+" "+step.Name)
+	}
+	want := "Delete ConfigMap x, Delete ConfigMap y, Create ConfigMap second, Create ConfigMap first, Create DaemonSet d, " +
+		"Delete Deployment old, Create Deployment z, Create Deployment a"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestOneChildThatCannotBeMergedDoesNotStopTheOthers(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bad"},"data":"text"}`, configMap)
+	s.see(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bad","namespace":"ns"},"data":{"a":"b"}}`)
+	p, err := plan.Make(s.Input)
+	const want = "ConfigMap ns/bad: can't merge desired changes: desired[data]: expecting an object, got a string"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if len(p.Steps) != 1 || p.Steps[0].Action != plan.Create {
+		t.Errorf("steps %+v", p.Steps)
+	}
+}
+
+func TestBodyOfCreate(t *testing.T) {
+	s := newScene("")
+	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"7","uid":"x","creationTimestamp":null,
+		"annotations":{"b":"c","`+merge.Annotation+`":"{}"},"ownerReferences":[{"uid":"parent","name":"wrong"},{"uid":"friend"}]},
+		"data":{"k":null},"status":{"s":1}}`)
+	const record = `{\"apiVersion\":\"v1\",\"data\":{\"k\":null},\"kind\":\"ConfigMap\",\"metadata\":{\"annotations\":{\"b\":\"c\"},` +
+		`\"name\":\"a\",\"namespace\":\"ns\",\"ownerReferences\":[{\"uid\":\"friend\"}]}}`
+	const want = `{"apiVersion":"v1","data":{"k":null},"kind":"ConfigMap","metadata":{"annotations":{"b":"c",` +
+		`"metacontroller.k8s.io/last-applied-configuration":"` + record + `"},"name":"a","namespace":"ns","ownerReferences":[{"uid":"friend"},` +
+		`{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"controller":true,"kind":"Parent","name":"p","uid":"parent"}]},"status":{"s":1}}`
+	if got := string(s.step(t).Body); got != want {
+		t.Errorf("got\n%s, want\n%s", got, want)
+	}
+}
+
+func TestUpdatesLeaveToTheSystemWhatIsTheSystems(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"wrong","resourceVersion":"0","generation":9,
+		"creationTimestamp":"2000-01-01T00:00:00Z"},"data":{"k":"new"},"status":{"mine":true}}`)
+	s.see(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"child","generation":1,
+		"creationTimestamp":"2026-01-01T00:00:00Z","finalizers":["theirs"]},"data":{"k":"old"},"status":{"theirs":true}}`)
+	step := s.step(t)
+	body := decode(t, string(step.Body))
+	metadata, _ := body["metadata"].(map[string]any)
+	if metadata["uid"] != "child" || metadata["resourceVersion"] != "1" || metadata["generation"] != int64(1) ||
+		metadata["creationTimestamp"] != "2026-01-01T00:00:00Z" || !strings.Contains(string(step.Body), `"status":{"theirs":true}`) {
+		t.Errorf("body %s", step.Body)
+	}
+	if step.Changed[0] != "data.k" || len(step.Changed) != 2 {
+		t.Errorf("changed %v", step.Changed)
+	}
+}
+
+func TestAReturnedObjectSettles(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, configMap)
+	s.accept(t, nil)
+	for range 5 {
+		// The hook returns what it was sent.
+		s.want(t, string(s.Observed[0].JSON()))
+		if step := s.accept(t, nil); step.Action != plan.Leave {
+			t.Fatalf("%s because of %v, with\n%s", step.Action, step.Changed, step.Body)
+		}
+	}
+	if text, _ := s.Observed[0].Annotation(merge.Annotation); text != applied {
+		t.Errorf("the record is %s", text)
+	}
+}
+
+func TestOurOwnerReferenceIsNeverRemoved(t *testing.T) {
+	const record = `{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"name":"a","namespace":"ns",` +
+		`"ownerReferences":[{"uid":"parent"}]}}`
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, strings.Replace(configMap, `"v"`, `"new"`, 1))
+	s.see(t, annotated(t, strings.Replace(placed, `"name":"a"`, `"name":"a","ownerReferences":[{"uid":"parent"}]`, 1), record))
+	if step := s.step(t); !strings.Contains(string(step.Body), `"ownerReferences":[{"uid":"parent"}]`) {
+		t.Errorf("body %s", step.Body)
+	}
+}
+
+func TestRecordsOfMetacontrollerAreUnderstood(t *testing.T) {
+	const old = `{"apiVersion":"v1","data":{"k":"v"},"kind":"ConfigMap","metadata":{"creationTimestamp":null,"name":"a","namespace":"ns"},"status":{}}`
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.want(t, configMap)
+	s.see(t, annotated(t, placed, old))
+	if step := s.step(t); step.Action != plan.Leave {
+		t.Errorf("%s because of %v", step.Action, step.Changed)
+	}
+}
+
+func TestDamagedRecordsAreReplaced(t *testing.T) {
+	for _, record := range []string{"", "{", "[]", `"a"`} {
+		s := newScene(v1alpha1.ChildUpdateInPlace)
+		s.want(t, configMap)
+		s.see(t, annotated(t, placed, record))
+		s.accept(t, nil)
+		if text, _ := s.Observed[0].Annotation(merge.Annotation); text != applied {
+			t.Errorf("%q became %s", record, text)
+		}
+	}
+}
+
+func TestSecretsRecordedInClearAreRewrittenInPlace(t *testing.T) {
+	const secret = `{"apiVersion":"v1","data":{"k":"djE="},"kind":"Secret","metadata":{"name":"a","namespace":"ns"}}`
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.want(t, secret)
+	s.see(t, annotated(t, secret, secret))
+	step := s.accept(t, nil)
+	if step.Action != plan.Update || strings.Count(string(step.Body), "djE=") != 1 {
+		t.Errorf("%s with %s", step.Action, step.Body)
+	}
+	if step = s.accept(t, nil); step.Action != plan.Leave {
+		t.Errorf("then %s because of %v", step.Action, step.Changed)
+	}
+}
+
+func TestKeysOfSecretsAreRemoved(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"a":"MQ=="},"stringData":{"b":"2"}}`)
+	s.accept(t, server{`"stringData":{"b":"2"}`, `"type":"Opaque"`, `"a":"MQ=="`, `"a":"MQ==","b":"Mg=="`})
+	s.others(t, `"a":"MQ=="`, `"a":"MQ==","theirs":"OQ=="`)
+	s.want(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"a":"MQ=="}}`)
+	step := s.step(t)
+	if strings.Join(step.Changed[:1], " ") != "data.b" || !strings.Contains(string(step.Body), `"data":{"a":"MQ==","theirs":"OQ=="}`) {
+		t.Errorf("changed %v, body %s", step.Changed, step.Body)
+	}
+}
+
+func TestAChildInAnotherVersion(t *testing.T) {
+	const (
+		desired  = `{"apiVersion":"apps/v2","kind":"Deployment","metadata":{"name":"a"},"spec":{"new":2}}`
+		observed = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"ns"},"spec":{"old":1}}`
+	)
+	live := `{"apiVersion":"apps/v2","kind":"Deployment","metadata":{"name":"a","namespace":"ns"},"spec":{"new":1}}`
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, desired)
+	s.see(t, observed)
+	t.Run("without a reader is written as observed", func(t *testing.T) {
+		if step := s.step(t); step.Resource.Version != "v1" || !strings.Contains(string(step.Body), `"apiVersion":"apps/v1"`) {
+			t.Errorf("%v %s", step.Resource, step.Body)
+		}
+	})
+	reads := 0
+	s.Read = func(resource schema.GroupVersionResource, namespace, name string) (*object.Object, error) {
+		reads++
+		if resource.Version != "v2" || resource.Resource != "deployments" || namespace != "ns" || name != "a" {
+			t.Errorf("reads %v %s/%s", resource, namespace, name)
+		}
+		return s.parse(t, live), nil
+	}
+	t.Run("is written in the version that the hook returned", func(t *testing.T) {
+		step := s.step(t)
+		if step.Resource.Version != "v2" || !strings.Contains(string(step.Body), `"apiVersion":"apps/v2"`) ||
+			!strings.Contains(string(step.Body), `"spec":{"new":2}`) {
+			t.Errorf("%v %s", step.Resource, step.Body)
+		}
+		s.Memory.Wrote(s.Input, step, s.parse(t, string(step.Body)))
+	})
+	t.Run("is not read while nothing changed", func(t *testing.T) {
+		s.see(t, observed)
+		s.Observed[0] = s.versioned(t, observed)
+		reads = 0
+		if step := s.step(t); step.Action != plan.Leave || reads > 0 {
+			t.Errorf("%s after %d reads", step.Action, reads)
+		}
+	})
+	t.Run("is left alone when it is gone", func(t *testing.T) {
+		s.see(t, observed)
+		s.Read = func(schema.GroupVersionResource, string, string) (*object.Object, error) { return nil, nil }
+		if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Deleting {
+			t.Errorf("%s %s", step.Action, step.Reason)
+		}
+	})
+	t.Run("is an error when it cannot be read", func(t *testing.T) {
+		s.Read = func(schema.GroupVersionResource, string, string) (*object.Object, error) {
+			return nil, errors.New("no")
+		}
+		if _, err := plan.Make(s.Input); err == nil || err.Error() != "Deployment ns/a: reading it in version v2: no" {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// versioned returns an object with the version that was given last but one, which is the one of the last write.
+func (s *scene) versioned(t *testing.T, text string) *object.Object {
+	t.Helper()
+	s.version -= 2
+	return s.parse(t, text)
+}
+
+func TestUnchanged(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
+	s.want(t, configMap)
+	s.see(t, annotated(t, placed, applied))
+	if !s.Unchanged(s.Desired[0], s.Observed[0]) {
+		t.Error("the same counts as changed")
+	}
+	s.want(t, strings.Replace(configMap, `"v"`, `"new"`, 1))
+	if s.Unchanged(s.Desired[0], s.Observed[0]) {
+		t.Error("another value counts as the same")
+	}
+}
+
+func BenchmarkPlanOfSettledChildren(b *testing.B) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(b, configMap)
+	s.see(b, annotated(b, placed, applied))
+	s.make(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := s.make(b); p.Writes() > 0 {
+			b.Fatal("there is something to write")
+		}
+	}
+}
+
+func BenchmarkPlanOfUnknownChildren(b *testing.B) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(b, configMap)
+	s.see(b, annotated(b, placed, applied))
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Memory.Forget(s.Parent)
+		if p := s.make(b); p.Writes() > 0 {
+			b.Fatal("there is something to write")
+		}
+	}
+}
