@@ -18,6 +18,7 @@ package features
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -40,6 +41,9 @@ func gates() map[featuregate.Feature]featuregate.VersionedSpecs {
 	return map[featuregate.Feature]featuregate.VersionedSpecs{}
 }
 
+// addLoggingGates is for the gates that nobody else adds, once for the process.
+var addLoggingGates = sync.OnceValue(func() error { return logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate) })
+
 // NewRegistry returns a registry of its own for every server, so that several may live in one process. The gates of the
 // Kubernetes libraries are process-wide by their design.
 func NewRegistry() (basecompatibility.ComponentGlobalsRegistry, error) {
@@ -53,7 +57,7 @@ func NewRegistry() (basecompatibility.ComponentGlobalsRegistry, error) {
 	if err := registry.Register(Component, effective, gate); err != nil {
 		return nil, fmt.Errorf("registering component %s: %w", Component, err)
 	}
-	if err := logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
+	if err := addLoggingGates(); err != nil {
 		return nil, fmt.Errorf("adding the feature gates of logging: %w", err)
 	}
 	kube := version.MustParse(baseversion.DefaultKubeBinaryVersion)

@@ -93,6 +93,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	describeServing(sets.FlagSet("secure serving"))
 	o.Controllers.addFlags(sets.FlagSet("controllers"))
+	addRetiredFlags(sets.FlagSet("controllers"))
 	r.Authentication.AddFlags(sets.FlagSet("authentication"))
 	r.Authorization.AddFlags(sets.FlagSet("authorization"))
 	r.Audit.AddFlags(sets.FlagSet("auditing"))

@@ -1,0 +1,112 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+func TestMain(m *testing.M) {
+	// Commands of this package set up logging again and again.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	os.Exit(m.Run())
+}
+
+// execute runs the command, and returns what it prints.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd, err := NewCommand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestHelpHasSections(t *testing.T) {
+	help, err := execute(t, "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nCluster flags:", "\nStorage flags:", "\nSecure serving flags:", "\nControllers flags:", "\nFeatures flags:", "\nLogs flags:",
+		"--data-dir", "--hook-response-limit", "--emulated-version", "--logging-format",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help has no %q", want)
+		}
+	}
+	if strings.Contains(help, "zap-") {
+		t.Error("the help shows retired flags")
+	}
+	sub, err := execute(t, "register", "--help")
+	if err != nil || strings.Contains(sub, "--etcd-servers") || !strings.Contains(sub, "--kubeconfig") {
+		t.Errorf("the help of register is not its own: %v\n%s", err, sub)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out, err := execute(t, "--version"); err != nil || !strings.HasPrefix(out, "metacontroller-apiserver version v") {
+		t.Errorf("got %v %q", err, out)
+	}
+}
+
+func TestWrongSettingsAreSentences(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	data := t.TempDir()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"an unknown flag":    {[]string{"--workerz=3"}, "unknown flag: --workerz (see metacontroller-apiserver --help)"},
+		"an argument":        {[]string{"serve"}, `unknown command "serve" for "metacontroller-apiserver"`},
+		"a feature gate":     {[]string{"--feature-gates=metacontroller:Nothing=true"}, "unrecognized feature gate: Nothing"},
+		"another version":    {[]string{"--emulated-version=metacontroller=9.9"}, "emulation version 9.9 is not between"},
+		"no cluster":         {[]string{"--data-dir", data}, "no --kubeconfig is given, and this is not a pod: which cluster is meant?"},
+		"a missing file":     {[]string{"--data-dir", data, "--kubeconfig", missing}, "reading kubeconfig " + missing},
+		"TLS for nothing":    {[]string{"--etcd-cafile", "x"}, "--etcd-cafile, --etcd-certfile and --etcd-keyfile need --etcd-servers"},
+		"no data directory":  {[]string{"--data-dir="}, "--data-dir must not be empty"},
+		"an unknown plugin":  {[]string{"--enable-admission-plugins=Nothing"}, `enable-admission-plugins plugin "Nothing" is unknown`},
+		"no workers":         {[]string{"--workers=0"}, "--workers must be at least 1, not 0"},
+		"no answers":         {[]string{"--hook-response-limit=0"}, "--hook-response-limit must be positive, not 0"},
+		"no quantity":        {[]string{"--hook-response-limit=much"}, "invalid argument \"much\" for \"--hook-response-limit\" flag"},
+		"no events":          {[]string{"--events-qps=0"}, "--events-qps and --events-burst must be positive, not 0 and 25"},
+		"no flush":           {[]string{"--cache-flush-interval=0s"}, "--cache-flush-interval must be positive, not 0s"},
+		"a bad selector":     {[]string{"--target-label-selector=a=b=c"}, "--target-label-selector: "},
+		"a later strategy":   {[]string{"--apply-strategy=server-side-apply"}, "is not available in this version: use dynamic-apply"},
+		"an unknown one":     {[]string{"--apply-strategy=guess"}, `--apply-strategy must be dynamic-apply, not "guess"`},
+		"no namespace":       {[]string{"--namespace="}, "--namespace must not be empty"},
+		"several at a time":  {[]string{"--workers=0", "--namespace="}, "not 0\n--namespace must not be empty"},
+		"flags of old still": {[]string{"--data-dir=", "--zap-log-level=4", "--zap-devel", "--metrics-address=0", "--discovery-interval=20s"}, "--data-dir must not be empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := execute(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %q, want %q in it", err, test.want)
+			}
+		})
+	}
+}
