@@ -89,7 +89,7 @@ func clusterConfig(o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
 func disableUnusable(ctx context.Context, cluster *rest.Config, admission *genericoptions.AdmissionOptions,
 	features *genericoptions.FeatureOptions,
 ) error {
-	client, err := kubernetes.NewForConfig(named(cluster))
+	client, err := kubernetes.NewForConfig(unlimited(cluster))
 	if err != nil {
 		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
@@ -127,11 +127,11 @@ func applyAdmission(config *genericapiserver.RecommendedConfig, admission *gener
 	registry basecompatibility.ComponentGlobalsRegistry,
 ) error {
 	const kube = basecompatibility.DefaultKubeComponent
-	client, err := kubernetes.NewForConfig(config.ClientConfig)
+	client, err := kubernetes.NewForConfig(unlimited(config.ClientConfig))
 	if err != nil {
 		return fmt.Errorf("creating a client for admission: %w", err)
 	}
-	objects, err := dynamic.NewForConfig(config.ClientConfig)
+	objects, err := dynamic.NewForConfig(unlimited(config.ClientConfig))
 	if err != nil {
 		return fmt.Errorf("creating a client for the parameters of admission policies: %w", err)
 	}

@@ -92,8 +92,7 @@ func (h *engineHost) start(hook genericapiserver.PostStartHookContext) error {
 	if h.ctx.Err() != nil {
 		return nil
 	}
-	h.config.Loopback = named(hook.LoopbackClientConfig)
-	h.config.Loopback.QPS = -1
+	h.config.Loopback = unlimited(hook.LoopbackClientConfig)
 	engine, err := h.create(h.ctx, h.config)
 	if err != nil {
 		h.fail(fmt.Errorf("preparing to run controllers: %w", err))
@@ -138,5 +137,12 @@ func (h *engineHost) shutdown() error {
 func named(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.UserAgent = apiserver.Name + "/" + version.Get().GitVersion
+	return c
+}
+
+// unlimited is named without a limit on the rate of requests: both API servers have API priority and fairness.
+func unlimited(c *rest.Config) *rest.Config {
+	c = named(c)
+	c.QPS = -1
 	return c
 }
