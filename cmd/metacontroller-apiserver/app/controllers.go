@@ -19,6 +19,9 @@ package app
 import (
 	"context"
 
+	// The requests to the host cluster are counted in metrics.
+	_ "k8s.io/component-base/metrics/prometheus/restclient"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 )

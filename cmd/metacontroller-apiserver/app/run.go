@@ -67,21 +67,16 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 	if err := ensureCertificate(serving, o, &owned); err != nil {
 		return err
 	}
-	serverErr := make(chan error, 1)
 	server, err := newServer(serving, o, etcd, create, fail)
 	if err != nil {
 		return err
 	}
-	go func() { serverErr <- server.PrepareRun().RunWithContext(serving) }()
-
-	select {
-	case err = <-serverErr:
-	case <-storageLost(etcd):
-		fail(fmt.Errorf("embedded etcd ended: %w", etcd.Err()))
-		select {
-		case err = <-serverErr:
-		case <-time.After(lostStorageGrace):
-		}
+	ended := make(chan error, 1)
+	go func() { ended <- server.PrepareRun().RunWithContext(serving) }()
+	if etcd == nil {
+		err = <-ended
+	} else {
+		err = await(ended, etcd, fail, lostStorageGrace)
 	}
 	if failed, ok := errors.AsType[*failure](context.Cause(serving)); ok {
 		return failed.error
@@ -95,11 +90,28 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 // failure is the cause of a stop that nobody asked for.
 type failure struct{ error }
 
-func storageLost(etcd *embeddedetcd.Server) <-chan struct{} {
-	if etcd == nil {
+// storage is what an embedded etcd shows of its life.
+type storage interface {
+	Done() <-chan struct{}
+	Err() error
+}
+
+// await returns what the server ended with. When the storage ends first, it fails, and the server gets a short time to end.
+func await(server <-chan error, s storage, fail func(error), grace time.Duration) error {
+	select {
+	case err := <-server:
+		return err
+	case <-s.Done():
+	}
+	fail(fmt.Errorf("embedded etcd ended: %w", s.Err()))
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case err := <-server:
+		return err
+	case <-timer.C:
 		return nil
 	}
-	return etcd.Done()
 }
 
 // ensureCertificate makes a serving certificate if none is given, and keeps it from expiring.
