@@ -85,6 +85,10 @@ test-unit: ## Run the tests that need no control plane.
 fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 	@hack/fuzz.sh $(FUZZTIME)
 
+.PHONY: bench
+bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.
+	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)
+
 .PHONY: vet
 vet: ## Run go vet over every module.
 	@hack/vet.sh

@@ -142,3 +142,9 @@ func (t Target) path() []string {
 	}
 	return segments
 }
+
+// DeleteCollection deletes all objects of a resource in a namespace, in the background.
+func (c *Client) DeleteCollection(ctx context.Context, t Target) error {
+	body := []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`)
+	return c.rest.Delete().AbsPath(t.path()...).Body(body).Do(ctx).Error()
+}

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,8 @@ type Controller struct {
 	rules          children.Rules
 	ignoreStatus   bool
 	finalizer      parent.Finalizer
+	// finalizedOnce says that the controller has, or once had, a finalize hook.
+	finalizedOnce bool
 	hooks          *hooks.Set
 	planner        *rollout.Planner
 
@@ -98,6 +101,7 @@ func New(ctx context.Context, shared *engine.Shared, definition *v1alpha1.Compos
 		return nil, &hosting.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	c.finalizer = parent.Finalizer{Name: parent.CompositeFinalizer(c.name), Enabled: declared.Finalize != nil}
+	c.finalizedOnce = slices.Contains(definition.Finalizers, hosting.HoldFinalizer)
 	set, err := hooks.New(shared.HookConfig(hosting.KindComposite, c.name, c.spec.EndpointConfigs, c.workers()),
 		declared.Sync, declared.Finalize, declared.Customize)
 	if err != nil {
@@ -176,7 +180,7 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 func (c *Controller) prepare() {
 	c.selectors = newSelectors(c.generatesSelector())
 	c.watching = watching.New(c.shared.Cluster.Barrier)
-	c.parents = c.watching.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: c.parentResource.GroupVersionResource})
+	c.parents = c.watching.Acquire(c.shared.Cluster.Cache, c.parentQuery())
 	informers := map[schema.GroupKind]*cache.Informer{}
 	for _, r := range c.childResources {
 		informer := c.watching.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: r.GroupVersionResource})
@@ -198,6 +202,16 @@ func (c *Controller) prepare() {
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
 		Rules: c.rules, Informers: informers,
 	})
+}
+
+// parentQuery lets the API server leave out parents that are not selected. With a finalize hook, now or formerly, those
+// may carry the controller's finalizer and must be seen.
+func (c *Controller) parentQuery() cache.Query {
+	q := cache.Query{Resource: c.parentResource.GroupVersionResource}
+	if !c.finalizer.Enabled && !c.finalizedOnce && !c.parentSelector.Empty() {
+		q.LabelSelector = c.parentSelector.String()
+	}
+	return q
 }
 
 // Run implements hosting.Instance.

@@ -1,0 +1,270 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+)
+
+var (
+	parentResource = schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: "things"}
+	childResource  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+)
+
+// bench is everything that a run has started.
+type bench struct {
+	folder   string
+	config   *rest.Config
+	client   *client.Client
+	cache    *cache.Cache
+	stop     context.CancelFunc
+	kubectl  string
+	kubeFile string
+	binary   string
+	port     int
+	hookURL  string
+	server   *exec.Cmd
+	started  []*exec.Cmd
+	held     []io.Closer
+	own      *http.Client
+	profile  string
+	serial   int
+}
+
+func newBench(ctx context.Context, binary, profile string) (*bench, error) {
+	folder, err := os.MkdirTemp("", "metacontroller-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("creating a folder: %w", err)
+	}
+	b := &bench{folder: folder, binary: binary, profile: profile}
+	if err := b.start(ctx); err != nil {
+		b.end()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bench) start(ctx context.Context) error {
+	var info struct{ Kubeconfig, Kubectl string }
+	line, err := b.launch(exec.Command("go", "run", ".", "start", "--with-stdin"), "test/controlplane", true)
+	if err != nil {
+		return fmt.Errorf("starting the control plane: %w", err)
+	}
+	if err := json.Unmarshal([]byte(line), &info); err != nil {
+		return fmt.Errorf("reading what the control plane says: %w", err)
+	}
+	b.kubeFile, b.kubectl = info.Kubeconfig, info.Kubectl
+	if b.config, err = clientcmd.BuildConfigFromFlags("", info.Kubeconfig); err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	b.config.QPS = -1
+	if b.client, err = client.New(b.config); err != nil {
+		return err
+	}
+	if b.cache, err = cache.New(cache.Options{Config: b.config}); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	b.stop = stop
+	go b.cache.Run(watching)
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	address, err := b.launch(exec.Command(self, "hook"), "", false)
+	if err != nil {
+		return fmt.Errorf("starting the hook: %w", err)
+	}
+	b.hookURL = "http://" + strings.TrimSpace(address)
+	if b.port, err = freePort(); err != nil {
+		return err
+	}
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true, CertData: b.config.CertData, KeyData: b.config.KeyData,
+	}})
+	if err != nil {
+		return fmt.Errorf("preparing to ask the server: %w", err)
+	}
+	b.own = &http.Client{Transport: transport, Timeout: time.Minute}
+	if err := b.startServer(ctx); err != nil {
+		return err
+	}
+	return b.prepare(ctx)
+}
+
+// launch starts a program, waits for the first line that it prints, and leaves it running.
+func (b *bench) launch(command *exec.Cmd, folder string, hold bool) (string, error) {
+	command.Dir = folder
+	command.Stderr = os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if hold {
+		stdin, err := command.StdinPipe()
+		if err != nil {
+			return "", err
+		}
+		b.held = append(b.held, stdin)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := command.Start(); err != nil {
+		return "", err
+	}
+	b.started = append(b.started, command)
+	return bufio.NewReader(stdout).ReadString('\n')
+}
+
+// startServer starts the server and waits until its API is registered.
+func (b *bench) startServer(ctx context.Context) error {
+	log, err := os.Create(filepath.Join(b.folder, fmt.Sprintf("server-%d.log", time.Now().UnixNano())))
+	if err != nil {
+		return fmt.Errorf("creating the server's log: %w", err)
+	}
+	data := filepath.Join(b.folder, "data")
+	b.server = exec.Command(b.binary, "--kubeconfig", b.kubeFile, "--data-dir", data, "--bind-address", "127.0.0.1",
+		"--secure-port", strconv.Itoa(b.port))
+	b.server.Stdout, b.server.Stderr = log, log
+	b.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := b.server.Start(); err != nil {
+		return fmt.Errorf("starting the server: %w", err)
+	}
+	register := exec.CommandContext(ctx, b.binary, "register", "--kubeconfig", b.kubeFile, "--data-dir", data,
+		"--host", "localhost", "--port", strconv.Itoa(b.port))
+	for attempt := 0; ; attempt++ {
+		output, err := register.CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		if attempt == 60 {
+			return fmt.Errorf("registering the server: %w\n%s", err, output)
+		}
+		register = exec.CommandContext(ctx, b.binary, register.Args[1:]...)
+		if err := pause(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *bench) stopServer() {
+	_ = b.server.Process.Signal(syscall.SIGTERM)
+	_ = b.server.Wait()
+}
+
+// prepare creates the kinds and the controller.
+func (b *bench) prepare(ctx context.Context) error {
+	manifests := `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.bench.example.com}
+spec:
+  group: bench.example.com
+  names: {kind: Thing, plural: things, singular: thing}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {children: {type: integer}, revision: {type: string}}}
+          status:
+            type: object
+            properties: {children: {type: integer}, revision: {type: string}, observedGeneration: {type: integer}}
+---
+apiVersion: metacontroller.k8s.io/v1alpha1
+kind: CompositeController
+metadata: {name: bench}
+spec:
+  generateSelector: true
+  parentResource: {apiVersion: bench.example.com/v1, resource: things, labelSelector: {matchLabels: {bench: "yes"}}}
+  childResources:
+  - {apiVersion: v1, resource: configmaps, updateStrategy: {method: InPlace}}
+  hooks: {sync: {webhook: {url: ` + b.hookURL + `/sync}}}
+`
+	apply := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(manifests)
+	if output, err := apply.CombinedOutput(); err != nil {
+		return fmt.Errorf("applying the bench's objects: %w\n%s", err, output)
+	}
+	wait := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller/bench")
+	if output, err := wait.CombinedOutput(); err != nil {
+		return fmt.Errorf("waiting for the controller: %w\n%s", err, output)
+	}
+	return nil
+}
+
+func (b *bench) end() {
+	if b.server != nil && b.server.Process != nil {
+		b.stopServer()
+	}
+	if b.stop != nil {
+		b.stop()
+	}
+	for _, h := range b.held {
+		_ = h.Close()
+	}
+	for i := len(b.started) - 1; i >= 0; i-- {
+		_ = syscall.Kill(-b.started[i].Process.Pid, syscall.SIGTERM)
+		_ = b.started[i].Wait()
+	}
+	_ = os.RemoveAll(b.folder)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
