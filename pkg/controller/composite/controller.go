@@ -63,8 +63,8 @@ type Controller struct {
 	finalizer      parent.Finalizer
 	// finalizedOnce says that the controller has, or once had, a finalize hook.
 	finalizedOnce bool
-	hooks          *hooks.Set
-	planner        *rollout.Planner
+	hooks         *hooks.Set
+	planner       *rollout.Planner
 
 	watching  *watching.Set
 	parents   *cache.Informer
