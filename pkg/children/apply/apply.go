@@ -23,7 +23,6 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -216,11 +215,18 @@ func (a *Applier) Reader(ctx context.Context) func(schema.GroupVersionResource, 
 	}
 }
 
-// isGone reports whether an error says that the object is not there, and not that its kind is not served: then the answer
-// is a page of text.
+// isGone reports whether an error says that the object is not there, and not that its kind is not served: then the API
+// server's answer names no object.
 func isGone(err error) bool {
-	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	return apierrors.IsNotFound(err) && (!ok || cause.Message == "unknown")
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return true
+	}
+	details := status.ErrStatus.Details
+	return details == nil || details.Name != "" || len(details.Causes) > 0
 }
 
 var verbs = map[plan.Action]string{

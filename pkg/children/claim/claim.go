@@ -44,13 +44,13 @@ const (
 type Parent struct {
 	UID      types.UID
 	Deleting bool
-	// Selector selects the parent's children.
+	// Selector selects the parent's children. Nil selects nothing.
 	Selector labels.Selector
 }
 
 // Decide returns what becomes of a candidate.
 func (p Parent) Decide(o *object.Object) Decision {
-	matches := p.Selector.Matches(labels.Set(o.Labels()))
+	matches := p.Selector != nil && p.Selector.Matches(labels.Set(o.Labels()))
 	owner := o.Controller()
 	switch {
 	case owner != nil && owner.UID != p.UID:

@@ -33,6 +33,8 @@ type Difference struct {
 	// Desired is the value wanted; nil with Removed true if it is to be removed.
 	Desired any
 	Removed bool
+	// Applied says that the desired value is the one that was applied last.
+	Applied bool
 }
 
 // Keep decides about a difference: true leaves the observed value as it is.
@@ -80,7 +82,7 @@ func (m *merger) differs(p *path, d Difference) bool {
 }
 
 // value merges one value. It returns the value to be there and whether there is to be one.
-func (m *merger) value(p *path, observed any, present bool, last, desired any, schema Schema) (any, bool, error) {
+func (m *merger) value(p *path, observed any, present bool, last any, was bool, desired any, schema Schema) (any, bool, error) {
 	switch o := observed.(type) {
 	case map[string]any:
 		merged, err := m.object(p, o, last, desired, schema)
@@ -95,7 +97,7 @@ func (m *merger) value(p *path, observed any, present bool, last, desired any, s
 	if present && Equal(observed, desired) {
 		return observed, true, nil
 	}
-	if m.differs(p, Difference{Observed: observed, Present: present, Desired: desired}) {
+	if m.differs(p, Difference{Observed: observed, Present: present, Desired: desired, Applied: was && Equal(last, desired)}) {
 		return observed, present, nil
 	}
 	return desired, true, nil
@@ -136,7 +138,8 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		value, present := observed[name]
-		next, keep, err := m.value(p.field(name), value, present, was[name], want[name], field(schema, name))
+		before, applied := was[name]
+		next, keep, err := m.value(p.field(name), value, present, before, applied, want[name], field(schema, name))
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +174,8 @@ func (m *merger) list(p *path, observed []any, last, desired any, schema Schema)
 	case "set":
 		return m.set(p, observed, was, want), true, nil
 	}
-	if Equal(observed, desired) || m.differs(p, Difference{Observed: observed, Present: true, Desired: desired}) {
+	if Equal(observed, desired) ||
+		m.differs(p, Difference{Observed: observed, Present: true, Desired: desired, Applied: last != nil && Equal(last, desired)}) {
 		return observed, true, nil
 	}
 	return desired, true, nil
@@ -196,7 +200,8 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 			merged = append(merged, element)
 			continue
 		}
-		next, _, err := m.value(p.at(key), element, true, lastByKey[key], desired, schema)
+		before, applied := lastByKey[key]
+		next, _, err := m.value(p.at(key), element, true, before, applied, desired, schema)
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +209,7 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 		merged = append(merged, next)
 	}
 	for i, key := range keysOf(want, keys, schema) {
-		if _, there := seen[key]; there || m.differs(p.at(key), Difference{Desired: want[i]}) {
+		if _, there := seen[key]; there || m.differs(p.at(key), Difference{Desired: want[i], Applied: appliedAs(lastByKey, key, want[i])}) {
 			continue
 		}
 		merged = append(merged, want[i])
@@ -214,6 +219,11 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 		return observed, nil
 	}
 	return merged, nil
+}
+
+func appliedAs(last map[string]any, key string, desired any) bool {
+	before, ok := last[key]
+	return ok && Equal(before, desired)
 }
 
 // set merges lists whose elements are their own keys.
@@ -229,7 +239,7 @@ func (m *merger) set(p *path, observed, was, want []any) []any {
 		merged = append(merged, element)
 	}
 	for _, element := range want {
-		if contains(merged, element) || m.differs(p.at(stringify(element)), Difference{Desired: element}) {
+		if contains(merged, element) || m.differs(p.at(stringify(element)), Difference{Desired: element, Applied: contains(was, element)}) {
 			continue
 		}
 		merged = append(merged, element)

@@ -93,11 +93,12 @@ func (in Input) lastApplied(o *object.Object, text string) (last map[string]any,
 	return last, err == nil && again == text, err
 }
 
-// keep returns how differences of a child that was applied before are judged: what the API server returned after our own
-// write is as desired. When that is not known, because this process made no write, it is what API servers are known to do.
+// keep returns how differences are judged that are no change of what is desired. When the desired state was applied before,
+// what the API server returned after our own write is as desired. When that is not known, because this process made no
+// write, or where only other fields are desired anew, it is what API servers are known to do.
 func (in Input) keep(step *Step, fresh bool) merge.Keep {
 	if !fresh {
-		return nil
+		return merge.Normalized
 	}
 	if returned, known := in.Memory.baseline(in.Parent, step.Key, step.desired); known {
 		return returned.holds

@@ -68,6 +68,18 @@ func TestAfterARestartWhatServersAreKnownToDoIsTheBaseline(t *testing.T) {
 	}
 }
 
+func TestAChangeOfOneFieldDoesNotTouchWhatTheServerMadeOfOthers(t *testing.T) {
+	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"l":[{"k":1}],"limits":{"cpu":"1000m"},"n":1}}`
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, desired)
+	s.accept(t, server{`"spec":{"l":[{"k":1}],"limits":{"cpu":"1000m"},"n":1}}`, `"spec":{"l":[{"k":1,"d":2}],"limits":{"cpu":"1"},"n":1}}`})
+	s.want(t, strings.Replace(desired, `"n":1`, `"n":2`, 1))
+	step := s.step(t)
+	if step.Changed[0] != "spec.n" || !strings.Contains(string(step.Body), `"spec":{"l":[{"d":2,"k":1}],"limits":{"cpu":"1"},"n":2}`) {
+		t.Errorf("changed %v, body %s", step.Changed, step.Body)
+	}
+}
+
 func TestSettledChildrenAreNotLookedAt(t *testing.T) {
 	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateOnDelete} {
 		s := newScene(method)

@@ -1,0 +1,114 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package claim_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+func parse(t *testing.T, metadata string) *object.Object {
+	t.Helper()
+	o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b","uid":"child","resourceVersion":"7",`+
+		metadata+`}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const (
+	selected = `"labels":{"app":"a"}`
+	other    = `"labels":{"app":"b"}`
+	ours     = `"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"p","uid":"parent","controller":true}]`
+	theirs   = `"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"other","controller":true}]`
+	friends  = `"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}]`
+	deleting = `"deletionTimestamp":"2026-01-01T00:00:00Z"`
+)
+
+func TestDecide(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		metadata string
+		deleting bool
+		want     claim.Decision
+	}{
+		{"ours and selected", selected + "," + ours, false, claim.Claim},
+		{"ours and selected, parent deleting", selected + "," + ours, true, claim.Claim},
+		{"ours, selected and deleting", selected + "," + ours + "," + deleting, false, claim.Claim},
+		{"ours and not selected", other + "," + ours, false, claim.Release},
+		{"ours and not selected, parent deleting", other + "," + ours, true, claim.Ignore},
+		{"another's and selected", selected + "," + theirs, false, claim.Ignore},
+		{"another's and not selected", other + "," + theirs, false, claim.Ignore},
+		{"nobody's and selected", selected, false, claim.Adopt},
+		{"nobody's with an owner that does not control it", selected + "," + friends, false, claim.Adopt},
+		{"nobody's and not selected", other, false, claim.Ignore},
+		{"nobody's and selected, parent deleting", selected, true, claim.Ignore},
+		{"nobody's, selected and deleting", selected + "," + deleting, false, claim.Ignore},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parent := claim.Parent{UID: "parent", Deleting: test.deleting, Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
+			if got := parent.Decide(parse(t, test.metadata)); got != test.want {
+				t.Errorf("decision %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWithoutSelectorNothingIsAdopted(t *testing.T) {
+	if got := (claim.Parent{UID: "parent"}).Decide(parse(t, selected)); got != claim.Ignore {
+		t.Errorf("decision %v", got)
+	}
+}
+
+func TestPatches(t *testing.T) {
+	parent, err := object.Parse([]byte(`{"apiVersion":"example.com/v1","kind":"P","metadata":{"name":"p","uid":"parent"}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		head   = `{"metadata":{"ownerReferences":[`
+		tail   = `],"resourceVersion":"7","uid":"child"}}`
+		owner  = `{"apiVersion":"example.com/v1","kind":"P","name":"p","uid":"parent","controller":true,"blockOwnerDeletion":true}`
+		friend = `{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}`
+	)
+	adopt := func(o *object.Object) ([]byte, error) { return claim.AdoptPatch(o, claim.OwnerOf(parent)) }
+	release := func(o *object.Object) ([]byte, error) { return claim.ReleasePatch(o, parent.UID()) }
+	for _, test := range []struct {
+		name     string
+		patch    func(*object.Object) ([]byte, error)
+		metadata string
+		want     string
+	}{
+		{"adopting", adopt, selected, head + owner + tail},
+		{"adopting keeps other owners", adopt, friends, head + friend + "," + owner + tail},
+		{"adopting replaces a reference that is there", adopt, ours, head + owner + tail},
+		{"releasing", release, ours, head + tail},
+		{"releasing keeps other owners", release, friends, head + friend + tail},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := test.patch(parse(t, test.metadata))
+			if err != nil || string(got) != test.want {
+				t.Errorf("%s, error %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}

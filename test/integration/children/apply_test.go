@@ -1,0 +1,326 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+const configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: a}}, data: {k: v, second: "2"}}`
+
+// declared returns a scene and a child of a declared kind.
+func declared(t *testing.T, manifest string, method v1alpha1.ChildUpdateMethod) (*scene, map[string]any) {
+	t.Helper()
+	s := newScene(t)
+	content := s.decode(t, manifest)
+	s.declare(t, content, method)
+	return s, content
+}
+
+// does syncs and expects one outcome.
+func (s *scene) does(t *testing.T, want plan.Action, contents ...map[string]any) apply.Outcome {
+	t.Helper()
+	outcomes, err := s.sync(t, s.input(t, nil, contents...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcomes) != 1 || outcomes[0].Action != want || !outcomes[0].Done {
+		t.Fatalf("%+v, want %s", outcomes, want)
+	}
+	return outcomes[0]
+}
+
+func (s *scene) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return cluster.Shared(t).Kubectl(t, append([]string{"-n", s.parent.Name()}, args...)...)
+}
+
+func TestCreatedChildrenAreOwnedByTheirParent(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, "")
+	written := s.does(t, plan.Create, content).Written
+	owner := written.Controller()
+	if owner == nil || owner.UID != s.parent.UID() || owner.Kind != "Namespace" || !owner.BlockOwnerDeletion {
+		t.Errorf("owner %+v", owner)
+	}
+	record, _ := written.Annotation(merge.Annotation)
+	want := `{"apiVersion":"v1","data":{"k":"v","second":"2"},"kind":"ConfigMap","metadata":{"labels":{"app":"a"},"name":"a","namespace":"` +
+		s.parent.Name() + `"}}`
+	if record != want {
+		t.Errorf("record %s, want %s", record, want)
+	}
+}
+
+func TestObjectsOfOthersAreNotTakenOver(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+	s.kubectl(t, "create", "configmap", "a", "--from-literal=theirs=yes")
+	outcomes, err := s.sync(t, s.input(t, nil, content))
+	conflict, ok := errors.AsType[*apply.ConflictError](err)
+	if !ok || conflict.Key.Name != "a" {
+		t.Fatalf("error %v", err)
+	}
+	want := "creating ConfigMap " + s.parent.Name() + "/a: ConfigMap " + s.parent.Name() + "/a exists and is not controlled by Namespace " + s.parent.Name()
+	if !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("message %s, want %s", err, want)
+	}
+	if len(outcomes) != 1 || outcomes[0].Done {
+		t.Errorf("outcomes %+v", outcomes)
+	}
+	if data := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}"); data != `{"theirs":"yes"}` {
+		t.Errorf("it has %s now", data)
+	}
+}
+
+func TestAChildThatTheCacheDoesNotShowYetIsNoConflict(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+	in := s.input(t, nil, content)
+	s.does(t, plan.Create, content)
+	outcomes, err := s.sync(t, in)
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale || outcomes[0].Done {
+		t.Errorf("outcomes %+v, error %v", outcomes, err)
+	}
+}
+
+func TestDriftOfOurFieldsIsPutBackAndOthersStay(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	s.kubectl(t, "patch", "configmap", "a", "-p", `{"data":{"k":"changed","theirs":"stays"},"metadata":{"labels":{"app":"b","theirs":"too"}}}`)
+	outcome := s.does(t, plan.Update, content)
+	if got := strings.Join(outcome.Changed, " "); got != "data.k metadata.labels.app" {
+		t.Errorf("changed %s", got)
+	}
+	got := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}{.metadata.labels}")
+	if want := `{"k":"v","second":"2","theirs":"stays"}{"app":"a","theirs":"too"}`; got != want {
+		t.Errorf("it has %s, want %s", got, want)
+	}
+	s.quiet(t, "after drift", content)
+}
+
+func TestFieldsNoLongerDesiredAreRemoved(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	s.restart()
+	delete(content["data"].(map[string]any), "second")
+	s.does(t, plan.Update, content)
+	if got := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}"); got != `{"k":"v"}` {
+		t.Errorf("it has %s", got)
+	}
+	s.quiet(t, "after the removal", content)
+}
+
+func TestRecreate(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateRecreate)
+	before := s.does(t, plan.Create, content).Written.UID()
+	content["data"].(map[string]any)["k"] = "new"
+	s.does(t, plan.Recreate, content)
+	if after := s.does(t, plan.Create, content).Written.UID(); after == before {
+		t.Error("it is the same object")
+	}
+	s.quiet(t, "after it was created anew", content)
+}
+
+func TestChildrenThatAreNotDesiredAreDeleted(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, "")
+	s.does(t, plan.Create, content)
+	key := children.Key{Kind: "ConfigMap", Namespace: s.parent.Name(), Name: "a"}
+	in := s.input(t, []children.Key{key})
+	for _, stale := range []bool{false, true} { // The second time it is gone already.
+		outcomes, err := s.sync(t, in)
+		if err != nil || len(outcomes) != 1 || outcomes[0].Action != plan.Delete || outcomes[0].Stale != stale || outcomes[0].Done == stale {
+			t.Fatalf("outcomes %+v, error %v", outcomes, err)
+		}
+	}
+	s.does(t, plan.Create, content)
+	// The object of that name is another one now, which is left alone.
+	outcomes, err := s.sync(t, in)
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale {
+		t.Errorf("outcomes %+v, error %v", outcomes, err)
+	}
+	s.quiet(t, "after a delete of the object before", content)
+}
+
+func TestAWriteOfAChildThatChangedMeanwhileIsStale(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	content["data"].(map[string]any)["k"] = "new"
+	in := s.input(t, nil, content)
+	s.kubectl(t, "label", "configmap", "a", "somebody=else")
+	outcomes, err := s.sync(t, in)
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale || outcomes[0].Done {
+		t.Errorf("outcomes %+v, error %v", outcomes, err)
+	}
+	s.does(t, plan.Update, content)
+}
+
+func TestOneChildThatFailsDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	s, good := declared(t, configMap, "")
+	bad := s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name, namespace: NAMESPACE}}`)
+	outcomes, err := s.sync(t, s.input(t, nil, bad, good))
+	if err == nil || !strings.HasPrefix(err.Error(), "creating ConfigMap "+s.parent.Name()+"/Not_A_Name: ") {
+		t.Errorf("error %v", err)
+	}
+	if len(outcomes) != 2 || outcomes[0].Done || !outcomes[1].Done {
+		t.Errorf("outcomes %+v", outcomes)
+	}
+}
+
+func TestAVersionThatIsNotServedIsAnError(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {maxReplicas: 2,
+		scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	content["apiVersion"] = "autoscaling/v9"
+	content["metadata"].(map[string]any)["name"] = "b"
+	if _, err := s.sync(t, s.input(t, nil, content)); err == nil || !strings.Contains(err.Error(), "/b: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAChildIsAppliedInTheVersionThatTheHookReturned(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {maxReplicas: 2,
+		targetCPUUtilizationPercentage: 50, scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	newer := s.decode(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a, namespace: NAMESPACE}, spec: {maxReplicas: 3,
+		metrics: [{type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1024Mi}}}],
+		scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`)
+	s.does(t, plan.Update, newer)
+	if got := s.kubectl(t, "get", "horizontalpodautoscalers.v2.autoscaling", "a", "-o", "jsonpath={.spec.metrics[*].resource.name}"); got != "memory" {
+		t.Errorf("metrics %s", got)
+	}
+	s.quiet(t, "after the change of version", newer)
+	s.restart()
+	s.quiet(t, "after the change of version and a restart", newer)
+}
+
+func TestHooksMayReturnWhatTheyWereSent(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 0, selector: {matchLabels: {a: b}},
+		template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}`, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	observe := func() map[string]any {
+		observed, err := s.input(t, nil, content).Observed[0].Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return observed
+	}
+	// The deployment controller is done when it has seen the object.
+	cluster.Eventually(t, 30*time.Second, "the status of the Deployment", func(context.Context) (bool, string) {
+		generation := s.kubectl(t, "get", "deployment", "a", "-o", "jsonpath={.status.observedGeneration}")
+		return generation == "1", generation
+	})
+	s.does(t, plan.Update, observe()) // What is recorded as applied grows once.
+	s.quiet(t, "after the object was returned", observe())
+	returned := observe()
+	returned["spec"].(map[string]any)["replicas"] = int64(1)
+	s.does(t, plan.Update, returned)
+}
+
+func TestSecretsAreNotRecordedInClear(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {password: hunter2, second: x}}`,
+		v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	record := s.kubectl(t, "get", "secret", "a", "-o", "jsonpath={.metadata.annotations}")
+	if strings.Contains(record, "hunter2") || !strings.Contains(record, "password") {
+		t.Errorf("record %s", record)
+	}
+	content["stringData"] = map[string]any{"password": "hunter3"}
+	s.does(t, plan.Update, content)
+	if data := s.kubectl(t, "get", "secret", "a", "-o", "jsonpath={.data}"); data != `{"password":"aHVudGVyMw=="}` {
+		t.Errorf("data %s", data)
+	}
+	s.quiet(t, "after a change", content)
+}
+
+func TestFieldsUnknownToTheServerAreWrittenOnceMoreAfterARestart(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {slector: {app: web}, ports: [{port: 80, protcol: UDP}]}}`,
+		v1alpha1.ChildUpdateInPlace)
+	version := s.does(t, plan.Create, content).Written.ResourceVersion()
+	s.quiet(t, "after the create", content)
+	s.restart()
+	if written := s.does(t, plan.Update, content).Written; written.ResourceVersion() != version {
+		t.Errorf("the write made version %s of %s", written.ResourceVersion(), version)
+	}
+	s.quiet(t, "after the restart", content)
+}
+
+func TestAdoptAndRelease(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+	s.kubectl(t, "create", "configmap", "a", "--from-literal=k=v")
+	s.kubectl(t, "label", "configmap", "a", "app=a")
+	rule := s.rules[0]
+	target := client.Target{Resource: rule.Resource, Namespace: s.parent.Name(), Name: "a"}
+	parent := claim.Parent{UID: s.parent.UID(), Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
+	orphan, err := s.client.Get(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := claim.AdoptPatch(orphan, claim.OwnerOf(s.parent))
+	if err != nil || parent.Decide(orphan) != claim.Adopt {
+		t.Fatalf("decision %v, error %v", parent.Decide(orphan), err)
+	}
+	adopted, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch)
+	if err != nil || parent.Decide(adopted) != claim.Claim {
+		t.Fatalf("error %v", err)
+	}
+	if _, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch); err == nil {
+		t.Error("the patch does not depend on the version that was observed")
+	}
+	s.does(t, plan.Update, content)
+	s.quiet(t, "after the adoption", content)
+
+	s.kubectl(t, "label", "configmap", "a", "app=other", "--overwrite")
+	lost, err := s.client.Get(t.Context(), target)
+	if err != nil || parent.Decide(lost) != claim.Release {
+		t.Fatalf("error %v", err)
+	}
+	if patch, err = claim.ReleasePatch(lost, s.parent.UID()); err != nil {
+		t.Fatal(err)
+	}
+	released, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch)
+	if err != nil || released.Controller() != nil || len(released.OwnerReferences()) > 0 {
+		t.Errorf("owners %+v, error %v", released.OwnerReferences(), err)
+	}
+}
