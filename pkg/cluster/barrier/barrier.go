@@ -137,6 +137,7 @@ func (b *Barrier) expire(p *parent) {
 	wake := p.wake
 	current := b.parents[p.uid] == p
 	if current {
+		p.timer = nil // It fired.
 		b.drop(p)
 	}
 	b.mu.Unlock()
