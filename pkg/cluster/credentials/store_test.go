@@ -1,0 +1,160 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package credentials_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
+)
+
+// apiServer has one Secret and counts the watches that are open.
+type apiServer struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func (s *apiServer) count(name string, n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[name] += n
+	return s.open[name]
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") == "" {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+		return
+	}
+	switch name {
+	case "token":
+		_, _ = w.Write([]byte(`{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"token","uid":"u","resourceVersion":"1"},"data":{"k":"dg=="}}}`))
+	case "broken":
+		_, _ = w.Write([]byte(`{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"broken","uid":"u","resourceVersion":"1"},"data":{"k":"hidden!"}}}`))
+	case "missing":
+	default:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+		return
+	}
+	s.count(name, 1)
+	defer s.count(name, -1)
+	_, _ = w.Write([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`))
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+func run(t *testing.T) (*apiServer, *clocktesting.FakeClock, *credentials.Store) {
+	t.Helper()
+	s := &apiServer{open: map[string]int{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	store, err := credentials.New(&rest.Config{Host: server.URL, QPS: -1}, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		store.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return s, clock, store
+}
+
+func TestSecretsAreReadOnceAndSharedByAllReaders(t *testing.T) {
+	s, _, store := run(t)
+	var readers sync.WaitGroup
+	for range 20 {
+		readers.Go(func() {
+			version, data, err := store.Secret(t.Context(), "ns", "token")
+			if err != nil || string(data["k"]) != "v" || version != "u/1" {
+				t.Errorf("read %q in version %q, %v", data, version, err)
+			}
+		})
+	}
+	readers.Wait()
+	if n := s.count("token", 0); n != 1 {
+		t.Errorf("%d watches are open, want 1", n)
+	}
+}
+
+func TestErrorsSayWhatIsWrongAndShowNoData(t *testing.T) {
+	_, _, store := run(t)
+	if _, _, err := store.Secret(t.Context(), "ns", "missing"); !apierrors.IsNotFound(err) {
+		t.Errorf("a Secret that is missing: %v", err)
+	}
+	if _, _, err := store.Secret(t.Context(), "ns", "forbidden"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Secret ns/forbidden") {
+		t.Errorf("a Secret that may not be read: %v", err)
+	}
+	if _, _, err := store.Secret(t.Context(), "ns", "broken"); err == nil || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("a Secret with broken data: %v", err)
+	}
+}
+
+func TestWatchesEndWhenNobodyAsks(t *testing.T) {
+	s, clock, store := run(t)
+	read := func(name string) {
+		t.Helper()
+		if _, _, err := store.Secret(t.Context(), "ns", name); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	read("token")
+	read("missing")
+	eventually(t, func() bool { return clock.Waiters() > 0 })
+	clock.Step(9 * time.Minute)
+	read("token")
+	clock.Step(5 * time.Minute)
+	eventually(t, func() bool { return s.count("missing", 0) == 0 })
+	if n := s.count("token", 0); n != 1 {
+		t.Errorf("%d watches of what is used are open, want 1", n)
+	}
+	read("missing")
+	if n := s.count("missing", 0); n != 1 {
+		t.Errorf("%d watches of what is used again are open, want 1", n)
+	}
+}
+
+func eventually(t *testing.T, met func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return met(), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,212 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package discovery_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+)
+
+const (
+	things = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[
+{"name":"things/status","kind":"Thing","namespaced":true,"verbs":["get","patch","update"]},
+{"name":"things","kind":"Thing","namespaced":true,"verbs":["get","list"]},
+{"name":"reviews","kind":"Review","namespaced":false,"verbs":["create"]},
+{"name":"reviews/status","kind":"Review","namespaced":false,"verbs":["get"]}]}`
+	schemas = `{"components":{"schemas":{"Thing":{"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Thing"}],
+"properties":{"metadata":{},"spec":{"allOf":[{"$ref":"#/components/schemas/Spec"}]}}},
+"Spec":{"properties":{"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["id"],"items":{"$ref":"#/components/schemas/Item"}},
+"values":{"additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{}}},"loop":{"$ref":"#/components/schemas/Loop"}}},
+"Item":{"properties":{"nested":{"x-kubernetes-patch-merge-key":"k","x-kubernetes-patch-strategy":"merge","items":{}}}},
+"Loop":{"$ref":"#/components/schemas/Loop"}}}}`
+)
+
+// apiServer serves a group, and lists and watches of definitions.
+type apiServer struct {
+	mu       sync.Mutex
+	code     int
+	requests int
+	// definitions sends events to the watches of CustomResourceDefinitions.
+	definitions chan string
+}
+
+func (s *apiServer) set(code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code = code
+}
+
+func (s *apiServer) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") != "" {
+		_, _ = w.Write([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`))
+		_ = http.NewResponseController(w).Flush()
+		events := s.definitions
+		if !strings.HasSuffix(r.URL.Path, "customresourcedefinitions") {
+			events = nil
+		}
+		for {
+			select {
+			case <-r.Context().Done():
+				return
+			case event := <-events:
+				_, _ = w.Write([]byte(event))
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	}
+	s.mu.Lock()
+	s.requests++
+	code := s.code
+	s.mu.Unlock()
+	w.WriteHeader(code)
+	switch {
+	case code != http.StatusOK:
+	case strings.HasPrefix(r.URL.Path, "/openapi/v3/"):
+		_, _ = w.Write([]byte(schemas))
+	default:
+		_, _ = w.Write([]byte(things))
+	}
+}
+
+func run(t *testing.T) (*apiServer, *discovery.Discovery) {
+	t.Helper()
+	s := &apiServer{code: http.StatusOK, definitions: make(chan string)}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, QPS: -1}
+	c, err := cache.New(cache.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := discovery.New(config, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	running.Go(func() { d.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return s, d
+}
+
+func TestTheLastGoodAnswerStays(t *testing.T) {
+	s, d := run(t)
+	thing := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
+	ask := func() (discovery.Resource, *discovery.Schema, error) {
+		r, err := d.Resource(t.Context(), "example.com/v1", "things")
+		found, schemaErr := d.Schema(t.Context(), thing)
+		return r, found, errors.Join(err, schemaErr)
+	}
+	s.set(http.StatusServiceUnavailable)
+	if _, _, err := ask(); err == nil {
+		t.Error("an answer from nowhere")
+	} else if _, ok := errors.AsType[*discovery.NotFoundError](err); ok {
+		t.Error("a failure was taken for a missing kind")
+	}
+	s.set(http.StatusOK)
+	if r, found, err := ask(); err != nil || !r.HasStatus || found == nil {
+		t.Fatalf("got %+v, %v, %v", r, found, err)
+	}
+	s.set(http.StatusServiceUnavailable)
+	told := make(chan struct{}, 100)
+	defer d.Subscribe(func() { told <- struct{}{} })()
+	s.definitions <- `{"type":"ADDED","object":{"metadata":{"name":"things.example.com","resourceVersion":"2"}}}`
+	<-told
+	before := s.count()
+	if r, found, err := ask(); err != nil || !r.HasStatus || found == nil {
+		t.Errorf("after a failure: %+v, %v, %v", r, found, err)
+	}
+	if s.count() == before {
+		t.Error("a change did not make it ask again")
+	}
+	s.set(http.StatusNotFound)
+	if _, found, err := ask(); found != nil || err == nil {
+		t.Errorf("what is not served any more: %v, %v", found, err)
+	}
+}
+
+func TestNothingIsAskedTwiceWithoutAChange(t *testing.T) {
+	s, d := run(t)
+	// Until the definitions are watched nothing is relied upon, so ask until an answer is kept.
+	for last := -1; last != s.count(); {
+		last = s.count()
+		if _, err := d.Resource(t.Context(), "example.com/v1", "things"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.count()
+	for range 10 {
+		if _, err := d.Kind(t.Context(), "example.com/v1", "Thing"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Kind(t.Context(), "example.com/v1", "Other"); err == nil {
+			t.Error("found a kind that is not there")
+		}
+	}
+	if got := s.count(); got != before {
+		t.Errorf("asked %d times more", got-before)
+	}
+}
+
+func TestSchemasFollowReferences(t *testing.T) {
+	_, d := run(t)
+	s, err := d.Schema(t.Context(), schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := s.Field("spec")
+	for name, tc := range map[string]struct {
+		reason string
+		at     *discovery.Schema
+		want   string
+	}{
+		"Map":     {"The keys are in the schema.", spec.Field("list"), "map id"},
+		"Nested":  {"Built-in kinds have patch strategies.", spec.Field("list").Item().Field("nested"), "map k"},
+		"Values":  {"All keys of a map have the same schema.", spec.Field("values").Field("any"), "set "},
+		"Loop":    {"A schema that refers to itself alone says nothing.", spec.Field("loop"), " "},
+		"Missing": {"What is not there says nothing.", spec.Field("none").Item().Field("x"), " "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, keys := tc.at.ListType()
+			if got := kind + " " + strings.Join(keys, ","); got != tc.want {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
