@@ -102,7 +102,7 @@ func (p *prober) obstacle(ctx context.Context, resource schema.GroupVersionResou
 	if known, ok := p.obstacles[resource]; ok {
 		return known, nil
 	}
-	served, err := p.serves(resource)
+	served, err := p.serves(ctx, resource)
 	if err != nil {
 		return "", err
 	}
@@ -116,10 +116,10 @@ func (p *prober) obstacle(ctx context.Context, resource schema.GroupVersionResou
 	return answer, nil
 }
 
-func (p *prober) serves(resource schema.GroupVersionResource) (bool, error) {
+func (p *prober) serves(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	gv := resource.GroupVersion()
 	if _, ok := p.served[gv]; !ok {
-		list, err := p.client.Discovery().ServerResourcesForGroupVersion(gv.String())
+		list, err := p.client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 		if err != nil && !apierrors.IsNotFound(err) {
 			return false, fmt.Errorf("discovering %s at the host cluster: %w", gv, err)
 		}

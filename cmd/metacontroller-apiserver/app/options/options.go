@@ -27,6 +27,7 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
@@ -79,6 +80,8 @@ func NewOptions() (*Options, error) {
 	o.Recommended.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = runtime.NewMultiGroupVersioner(
 		v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
+	clusterwarnings.Register(o.Recommended.Admission.Plugins)
+	o.Recommended.Admission.RecommendedPluginOrder = append(o.Recommended.Admission.RecommendedPluginOrder, clusterwarnings.PluginName)
 	defaultServing(o.Recommended.SecureServing)
 	return o, nil
 }
