@@ -21,7 +21,7 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -78,27 +78,27 @@ func Judge(scope Scope, rules Rules, list []map[string]any) ([]Desired, error) {
 	return nil, &hook.RejectedError{Detail: text}
 }
 
-func (s Scope) judge(rules Rules, content map[string]any) (Desired, error) {
+func (s Scope) judge(rules Rules, child map[string]any) (Desired, error) {
 	var d Desired
-	if content == nil {
+	if child == nil {
 		return d, fmt.Errorf("is null; leave it out")
 	}
 	var ok bool
-	if d.APIVersion, ok = text(content, "apiVersion"); !ok {
+	if d.APIVersion, ok = text(child, "apiVersion"); !ok {
 		return d, fmt.Errorf("has no apiVersion")
 	}
-	if d.Kind, ok = text(content, "kind"); !ok {
+	if d.Kind, ok = text(child, "kind"); !ok {
 		return d, fmt.Errorf("has no kind")
 	}
 	version, err := schema.ParseGroupVersion(d.APIVersion)
 	if err != nil {
 		return d, fmt.Errorf("has the apiVersion %q, which is not group/version", d.APIVersion)
 	}
-	if reasons := path.IsValidPathSegmentName(version.Version); len(reasons) > 0 || version.Version == "" {
+	if reasons := content.IsPathSegmentName(version.Version); len(reasons) > 0 || version.Version == "" {
 		return d, fmt.Errorf("has the apiVersion %q, whose version is none", d.APIVersion)
 	}
 	d.Group = version.Group
-	metadata, err := object(content, "metadata")
+	metadata, err := object(child, "metadata")
 	if err != nil {
 		return d, err
 	}
@@ -109,7 +109,7 @@ func (s Scope) judge(rules Rules, content map[string]any) (Desired, error) {
 		return d, fmt.Errorf("%s has no metadata.name", d.Kind)
 	}
 	// Names become parts of URLs.
-	if reasons := path.IsValidPathSegmentName(d.Name); len(reasons) > 0 {
+	if reasons := content.IsPathSegmentName(d.Name); len(reasons) > 0 {
 		return d, fmt.Errorf("%s has the metadata.name %q, which %s", d.Kind, d.Name, strings.Join(reasons, ", "))
 	}
 	rule, ok := rules.For(d.GroupKind())
@@ -122,7 +122,7 @@ func (s Scope) judge(rules Rules, content map[string]any) (Desired, error) {
 	if err := s.label(metadata, d.Key); err != nil {
 		return d, err
 	}
-	d.Content = content
+	d.Content = child
 	return d, nil
 }
 
@@ -132,7 +132,7 @@ func (s Scope) place(rule Rule, metadata map[string]any, d *Desired) error {
 		if d.Namespace, there = namespace.(string); !there {
 			return fmt.Errorf("%s has a metadata.namespace that is not a string", d.Key)
 		}
-		if reasons := path.IsValidPathSegmentName(d.Namespace); len(reasons) > 0 {
+		if reasons := content.IsPathSegmentName(d.Namespace); len(reasons) > 0 {
 			return fmt.Errorf("%s has the metadata.namespace %q, which %s", d.Key, d.Namespace, strings.Join(reasons, ", "))
 		}
 	}

@@ -190,22 +190,26 @@ func TestJudgeCompletesChildren(t *testing.T) {
 		want  string
 	}{
 		{
-			"the namespace of the parent", children.Scope{Namespace: "parents"},
+			"the namespace of the parent",
+			children.Scope{Namespace: "parents"},
 			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}]`,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"parents"}}`,
 		},
 		{
-			"a null namespace counts as none", children.Scope{Namespace: "parents"},
+			"a null namespace counts as none",
+			children.Scope{Namespace: "parents"},
 			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":null}}]`,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"parents"}}`,
 		},
 		{
-			"a cluster-scoped child has no namespace", children.Scope{},
+			"a cluster-scoped child has no namespace",
+			children.Scope{},
 			`[{"apiVersion":"v1","kind":"Node","metadata":{"name":"a","namespace":"b"}}]`,
 			`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}`,
 		},
 		{
-			"the label of generateSelector", children.Scope{
+			"the label of generateSelector",
+			children.Scope{
 				Namespace: "parents", Labels: map[string]string{"controller-uid": "1"},
 				Selector: labels.SelectorFromSet(labels.Set{"controller-uid": "1"}),
 			},
@@ -213,14 +217,16 @@ func TestJudgeCompletesChildren(t *testing.T) {
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"controller-uid":"1"},"name":"a","namespace":"parents"}}`,
 		},
 		{
-			"the marker of a decorator, beside other annotations", children.Scope{
+			"the marker of a decorator, beside other annotations",
+			children.Scope{
 				Namespace: "parents", Annotations: map[string]string{"decorator": "d"},
 			},
 			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"b":"c"}}}]`,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"b":"c","decorator":"d"},"name":"a","namespace":"parents"}}`,
 		},
 		{
-			"an undeclared version of a declared kind", children.Scope{Namespace: "parents"},
+			"an undeclared version of a declared kind",
+			children.Scope{Namespace: "parents"},
 			`[{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"}}]`,
 			`{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"a","namespace":"parents"}}`,
 		},
@@ -268,10 +274,14 @@ func FuzzJudge(f *testing.F) {
 		`[null]`, `[{}]`, `[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"a":"b"}}}]`,
 		`[{"apiVersion":"v1","kind":"Node","metadata":null}]`, `[{"apiVersion":"/","kind":"","metadata":{"name":{}}}]`,
 	} {
-		f.Add([]byte(seed), "")
-		f.Add([]byte(seed), "parents")
+		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), true)
 	}
-	f.Fuzz(func(t *testing.T, answer []byte, namespace string) {
+	f.Fuzz(func(t *testing.T, answer []byte, namespaced bool) {
+		namespace := ""
+		if namespaced {
+			namespace = "parents"
+		}
 		var list []map[string]any
 		if utiljson.Unmarshal(answer, &list) != nil {
 			return

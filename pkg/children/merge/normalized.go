@@ -169,8 +169,10 @@ func sameText(path string, observed, desired any) bool {
 func unwrapped(text string) string { return strings.NewReplacer("\n", "", "\r", "").Replace(text) }
 
 // quantities are the fields under which quantities stand.
-var quantities = []string{"requests", "limits", "capacity", "allocatable", "hard", "storage", "sizeLimit", "divisor",
-	"default", "defaultRequest", "max", "min", "metrics", "overhead", "podFixed", "maxLimitRequestRatio"}
+var quantities = []string{
+	"requests", "limits", "capacity", "allocatable", "hard", "storage", "sizeLimit", "divisor",
+	"default", "defaultRequest", "max", "min", "metrics", "overhead", "podFixed", "maxLimitRequestRatio",
+}
 
 func sameQuantity(path string, observed, desired any) bool {
 	segments := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
