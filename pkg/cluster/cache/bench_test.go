@@ -1,0 +1,126 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cache
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
+)
+
+const benchObjects = 10000
+
+// benchServer streams many objects of 0.9 KB, as a controller makes them, to whoever watches.
+func benchServer(b *testing.B) *rest.Config {
+	b.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var buffer strings.Builder
+		for n := range benchObjects {
+			fmt.Fprintf(&buffer, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"child-%[1]d","namespace":"ns-%[2]d",`+
+				`"uid":"9f3c1f5e-7a0b-4f57-9d0a-%012[1]d","resourceVersion":"%[1]d","creationTimestamp":"2026-01-02T03:04:05Z",`+
+				`"labels":{"app":"bench","controller-uid":"11111111-2222-3333-4444-%012[3]d"},`+
+				`"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Parent","name":"parent-%[3]d","uid":"11111111-2222-3333-4444-%012[3]d","controller":true,"blockOwnerDeletion":true}],`+
+				`"managedFields":[{"manager":"metacontroller","operation":"Update","apiVersion":"v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:key":{}},"f:metadata":{"f:annotations":{".":{}},"f:labels":{".":{},"f:app":{}},"f:ownerReferences":{".":{}}}}}]},`+
+				`"data":{"key":%[4]q}}}`+"\n", n+1, n%100, n/3, strings.Repeat("x", 200))
+			if buffer.Len() > 1<<20 {
+				_, _ = w.Write([]byte(buffer.String()))
+				buffer.Reset()
+			}
+		}
+		fmt.Fprintf(&buffer, bookmark+"\n", "20000", lastFirst)
+		_, _ = w.Write([]byte(buffer.String()))
+		buffer.Reset()
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	b.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, QPS: -1}
+}
+
+// BenchmarkInformerMemory measures what a synced informer with its indexes keeps for each object, ours and client-go's
+// dynamic one.
+func BenchmarkInformerMemory(b *testing.B) {
+	config := benchServer(b)
+	measure := func(b *testing.B, sync func(ctx context.Context) (release func())) {
+		for b.Loop() {
+			ctx, stop := context.WithCancel(b.Context())
+			before := heap()
+			release := sync(ctx)
+			b.ReportMetric(float64(heap()-before)/benchObjects, "bytes/object")
+			stop()
+			release()
+		}
+	}
+	b.Run("Compact", func(b *testing.B) {
+		measure(b, func(ctx context.Context) func() {
+			c, err := New(Options{Config: config})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				c.Run(ctx)
+			}()
+			i := c.Acquire(pods())
+			<-i.Synced()
+			if i.Len() != benchObjects {
+				b.Fatalf("%d objects", i.Len())
+			}
+			return func() {
+				<-ended
+				i.Release()
+			}
+		})
+	})
+	b.Run("Dynamic", func(b *testing.B) {
+		measure(b, func(ctx context.Context) func() {
+			client, err := dynamic.NewForConfig(config)
+			if err != nil {
+				b.Fatal(err)
+			}
+			factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+			informer := factory.ForResource(pods().Resource).Informer()
+			factory.Start(ctx.Done())
+			if !clientcache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				b.Fatal("not synced")
+			}
+			if n := len(informer.GetStore().ListKeys()); n != benchObjects {
+				b.Fatalf("%d objects", n)
+			}
+			return factory.Shutdown
+		})
+	})
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
