@@ -103,7 +103,7 @@ lint: ## Run golangci-lint over every module.
 generate: ## Write all generated code and documents.
 	hack/update-codegen.sh
 	go run ./hack/hook-schema
-	go run ./hack/hook-schema
+	go run ./hack/api-reference > docs/reference/api.md
 
 .PHONY: verify
 verify: verify-boilerplate verify-size verify-docs verify-shell verify-deps verify-codegen ## Run every check on the tree.
