@@ -55,6 +55,11 @@ func TestVerbs(t *testing.T) {
 		expect(t, c.Kubectl(t, "get", "cc", "hello-controller", "-o", "yaml"), "generateSelector: true", "method: Recreate")
 	})
 	t.Run("explain documents fields", func(t *testing.T) {
+		// The kube-apiserver fetches the schema of a new group some seconds after it found the group available.
+		cluster.Eventually(t, limit, "kubectl explain to know the group", func(ctx context.Context) (bool, string) {
+			output, err := c.TryKubectl(ctx, "", "explain", "cc")
+			return err == nil, output
+		})
 		expect(t, c.Kubectl(t, "explain", "cc.spec.hooks.sync.webhook"), "FIELDS:", "url\t<string>", "timeout", "default")
 		expect(t, c.Kubectl(t, "explain", "dec.spec.resources"), "FIELDS:", "apiVersion\t<string> -required-")
 		expect(t, c.Kubectl(t, "explain", "controllerrevision.children", "--api-version=metacontroller.k8s.io/v1alpha1"), "FIELDS:")
