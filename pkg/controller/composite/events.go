@@ -49,7 +49,7 @@ func (c *Controller) parentEvent(e cache.Event) {
 	}
 	key := c.keyOf(e.New)
 	if !c.relevant(e.New) {
-		c.selectors.remove(key)
+		c.forget(key, e.New)
 		return
 	}
 	c.selectors.set(key, e.New)
@@ -74,16 +74,16 @@ func (c *Controller) childEvent(e cache.Event) {
 		c.wakeOwner(e.Old)
 		return
 	}
+	if e.Old != nil {
+		// A parent that just lost this child by somebody's edit has to know even when its selector no longer matches.
+		c.wakeOwner(e.Old)
+	}
 	if e.New.Controller() != nil {
 		c.wakeOwner(e.New)
 		return
 	}
 	if !e.New.Deleting() {
 		c.selectors.matching(e.New, func(key loop.Key) { c.loop.Enqueue(key, queue.Live) })
-	}
-	// A parent that just lost this child by somebody's edit has to know even when its selector no longer matches.
-	if e.Old != nil {
-		c.wakeOwner(e.Old)
 	}
 }
 
@@ -103,7 +103,7 @@ func (c *Controller) wakeOwner(child *object.Object) {
 	}
 }
 
-// forget drops everything that is remembered about a parent that is gone.
+// forget drops everything that is remembered about a parent that is gone, or not ours any more.
 func (c *Controller) forget(key loop.Key, o *object.Object) {
 	c.selectors.remove(key)
 	c.loop.Forget(key)
