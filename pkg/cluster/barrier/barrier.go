@@ -280,7 +280,11 @@ func (v versions) Less(i, j int) bool { return v[i].version < v[j].version }
 func (v versions) Swap(i, j int) { v[i], v[j] = v[j], v[i] }
 
 // Push implements heap.Interface.
-func (v *versions) Push(x any) { *v = append(*v, x.(pendingVersion)) }
+func (v *versions) Push(x any) {
+	if pending, ok := x.(pendingVersion); ok {
+		*v = append(*v, pending)
+	}
+}
 
 // Pop implements heap.Interface.
 func (v *versions) Pop() any {

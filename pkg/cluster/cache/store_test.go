@@ -59,7 +59,7 @@ func (s spec) object(t testing.TB) *object.Object {
 
 // TestStoreAnswersAsALookAtEveryObjectWould makes many random changes, and compares every index with a scan.
 func TestStoreAnswersAsALookAtEveryObjectWould(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same numbers in every run are wanted.
+	random := rand.New(rand.NewPCG(1, 2))
 	s := newStore()
 	all := map[key]*object.Object{}
 	selectors := []string{"app=a", "app in (a,b)", "app", "app,tier=x", "app!=a", "!app", "tier=x,app notin (b)", "", "size>3"}

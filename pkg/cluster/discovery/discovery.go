@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,7 +58,7 @@ type Discovery struct {
 	clock  clock.WithTicker
 
 	mu          sync.Mutex
-	definitions []*cache.Informer // set while Run runs
+	definitions []*cache.Informer // both while Run runs
 	versions    map[schema.GroupVersion]*entry[map[string]Resource]
 	schemas     map[schema.GroupVersion]*entry[map[string]*Schema]
 	groups      map[string]*group
@@ -104,19 +105,8 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 
 // Run watches definitions until ctx ends.
 func (d *Discovery) Run(ctx context.Context) {
-	for _, resource := range []schema.GroupVersionResource{crdResource, apiServiceResource} {
-		informer := d.cache.Acquire(cache.Query{Resource: resource, MetadataOnly: true})
-		defer informer.Release()
-		defer informer.Subscribe(d.definitionChanged)()
-		d.mu.Lock()
-		d.definitions = append(d.definitions, informer)
-		d.mu.Unlock()
-	}
-	defer func() {
-		d.mu.Lock()
-		d.definitions = nil
-		d.mu.Unlock()
-	}()
+	defer d.watch(crdResource)()
+	defer d.watch(apiServiceResource)()
 	for {
 		select {
 		case <-ctx.Done():
@@ -124,6 +114,22 @@ func (d *Discovery) Run(ctx context.Context) {
 		case <-d.changed:
 		}
 		d.tellWithEchoes(ctx)
+	}
+}
+
+// watch watches definitions until stop is called.
+func (d *Discovery) watch(definitions schema.GroupVersionResource) (stop func()) {
+	informer := d.cache.Acquire(cache.Query{Resource: definitions, MetadataOnly: true})
+	cancel := informer.Subscribe(d.definitionChanged)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.definitions = append(d.definitions, informer)
+	return func() {
+		d.mu.Lock()
+		d.definitions = slices.DeleteFunc(d.definitions, func(i *cache.Informer) bool { return i == informer })
+		d.mu.Unlock()
+		cancel()
+		informer.Release()
 	}
 }
 
@@ -211,7 +217,7 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 // now returns how often the definitions of a group have changed, negative if nothing would tell of a change. It is called
 // with the lock held.
 func (d *Discovery) now(name string) int {
-	if len(d.definitions) == 0 {
+	if len(d.definitions) < 2 {
 		return -1
 	}
 	for _, definitions := range d.definitions {

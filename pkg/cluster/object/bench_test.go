@@ -101,7 +101,8 @@ func BenchmarkMemory(b *testing.B) {
 	b.Run("Unstructured", func(b *testing.B) {
 		measure(b, func(data []byte) (any, error) {
 			u := &unstructured.Unstructured{}
-			return u, u.UnmarshalJSON(data)
+			err := u.UnmarshalJSON(data)
+			return u, err
 		})
 	})
 	b.Run("UnstructuredWithoutManagedFields", func(b *testing.B) {
