@@ -20,6 +20,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +48,8 @@ type Cluster struct {
 	Dir string `json:"dir"`
 	// EtcdServers is the address of the control plane's etcd.
 	EtcdServers string `json:"etcdServers"`
+	// Processes has the process number of each of its programs, for tests that disturb them.
+	Processes map[string]int `json:"processes"`
 
 	command *exec.Cmd
 	stdin   io.Closer
@@ -105,7 +109,9 @@ var program = sync.OnceValues(func() (string, error) {
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the control plane's program: %w\n%s", err, output)
 	}
-	target := filepath.Join(folder, "controlplane")
+	// Other checkouts may have another one.
+	checkout := sha256.Sum256([]byte(Root()))
+	target := filepath.Join(folder, "controlplane-"+hex.EncodeToString(checkout[:6]))
 	if err := os.Rename(built, target); err != nil {
 		return "", fmt.Errorf("installing the control plane's program: %w", err)
 	}
@@ -125,6 +131,7 @@ func start() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	//nolint:noctx // It outlives the start, and ends when its input is closed.
 	c := &Cluster{command: exec.Command(path, "start", "--with-stdin")}
 	c.command.Dir = module()
 	var progress bytes.Buffer

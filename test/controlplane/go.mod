@@ -4,7 +4,7 @@ go 1.26.0
 
 godebug default=go1.26
 
-require go.etcd.io/etcd/server/v3 v3.6.8
+require go.etcd.io/etcd/server/v3 v3.6.8 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect
@@ -211,6 +211,7 @@ require (
 )
 
 tool (
+	go.etcd.io/etcd/server/v3
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
 	k8s.io/kubernetes/cmd/kube-scheduler

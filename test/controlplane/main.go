@@ -19,104 +19,94 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/build"
-	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/plane"
 )
 
 const usage = `usage: controlplane COMMAND [flags]
 
   build   build the programs of the control plane where they are missing
   path    print the folder of the programs
-  start   build, start a control plane, and stay until Ctrl-C; flags:
+  start   build, start a control plane, print one line of JSON that says how to use it, and stay until Ctrl-C; flags:
+            --dir DIR      keep everything under DIR, which must be empty or not exist (default: a temporary folder)
+            --keep         leave the folder where it is at the end, for reading its logs
             --with-stdin   end when standard input is closed, too
             --fsync        let etcd wait for the disk
   common flag:
             --module DIR   the folder of this Go module (default ".")
+
+Environment: CONTROL_PLANE_CACHE is where the programs are kept, instead of the user's cache folder.
 `
 
+// errUsage was answered with the usage.
+var errUsage = errors.New("this is how to use it")
+
+// stdio are the streams of the command.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
 func main() {
+	os.Exit(mainCode(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+func mainCode(args []string, std stdio) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "controlplane:", err)
-		stop()
-		os.Exit(1)
+	err := run(ctx, args, std)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return 2
+	case err != nil:
+		fmt.Fprintln(std.err, "controlplane:", err)
+		return 1
 	}
+	return 0
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, std stdio) error {
 	if len(args) == 0 {
-		fmt.Fprint(os.Stderr, usage)
-		return fmt.Errorf("no command given")
+		fmt.Fprint(std.err, usage)
+		return errUsage
 	}
+	var s starter
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	flags.SetOutput(std.err)
+	flags.Usage = func() { fmt.Fprint(std.err, usage) }
 	module := flags.String("module", ".", "")
-	withStdin := flags.Bool("with-stdin", false, "")
-	fsync := flags.Bool("fsync", false, "")
-	if err := flags.Parse(args[1:]); err != nil {
-		return err
+	if args[0] == "start" {
+		s.flags(flags)
 	}
-	switch args[0] {
-	case "build":
-		_, err := build.Programs(ctx, *module, os.Stderr)
+	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return err
-	case "path":
+	} else if err != nil {
+		return errUsage
+	}
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case args[0] == "build":
+		_, err := build.Programs(ctx, *module, std.err)
+		return err
+	case args[0] == "path":
 		folder, err := build.Folder(*module)
 		if err == nil {
-			fmt.Println(folder)
+			fmt.Fprintln(std.out, folder)
 		}
 		return err
-	case "start":
-		return start(ctx, *module, *withStdin, *fsync)
+	case args[0] == "start":
+		return s.run(ctx, *module, std)
 	}
-	fmt.Fprint(os.Stderr, usage)
-	return fmt.Errorf("unknown command %q", args[0])
-}
-
-func start(ctx context.Context, module string, withStdin, fsync bool) error {
-	programs, err := build.Programs(ctx, module, os.Stderr)
-	if err != nil {
-		return err
-	}
-	folder, err := os.MkdirTemp("", "control-plane-")
-	if err != nil {
-		return fmt.Errorf("creating a folder for the control plane: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	if withStdin {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		go func() {
-			// The one who started us holds the other end; when it is gone, however it went, this returns.
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			cancel()
-		}()
-	}
-	running, err := plane.Start(ctx, plane.Options{Programs: programs, Folder: folder, Fsync: fsync})
-	if err != nil {
-		return err
-	}
-	defer running.Stop()
-	info := running.Info()
-	if err := json.NewEncoder(os.Stdout).Encode(info); err != nil {
-		return fmt.Errorf("telling how to reach the control plane: %w", err)
-	}
-	fmt.Fprintf(os.Stderr, "The control plane is ready. No container runs in it; see test/controlplane/README.md. Use it with\n\n"+
-		"  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n\nCtrl-C ends it.\n", info.Kubeconfig, filepath.Dir(info.Kubectl))
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-running.Died():
-		return err
-	}
+	fmt.Fprint(std.err, usage)
+	return errUsage
 }

@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package build builds the programs of the control plane from their Go modules, once for each set of versions, into a
-// folder of the user's cache that all checkouts share.
+// Package build makes the programs of the control plane from source, once, and keeps them in the user's cache.
+//
+// Programs builds what is missing; Folder tells where the results are. The folder's name depends on everything that the
+// results depend on, so checkouts of the same versions share it and a change of versions never meets old programs. It
+// starts none of the programs.
 package build

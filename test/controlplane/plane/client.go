@@ -22,6 +22,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,10 +34,10 @@ import (
 // node is the name of the simulated node.
 const node = "kwok-node-0"
 
-// client asks the API server the few things that the start needs.
+// client asks the programs the few things that the start needs.
 type client struct {
-	server string
-	http   *http.Client
+	ports ports
+	http  *http.Client
 }
 
 func newClient(f files, p ports) (*client, error) {
@@ -51,14 +52,24 @@ func newClient(f files, p ports) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
 	}
-	return &client{server: p.server(), http: &http.Client{
+	return &client{ports: p, http: &http.Client{
 		Timeout:   5 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}}},
 	}}, nil
 }
 
-func (c *client) ready(ctx context.Context) error {
-	_, err := c.do(ctx, http.MethodGet, "/readyz", nil)
+func (c *client) serverReady(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodGet, c.ports.server()+"/readyz", nil)
+	return err
+}
+
+func (c *client) controllerManagerReady(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodGet, loopback(c.ports.controllerManager)+"/healthz", nil)
+	return err
+}
+
+func (c *client) schedulerReady(ctx context.Context) error {
+	_, err := c.do(ctx, http.MethodGet, loopback(c.ports.scheduler)+"/healthz", nil)
 	return err
 }
 
@@ -78,15 +89,16 @@ func (c *client) createNode(ctx context.Context) error {
 			"capacity":    map[string]string{"cpu": "10000", "memory": "100Ti", "pods": "1000000"},
 		},
 	}
-	if _, err := c.do(ctx, http.MethodGet, "/api/v1/nodes/"+node, nil); err == nil {
+	// Asked again after an answer that was lost, it is there already.
+	if _, err := c.ask(ctx, "/api/v1/nodes/"+node); err == nil {
 		return nil
 	}
-	_, err := c.do(ctx, http.MethodPost, "/api/v1/nodes", body)
+	_, err := c.do(ctx, http.MethodPost, c.ports.server()+"/api/v1/nodes", body)
 	return err
 }
 
 func (c *client) nodeReady(ctx context.Context) error {
-	content, err := c.do(ctx, http.MethodGet, "/api/v1/nodes/"+node, nil)
+	content, err := c.ask(ctx, "/api/v1/nodes/"+node)
 	if err != nil {
 		return err
 	}
@@ -114,40 +126,57 @@ func (c *client) nodeReady(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the node is not ready")
+	return errors.New("the node is not ready")
 }
 
 // serviceAccount waits for what every Pod needs, which the controller manager makes.
 func (c *client) serviceAccount(ctx context.Context) error {
-	_, err := c.do(ctx, http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil)
+	_, err := c.ask(ctx, "/api/v1/namespaces/default/serviceaccounts/default")
 	return err
 }
 
-func (c *client) do(ctx context.Context, method, path string, body any) ([]byte, error) {
-	var reader io.Reader
+// aggregationSettings waits for what an aggregated API server reads first: whom to believe when it names a user.
+func (c *client) aggregationSettings(ctx context.Context) error {
+	content, err := c.ask(ctx, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(content, []byte("requestheader-client-ca-file")) {
+		return errors.New("they do not have the authority of the front proxy yet")
+	}
+	return nil
+}
+
+// ask gets a path of the API server.
+func (c *client) ask(ctx context.Context, path string) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, c.ports.server()+path, nil)
+}
+
+func (c *client) do(ctx context.Context, method, url string, body any) ([]byte, error) {
+	var reader io.Reader = http.NoBody
 	if body != nil {
 		encoded, err := json.Marshal(body)
 		if err != nil {
-			return nil, fmt.Errorf("encoding the body for %s: %w", path, err)
+			return nil, fmt.Errorf("encoding the body for %s: %w", url, err)
 		}
 		reader = bytes.NewReader(encoded)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.server+path, reader)
+	request, err := http.NewRequestWithContext(ctx, method, url, reader)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, err // It names the method and the address.
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content)
+		return nil, fmt.Errorf("%s %s: %s: %s", method, url, response.Status, content)
 	}
 	return content, nil
 }

@@ -14,8 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package plane starts one control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
+// Package plane runs one control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
 // kwok with one simulated node.
 //
-// Everything that it makes is under one folder, and every program that it starts ends with it.
+// Start starts a Plane in a Folder, under which everything is that it writes; Info tells how to use it; Died, when one of
+// its programs has ended by itself. The command calls it. It builds nothing, see package build.
 package plane

@@ -17,12 +17,11 @@ limitations under the License.
 package plane
 
 import (
+	_ "embed" // The stages are a file.
 	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
-
-	_ "embed"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/certs"
 )
@@ -44,6 +43,7 @@ type files struct {
 	stages                                                            string
 }
 
+// writeFiles makes the keys and certificates, and the files that name them.
 func writeFiles(folder string, p ports) (files, error) {
 	f := files{data: filepath.Join(folder, "etcd"), logs: filepath.Join(folder, "logs"), stages: filepath.Join(folder, "stages.yaml")}
 	certificates := filepath.Join(folder, "certificates")
@@ -69,7 +69,7 @@ func writeFiles(folder string, p ports) (files, error) {
 		return f, err
 	}
 	f.clientCA, f.servingCA, f.proxyCA = clientCA.File, servingCA.File, proxyCA.File
-	if f.serving, err = servingCA.Server("kube-apiserver", "kubernetes", "kubernetes.default", "kubernetes.default.svc"); err != nil {
+	if f.serving, err = servingCA.Server("serving", "kubernetes", "kubernetes.default", "kubernetes.default.svc"); err != nil {
 		return f, err
 	}
 	if f.proxy, err = proxyCA.Client("front-proxy", "front-proxy-client"); err != nil {

@@ -20,31 +20,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/process"
+)
+
+const (
+	// startAttempts is how often a start is tried when another process took a port in the meantime.
+	startAttempts = 5
+	// startLimit is for a machine that is busy with other things; usual are some seconds.
+	startLimit = 3 * time.Minute
+	// stopGrace is short: nothing that the programs hold is kept, so there is no use in waiting for a long farewell.
+	stopGrace = 500 * time.Millisecond
 )
 
 // Options configure a control plane.
 type Options struct {
 	// Programs is the folder of the programs.
 	Programs string
-	// Folder holds everything that the control plane writes. It must exist and be empty.
-	Folder string
+	// Folder holds everything that the control plane writes.
+	Folder *Folder
 	// Fsync makes etcd wait for the disk, as a real one does. Default false: tests lose nothing by a power cut.
 	Fsync bool
 }
 
-// Plane is a running control plane.
+// Plane is a running control plane. It is for one goroutine.
 type Plane struct {
-	options Options
-	ports   ports
-	files   files
-
-	mu        sync.Mutex
+	options   Options
+	ports     ports
+	files     files
 	processes []*process.Process
 	died      chan error
 }
@@ -61,102 +66,119 @@ type Info struct {
 	Server string `json:"server"`
 	// EtcdServers is the address of the control plane's etcd, which takes no credentials.
 	EtcdServers string `json:"etcdServers"`
+	// Processes has the process number of each program.
+	Processes map[string]int `json:"processes"`
 }
 
-// Start starts a control plane and returns when Pods can be created and are scheduled. On an error nothing is left running.
+// Start starts a control plane and returns when Pods can be created and are scheduled. After an error nothing is left
+// running; the folder, logs in it, is left to the caller.
 func Start(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{options: o, died: make(chan error, 8)}
-	if err := p.start(ctx); err != nil {
+	for attempt := 1; ; attempt++ {
+		p := &Plane{options: o}
+		err := p.start(ctx)
+		if err == nil {
+			return p, nil
+		}
 		p.Stop()
-		return nil, err
+		if attempt == startAttempts || !portTaken(err) {
+			return nil, err
+		}
+		if err := o.Folder.clear(); err != nil {
+			return nil, err
+		}
 	}
-	return p, nil
 }
 
 func (p *Plane) start(ctx context.Context) (err error) {
-	if p.ports, err = freePorts(); err != nil {
+	if p.ports, err = freePorts(ctx); err != nil {
 		return err
 	}
-	if p.files, err = writeFiles(p.options.Folder, p.ports); err != nil {
+	if p.files, err = writeFiles(p.options.Folder.Path, p.ports); err != nil {
 		return err
 	}
-	if err := p.launch(p.etcd(), p.apiServer()); err != nil {
+	server := []component{p.etcd(), p.apiServer()}
+	clients := []component{p.controllerManager(), p.scheduler(), p.kwok()}
+	// Room for all, so that nobody who reports an end is kept waiting.
+	p.died = make(chan error, len(server)+len(clients))
+
+	if err := p.launch(ctx, server...); err != nil {
 		return err
 	}
 	client, err := newClient(p.files, p.ports)
 	if err != nil {
 		return err
 	}
-	if err := p.await(ctx, "kube-apiserver to be ready", client.ready); err != nil {
+	if err := p.await(ctx, "kube-apiserver to be ready", client.serverReady); err != nil {
 		return err
 	}
-	// These end when the API server refuses them, which it does until its RBAC rules are there.
-	if err := p.launch(p.controllerManager(), p.scheduler(), p.kwok()); err != nil {
+	// Not earlier: these end when the API server refuses them, which it does until its RBAC rules are there.
+	if err := p.launch(ctx, clients...); err != nil {
 		return err
 	}
-	if err := p.await(ctx, "the node to be made", client.createNode); err != nil {
-		return err
+	for _, condition := range []struct {
+		what string
+		ask  func(context.Context) error
+	}{
+		{"the node to be made", client.createNode},
+		{"the node to be ready", client.nodeReady},
+		{"kube-controller-manager to be ready", client.controllerManagerReady},
+		{"kube-scheduler to be ready", client.schedulerReady},
+		{"the default service account", client.serviceAccount},
+		{"the settings of aggregated API servers", client.aggregationSettings},
+	} {
+		if err := p.await(ctx, condition.what, condition.ask); err != nil {
+			return err
+		}
 	}
-	if err := p.await(ctx, "the node to be ready", client.nodeReady); err != nil {
-		return err
-	}
-	return p.await(ctx, "the default service account", client.serviceAccount)
+	return nil
 }
 
 // Info returns how to use the control plane.
 func (p *Plane) Info() Info {
-	return Info{
+	info := Info{
 		Kubeconfig:  p.files.adminConfig,
 		Kubectl:     filepath.Join(p.options.Programs, "kubectl"),
-		Dir:         p.options.Folder,
+		Dir:         p.options.Folder.Path,
 		Server:      p.ports.server(),
 		EtcdServers: p.ports.etcdServers(),
+		Processes:   make(map[string]int, len(p.processes)),
 	}
+	for _, running := range p.processes {
+		info.Processes[running.Name()] = running.ID()
+	}
+	return info
 }
 
 // Died yields an error when one of the programs has ended without being told to.
 func (p *Plane) Died() <-chan error { return p.died }
 
-// Stop ends all programs, the ones that depend on others first, and removes the folder.
+// Stop ends all programs and returns when they have ended.
 func (p *Plane) Stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	for i := len(p.processes) - 1; i >= 0; i-- {
-		// Nothing that they hold is kept, so there is no use in waiting for a long farewell.
-		p.processes[i].Stop(ctx, 300*time.Millisecond)
-	}
-	p.processes = nil
-	_ = os.RemoveAll(p.options.Folder)
+	process.StopAll(stopGrace, p.processes...)
 }
 
-func (p *Plane) launch(components ...component) error {
+func (p *Plane) launch(ctx context.Context, components ...component) error {
 	for _, c := range components {
-		started, err := process.Start(c.name, p.files.logs, filepath.Join(p.options.Programs, c.name), c.args...)
+		started, err := process.Start(ctx, c.name, p.files.logs, filepath.Join(p.options.Programs, c.name), c.args...)
 		if err != nil {
 			return err
 		}
-		p.mu.Lock()
 		p.processes = append(p.processes, started)
-		p.mu.Unlock()
-		go func() {
-			<-started.Ended()
-			p.died <- started.Err()
-		}()
+		// Ends with the program, for which Stop waits.
+		go func() { p.died <- started.Err() }()
 	}
 	return nil
 }
 
-// await asks until the answer is nil, a program dies, or a minute has passed.
+// await asks until the answer is nil, a program has died, or startLimit has passed.
 func (p *Plane) await(ctx context.Context, what string, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	var last error
 	for {
-		if last = ask(ctx); last == nil {
+		last := ask(ctx)
+		if last == nil {
 			return nil
 		}
 		select {

@@ -17,8 +17,22 @@ limitations under the License.
 package plane
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"strconv"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/process"
+)
+
+// Ports are taken from a range below the one from which kernels take the ports of outgoing connections (32768 and above
+// on Linux, 49152 and above elsewhere): one of those could come between finding a free port and listening on it.
+const (
+	firstPort = 20000
+	portCount = 10000
 )
 
 // ports are the loopback ports of one control plane.
@@ -26,9 +40,9 @@ type ports struct {
 	etcdClient, etcdPeer, apiServer, controllerManager, scheduler int
 }
 
-// freePorts returns ports that nobody listens on. Another process may take one before we do; then its program ends, and
-// says so in its log.
-func freePorts() (ports, error) {
+// freePorts returns ports that nobody listens on. Another process may take one before its program does; the program then
+// ends with an error for which portTaken is true.
+func freePorts(ctx context.Context) (ports, error) {
 	var p ports
 	var open []net.Listener
 	defer func() {
@@ -37,16 +51,38 @@ func freePorts() (ports, error) {
 		}
 	}()
 	for _, port := range []*int{&p.etcdClient, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		found, listener, err := freePort(ctx)
 		if err != nil {
-			return ports{}, fmt.Errorf("finding a free port: %w", err)
+			return ports{}, err
 		}
 		// Kept open until all are found, so that no port is found twice.
-		open = append(open, l)
-		*port = l.Addr().(*net.TCPAddr).Port
+		open = append(open, listener)
+		*port = found
 	}
 	return p, nil
 }
 
-func (p ports) server() string      { return fmt.Sprintf("https://127.0.0.1:%d", p.apiServer) }
+func freePort(ctx context.Context) (int, net.Listener, error) {
+	var last error
+	for range 100 {
+		port := firstPort + rand.IntN(portCount)
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, listener, nil
+		}
+		last = err
+	}
+	return 0, nil, fmt.Errorf("finding a free port from %d to %d: %w", firstPort, firstPort+portCount-1, last)
+}
+
+// portTaken tells whether a program ended because another one listens on its port.
+func portTaken(err error) bool {
+	ended, ok := errors.AsType[*process.EndedError](err)
+	return ok && strings.Contains(ended.Tail, "address already in use")
+}
+
 func (p ports) etcdServers() string { return fmt.Sprintf("http://127.0.0.1:%d", p.etcdClient) }
+
+func (p ports) server() string { return loopback(p.apiServer) }
+
+func loopback(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }

@@ -14,5 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package process runs programs that must not outlive the one that started them.
+// Package process runs the programs of the control plane, none of which may outlive the one that started them.
+//
+// Start runs one with its output in a file; Ended and Err tell how it ended, StopAll ends several. It knows nothing about
+// what the programs are.
 package process

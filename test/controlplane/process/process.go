@@ -17,82 +17,127 @@ limitations under the License.
 package process
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// Process is a running program. Its output goes to a file.
+// tailLines is how many lines of its log an EndedError shows.
+const tailLines = 15
+
+// Process is a running program. Its methods may be used concurrently.
 type Process struct {
-	// Name of the program, for people.
-	Name    string
-	logFile string
-	command *exec.Cmd
-	ended   chan struct{}
-	err     error
+	name, log string
+	command   *exec.Cmd
+	ended     chan struct{}
+	// err may be read when ended is closed.
+	err error
 }
 
-// Start starts a program whose output goes to <name>.log in folder. The program is ended by the kernel when this process
-// dies, however it dies.
-func Start(name, folder, program string, args ...string) (*Process, error) {
-	p := &Process{Name: name, logFile: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
-	log, err := os.Create(p.logFile)
+// EndedError says that a program has ended.
+type EndedError struct {
+	// Name of the program.
+	Name string
+	// Err is how it ended; nil with exit status 0.
+	Err error
+	// Tail holds the last lines of its log.
+	Tail string
+}
+
+// Error shows all of it.
+func (e *EndedError) Error() string {
+	how := "with success"
+	if e.Err != nil {
+		how = e.Err.Error()
+	}
+	return fmt.Sprintf("%s ended (%s); the end of its log:\n%s", e.Name, how, e.Tail)
+}
+
+// Unwrap returns how the program ended.
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// Start starts a program whose output goes to <name>.log in folder. The program does not end with ctx, but with StopAll;
+// and where the kernel can do that (Linux), with this process, however that dies.
+func Start(ctx context.Context, name, folder, program string, args ...string) (*Process, error) {
+	p := &Process{name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
+	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, fmt.Errorf("creating the log of %s: %w", name, err)
 	}
-	p.command = exec.Command(program, args...)
+	p.command = exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	p.command.Stdout, p.command.Stderr = log, log
-	// Its own group: a Ctrl-C at the terminal is for this process, which ends the others in order.
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := p.command.Start(); err != nil {
+	p.command.SysProcAttr = attributes()
+
+	started := make(chan error)
+	go func() {
+		// Linux ends a child with the thread that started it, so this thread stays until the child has ended.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.command.Start()
+		started <- err
+		if err == nil {
+			p.err = p.command.Wait()
+		}
 		_ = log.Close()
+		close(p.ended)
+	}()
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	go func() {
-		defer close(p.ended)
-		defer func() { _ = log.Close() }()
-		p.err = p.command.Wait()
-	}()
 	return p, nil
 }
+
+// Name returns the name given to Start.
+func (p *Process) Name() string { return p.name }
+
+// ID returns the operating system's number of the process.
+func (p *Process) ID() int { return p.command.Process.Pid }
 
 // Ended is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Err says how the program ended and shows the end of its log. It may be called after Ended is closed.
+// Err waits until the program has ended and returns an EndedError.
 func (p *Process) Err() error {
-	return fmt.Errorf("%s ended (%w); the end of its log:\n%s", p.Name, p.err, p.tail())
+	<-p.ended
+	return &EndedError{Name: p.name, Err: p.err, Tail: p.tail()}
 }
 
-// Stop ends the program: kindly, and after grace by force.
-func (p *Process) Stop(ctx context.Context, grace time.Duration) {
-	_ = p.command.Process.Signal(syscall.SIGTERM)
+// StopAll ends programs: it asks all of them at once, and those that have not ended after the grace period are killed. It
+// returns when all have ended.
+func StopAll(grace time.Duration, processes ...*Process) {
+	for _, p := range processes {
+		// One that has ended cannot be asked, and needs not be.
+		_ = p.command.Process.Signal(syscall.SIGTERM)
+	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	select {
-	case <-p.ended:
-		return
-	case <-timer.C:
-	case <-ctx.Done():
+	for _, p := range processes {
+		select {
+		case <-p.ended:
+			continue
+		case <-timer.C:
+			// All others have had their time, too.
+			timer.Reset(0)
+		}
+		if err := p.command.Process.Kill(); err == nil || errors.Is(err, os.ErrProcessDone) {
+			<-p.ended
+		}
 	}
-	_ = p.command.Process.Kill()
-	<-p.ended
 }
 
 // tail returns the last lines of the log.
 func (p *Process) tail() string {
-	content, err := os.ReadFile(p.logFile)
+	content, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	lines := bytes.Split(bytes.TrimSpace(content), []byte("\n"))
-	if len(lines) > 15 {
-		lines = lines[len(lines)-15:]
-	}
-	return string(bytes.Join(lines, []byte("\n")))
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }

@@ -14,15 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command etcd is etcd's server, whose module ships no main package that can be built from a module dependency.
-package main
+package process
 
-import (
-	"os"
+import "syscall"
 
-	"go.etcd.io/etcd/server/v3/etcdmain"
-)
-
-func main() {
-	etcdmain.Main(os.Args)
+// attributes put a program into a group of its own, so that a Ctrl-C at the terminal is for this process alone, and have
+// the kernel kill it when its starter dies.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

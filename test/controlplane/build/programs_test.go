@@ -1,0 +1,134 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// smallModule makes a Go module with two programs that build in no time, and one that does not build.
+func smallModule(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod":         "module example.com/small\n\ngo 1.26.0\n",
+		"one/main.go":    "package main\n\nfunc main() { println(\"one\") }\n",
+		"two/main.go":    "package main\n\nfunc main() { println(\"two\") }\n",
+		"broken/main.go": "package main\n\nfunc main() { missing() }\n",
+	} {
+		file := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func smallPrograms() []program {
+	return []program{{"one", "./one", "no time"}, {"two", "./two", "no time"}}
+}
+
+func TestConcurrentBuildsBuildOnce(t *testing.T) {
+	module, folder := smallModule(t), filepath.Join(t.TempDir(), "programs")
+	outputs := make([]bytes.Buffer, 4)
+	var all sync.WaitGroup
+	for i := range outputs {
+		all.Go(func() {
+			if err := ensure(t.Context(), module, folder, smallPrograms(), &outputs[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	var told strings.Builder
+	for i := range outputs {
+		told.Write(outputs[i].Bytes())
+	}
+	if n := strings.Count(told.String(), "done in"); n != 2 {
+		t.Errorf("two programs were built %d times:\n%s", n, told.String())
+	}
+	for _, name := range []string{"one", "two"} {
+		output, err := exec.CommandContext(t.Context(), filepath.Join(folder, name)).CombinedOutput()
+		if err != nil || string(output) != name+"\n" {
+			t.Errorf("the program %s printed %q, error %v", name, output, err)
+		}
+	}
+}
+
+func TestBuildFillsGapsAndLeavesTheRest(t *testing.T) {
+	module, folder := smallModule(t), t.TempDir()
+	kept, leftover := filepath.Join(folder, "one"), filepath.Join(folder, "two.123"+unfinished)
+	for _, name := range []string{kept, leftover} {
+		if err := os.WriteFile(name, []byte("from before"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told bytes.Buffer
+	if err := ensure(t.Context(), module, folder, smallPrograms(), &told); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(kept); err != nil || string(content) != "from before" {
+		t.Errorf("a program that was there was built again: %v", err)
+	}
+	if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a killed build left behind is still there: %v", err)
+	}
+	if !strings.Contains(told.String(), "1/1 two") {
+		t.Errorf("the user was not told what is built:\n%s", told.String())
+	}
+}
+
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	module, folder := smallModule(t), t.TempDir()
+	err := ensure(t.Context(), module, folder, []program{{"broken", "./broken", "no time"}}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "building broken") || !strings.Contains(err.Error(), "undefined: missing") {
+		t.Errorf("want an error with the compiler's words, got %v", err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 || entries[0].Name() != "LOCK" {
+		t.Errorf("want the lock alone in the folder, got %v, error %v", entries, err)
+	}
+}
+
+func TestWaitingForABuildCanBeGivenUp(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "LOCK")
+	unlock, err := lock(t.Context(), name, func() { t.Error("a free lock was called busy") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := lock(ctx, name, cancel); !errors.Is(err, context.Canceled) {
+		t.Errorf("want the wait to end with its context, got %v", err)
+	}
+	unlock()
+	again, err := lock(t.Context(), name, func() { t.Error("a lock that was given back is busy") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}

@@ -1,0 +1,129 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plane
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func temporaryFolder(t *testing.T, parent string) *Folder {
+	t.Helper()
+	folder, err := TemporaryFolder(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Remove() })
+	return folder
+}
+
+func TestFoldersOfTheLivingAreLeftAlone(t *testing.T) {
+	parent := t.TempDir()
+	one, two := temporaryFolder(t, parent), temporaryFolder(t, parent)
+	if !exists(t, one.Path) || !exists(t, two.Path) {
+		t.Error("a control plane has removed the folder of another that is alive")
+	}
+}
+
+func TestFoldersOfTheDeadAreRemoved(t *testing.T) {
+	parent := t.TempDir()
+	dead := temporaryFolder(t, parent)
+	// The kernel does this when a process dies.
+	if err := dead.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unlocked := filepath.Join(parent, "control-plane-of-somebody")
+	if err := os.Mkdir(unlocked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	temporaryFolder(t, parent)
+	if exists(t, dead.Path) {
+		t.Error("the folder of a dead control plane is still there")
+	}
+	if !exists(t, unlocked) {
+		t.Error("a folder without lock, which is of another kind, was removed")
+	}
+}
+
+func TestKeptFolderStays(t *testing.T) {
+	parent := t.TempDir()
+	kept := temporaryFolder(t, parent)
+	kept.Close()
+	temporaryFolder(t, parent)
+	if !exists(t, kept.Path) {
+		t.Error("a folder that was kept on purpose was removed")
+	}
+}
+
+func TestRemoveLeavesNothing(t *testing.T) {
+	parent := t.TempDir()
+	folder := temporaryFolder(t, parent)
+	if err := os.WriteFile(filepath.Join(folder.Path, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := folder.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if exists(t, folder.Path) {
+		t.Error("the folder is still there")
+	}
+}
+
+func TestClearLeavesTheLock(t *testing.T) {
+	folder := temporaryFolder(t, t.TempDir())
+	if err := os.MkdirAll(filepath.Join(folder.Path, "logs", "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := folder.clear(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(folder.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 || entries[0].Name() != lockName {
+		t.Errorf("want the lock alone, got %v", entries)
+	}
+}
+
+func TestGivenFolderMustBeEmpty(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new")
+	folder, err := NewFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if folder.Path != path || !exists(t, path) {
+		t.Errorf("want %s made, got %s", path, folder.Path)
+	}
+	if err := os.WriteFile(filepath.Join(path, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewFolder(path); err == nil {
+		t.Error("a folder that holds something was taken")
+	}
+}
