@@ -50,7 +50,7 @@ type Parent struct {
 
 // Decide returns what becomes of a candidate.
 func (p Parent) Decide(o *object.Object) Decision {
-	matches := p.Selector != nil && p.Selector.Matches(labels.Set(o.Labels()))
+	matches := p.Selector != nil && p.Selector.Matches(o.LabelSet())
 	owner := o.Controller()
 	switch {
 	case owner != nil && owner.UID != p.UID:

@@ -19,6 +19,7 @@ package plan
 import (
 	"encoding/json"
 	"hash/maphash"
+	"strings"
 	"sync"
 	"time"
 
@@ -144,6 +145,8 @@ func (m *Memory) ensure(parent types.UID, key children.Key, desired uint64) *rem
 	r := known[key]
 	if r == nil || r.desired != desired {
 		r = &remembered{desired: desired}
+		// The name may be a part of an object's JSON, which must not stay in memory for it.
+		key.Name = strings.Clone(key.Name)
 		known[key] = r
 	}
 	return r

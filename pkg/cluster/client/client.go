@@ -61,6 +61,8 @@ func New(config *rest.Config) (*Client, error) {
 		NegotiatedSerializer: statusSerializer(),
 	}
 	config.APIPath = "/api"
+	// Warnings are about what hooks return, and would be logged with every write.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	restClient, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
@@ -111,8 +113,12 @@ func (c *Client) Delete(ctx context.Context, t Target, uid types.UID) error {
 }
 
 func (c *Client) do(ctx context.Context, request *rest.Request) (*object.Object, error) {
-	// Raw turns every answer that is not a success into an *apierrors.StatusError.
-	data, err := request.Do(ctx).Raw()
+	result := request.Do(ctx)
+	// Error decodes what the API server says; Raw would not.
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	data, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}

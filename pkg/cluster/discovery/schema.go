@@ -153,10 +153,9 @@ func (s *Schema) ListType() (kind string, keys []string) {
 		return "map", []string{n.PatchMergeKey}
 	case strings.Contains(n.PatchStrategy, "merge") && n.Items != nil:
 		return "set", nil
-	case n.Items != nil:
-		// Built-in kinds say so where a list is not atomic.
-		return "atomic", nil
 	}
+	// Every list of a built-in kind says how it is merged. Lists of custom resources often do not, and are merged by guessing,
+	// as Metacontroller does (contract §12.3).
 	return "", nil
 }
 

@@ -311,8 +311,6 @@ func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(selector)
 }
 
-func labelSet(set map[string]string) labels.Set { return set }
-
 var errNoHook = errors.New("no enabled hooks found")
 
 // logger returns the logger of a sync.

@@ -17,6 +17,8 @@ limitations under the License.
 package composite
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -34,11 +36,12 @@ func (c *Controller) relevant(o *object.Object) bool {
 
 // selected reports whether o matches parentResource.labelSelector.
 func (c *Controller) selected(o *object.Object) bool {
-	return c.parentSelector.Matches(labelSet(o.Labels()))
+	return c.parentSelector.Matches(o.LabelSet())
 }
 
 func (c *Controller) keyOf(o *object.Object) loop.Key {
-	return loop.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: o.Name()}
+	// A key is remembered longer than the object, of whose JSON the name is a part.
+	return loop.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 // parentEvent is told of every change of a parent.

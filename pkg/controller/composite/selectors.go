@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,12 +166,13 @@ func (s *selectors) drop(key loop.Key, e *selectorEntry) {
 }
 
 func (s *selectors) compile(o *object.Object) *selectorEntry {
-	e := &selectorEntry{uid: o.UID()}
+	e := &selectorEntry{uid: types.UID(strings.Clone(string(o.UID())))}
 	if s.generate {
-		e.selector = labels.SelectorFromSet(labels.Set{uidLabel: string(o.UID())})
+		e.selector = labels.SelectorFromSet(labels.Set{uidLabel: string(e.uid)})
 		return e
 	}
-	e.raw, _ = o.Field("spec", "selector")
+	raw, _ := o.Field("spec", "selector")
+	e.raw = bytes.Clone(raw)
 	e.selector, e.err = decodeSelector(e.raw)
 	return e
 }

@@ -19,6 +19,7 @@ package converge
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,12 +79,14 @@ func (c *Converger) Forget(parent types.UID) { c.memory.Forget(parent) }
 // Input returns the input of a plan for a parent.
 func (c *Converger) Input(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) plan.Input {
 	return plan.Input{
-		Parent:   parent.UID(),
+		// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
+		Parent:   types.UID(strings.Clone(string(parent.UID()))),
 		Owner:    claim.OwnerOf(parent).Content(),
 		Rules:    c.config.Rules,
 		Observed: observed,
 		Desired:  desired,
 		Schema:   func(kind schema.GroupVersionKind) merge.Schema { return c.schema(ctx, kind) },
+		Read:     c.config.Applier.Reader(ctx),
 		Memory:   c.memory,
 	}
 }
@@ -150,5 +153,5 @@ func (c *Converger) schema(ctx context.Context, kind schema.GroupVersionKind) me
 		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)
 		return nil
 	}
-	return schemaOf(found)
+	return merge.SchemaOf(found)
 }
