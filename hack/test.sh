@@ -22,7 +22,8 @@ go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.out" "$
 if [[ "${scope}" == all ]]; then
     # Results are not cached: go test does not know that these depend on programs that it did not build.
     echo "go test -race: the server on a real control plane"
-    go test -race -count=1 -timeout 30m ./test/... || complain "tests under test/ failed"
+    go test -race -count=1 -timeout 30m -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" \
+        ./test/... || complain "tests under test/ failed"
     while IFS= read -r module; do
         case "${module}" in . | hack/tools) continue ;; esac
         echo "go test -race: ${module}"
