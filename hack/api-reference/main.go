@@ -38,7 +38,7 @@ const prefix = "io.k8s.metacontroller.v1alpha1."
 
 func main() {
 	out := bufio.NewWriter(os.Stdout)
-	write(out, openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(name) }))
+	write(out, openapi.GetOpenAPIDefinitions(spec.MustCreateRef))
 	if err := out.Flush(); err != nil {
 		fmt.Fprintln(os.Stderr, "writing the API reference:", err)
 		os.Exit(1)

@@ -27,6 +27,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,8 +80,11 @@ func newBench(ctx context.Context, binary, profile string) (*bench, error) {
 }
 
 func (b *bench) start(ctx context.Context) error {
-	var info struct{ Kubeconfig, Kubectl string }
-	line, err := b.launch(exec.Command("go", "run", ".", "start", "--with-stdin"), "test/controlplane", true)
+	var info struct {
+		Kubeconfig string `json:"kubeconfig"`
+		Kubectl    string `json:"kubectl"`
+	}
+	line, err := b.launch(exec.CommandContext(ctx, "go", "run", ".", "start", "--with-stdin"), "test/controlplane", true)
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
@@ -105,12 +109,12 @@ func (b *bench) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	address, err := b.launch(exec.Command(self, "hook"), "", false)
+	address, err := b.launch(exec.CommandContext(ctx, self, "hook"), "", false)
 	if err != nil {
 		return fmt.Errorf("starting the hook: %w", err)
 	}
 	b.hookURL = "http://" + strings.TrimSpace(address)
-	if b.port, err = freePort(); err != nil {
+	if b.port, err = freePort(ctx); err != nil {
 		return err
 	}
 	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
@@ -156,7 +160,7 @@ func (b *bench) startServer(ctx context.Context) error {
 		return fmt.Errorf("creating the server's log: %w", err)
 	}
 	data := filepath.Join(b.folder, "data")
-	b.server = exec.Command(b.binary, "--kubeconfig", b.kubeFile, "--data-dir", data, "--bind-address", "127.0.0.1",
+	b.server = exec.CommandContext(ctx, b.binary, "--kubeconfig", b.kubeFile, "--data-dir", data, "--bind-address", "127.0.0.1",
 		"--secure-port", strconv.Itoa(b.port))
 	b.server.Stdout, b.server.Stderr = log, log
 	b.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -241,20 +245,24 @@ func (b *bench) end() {
 	for _, h := range b.held {
 		_ = h.Close()
 	}
-	for i := len(b.started) - 1; i >= 0; i-- {
-		_ = syscall.Kill(-b.started[i].Process.Pid, syscall.SIGTERM)
-		_ = b.started[i].Wait()
+	for _, v := range slices.Backward(b.started) {
+		_ = syscall.Kill(-v.Process.Pid, syscall.SIGTERM)
+		_ = v.Wait()
 	}
 	_ = os.RemoveAll(b.folder)
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	return strconv.Atoi(port)
 }
 
 // pause waits.

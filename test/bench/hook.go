@@ -55,13 +55,13 @@ type hookRequest struct {
 	} `json:"children"`
 }
 
-// runHook serves a hook until ctx ends. It prints its address on a line.
-func runHook(ctx context.Context) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// runHook serves a hook until ctx ends. It writes its address on a line.
+func runHook(ctx context.Context, out io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	var calls, in, out atomic.Int64
+	var calls, received, sent atomic.Int64
 	mux := http.NewServeMux()
 	mux.HandleFunc("/sync", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -75,16 +75,16 @@ func runHook(ctx context.Context) error {
 			return
 		}
 		calls.Add(1)
-		in.Add(int64(len(body)))
-		out.Add(int64(len(answer)))
+		received.Add(int64(len(body)))
+		sent.Add(int64(len(answer)))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer)
 	})
 	mux.HandleFunc("/counts", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(hookCounts{calls.Load(), in.Load(), out.Load()})
+		_ = json.NewEncoder(w).Encode(hookCounts{calls.Load(), received.Load(), sent.Load()})
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	fmt.Println(listener.Addr())
+	fmt.Fprintln(out, listener.Addr())
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -40,19 +40,20 @@ func (s size) String() string { return fmt.Sprintf("%d×%d", s.parents, s.childr
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == "hook" {
-		if err := runHook(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "bench hook:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if err := run(ctx); err != nil {
+	err := command(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
 		os.Exit(1)
 	}
+}
+
+// command runs the hook, as the bench starts it, or the bench.
+func command(ctx context.Context) error {
+	if len(os.Args) > 1 && os.Args[1] == "hook" {
+		return runHook(ctx, os.Stdout)
+	}
+	return run(ctx)
 }
 
 func run(ctx context.Context) error {
@@ -96,7 +97,7 @@ func run(ctx context.Context) error {
 
 func parseSizes(text string) ([]size, error) {
 	var sizes []size
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		parents, children, ok := strings.Cut(part, "x")
 		p, errParents := strconv.Atoi(parents)
 		c, errChildren := strconv.Atoi(children)

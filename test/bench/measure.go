@@ -18,6 +18,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -123,7 +124,7 @@ func processCPU(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	user, errUser := strconv.ParseFloat(fields[11], 64)
 	system, errSystem := strconv.ParseFloat(fields[12], 64)
 	if errUser != nil || errSystem != nil {

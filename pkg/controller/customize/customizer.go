@@ -91,7 +91,7 @@ func (z *Customizer) Related(ctx context.Context, key loop.Key, root webhook.Roo
 	z.index.Update(key, rules)
 	groups, err := related.Select(rules, informers)
 	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
-		return nil, z.wait(key, missing)
+		return nil, z.wait(missing)
 	}
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller [
 }
 
 // wait lets the parent be synced as soon as the informers are filled.
-func (z *Customizer) wait(key loop.Key, missing *related.NotSyncedError) error {
+func (z *Customizer) wait(missing *related.NotSyncedError) error {
 	return &loop.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
 		for _, r := range missing.Resources {
 			select {

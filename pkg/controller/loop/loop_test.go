@@ -72,7 +72,8 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		"ConflictWithFailureIsLoud":  {"A conflict must not hide a failure beside it.", errors.Join(conflict, errors.New("boom")), true},
 		"PostponedByTheHookIsSilent": {"A hook that asks for patience has not failed.", fmt.Errorf("calling: %w", later{time.Millisecond}), false},
 		"PostponedWithoutTimeBacksOff": {
-			"Without a time there is backoff, not a hot loop (contract §18.2 [Q]).", later{0}, false},
+			"Without a time there is backoff, not a hot loop (contract §18.2 [Q]).", later{0}, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
@@ -103,8 +104,7 @@ func TestAPanicStopsNothing(t *testing.T) {
 	done := make(chan struct{})
 	l, _, reported := run(t, loop.Config{Workers: 1, Sync: func(_ context.Context, k loop.Key) (loop.Result, error) {
 		if k == key("bad") && calls.Add(1) == 1 {
-			var m map[string]string
-			m["a"] = "b"
+			panic(k)
 		}
 		if k == key("good") {
 			close(done)

@@ -24,10 +24,9 @@ import (
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
 	applyv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/applyconfiguration/metacontroller/v1alpha1"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
 )
 
 // fieldManager owns the status of controller objects.

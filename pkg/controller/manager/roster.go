@@ -89,11 +89,12 @@ func (r *roster) remove(d hosting.Definition) {
 	delete(r.entries, id)
 	r.ending[id] = e.ended
 	e.stop()
+	var ended <-chan struct{} = e.ended
 	r.running.Go(func() {
-		<-e.ended
+		<-ended
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.ending[id] == (<-chan struct{})(e.ended) {
+		if r.ending[id] == ended {
 			delete(r.ending, id)
 		}
 	})

@@ -159,7 +159,7 @@ func TestBrokenHTTP2AnswersHaveOneMessage(t *testing.T) {
 	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"children":[`)
 		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler) //nolint:forbidigo // this is how a handler of net/http breaks off
+		panic(http.ErrAbortHandler)
 	}))
 	client := newClient(t, configure(server.URL("/sync"), trusting(server)))
 	want := "http error: calling " + server.URL("/sync") + ": the hook broke off its answer (HTTP/2); see the log of the hook for a crash"

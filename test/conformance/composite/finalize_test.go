@@ -36,7 +36,7 @@ func (s *stage) finalizes(spec *v1alpha1.CompositeControllerSpec) {
 	s.hook.Handle("/finalize", hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		return &hook.CompositeResponse{Finalized: len(q.Children.OfType("v1", "ConfigMap")) == 0 && q.Finalizing}, nil
 	}))
-	spec.Hooks.Finalize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: ptr.To(s.hook.URL("/finalize"))}}
+	spec.Hooks.Finalize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(s.hook.URL("/finalize"))}}
 }
 
 func (s *stage) finalizer() string { return "metacontroller.io/compositecontroller-" + s.controller }
@@ -119,7 +119,7 @@ func testRelated(t *testing.T, s *shared) {
 		return &hook.CompositeResponse{Status: map[string]any{"seen": seen}}, nil
 	})
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
-		spec.Hooks.Customize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: ptr.To(st.hook.URL("/customize"))}}
+		spec.Hooks.Customize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(st.hook.URL("/customize"))}}
 	})
 	st.parent("p", map[string]any{})
 	sees := func(want string) func(*unstructured.Unstructured) bool {

@@ -45,10 +45,14 @@ func testRefusals(t *testing.T, s *shared) {
 		"empty":      {``, "must be a JSON object"},
 		"nil-child":  {child(`null`), "children[1]"},
 		"undeclared": {child(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}`), "Secret x is of kind Secret in v1, which is not declared; add it to spec.childResources"},
-		"elsewhere": {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"default"}}`),
-			"ConfigMap default/x is not in its parent's namespace NS; a namespaced parent can only have children in its namespace"},
-		"cluster": {child(`{"apiVersion":"conformance.example.com/v1","kind":"ClusterThing","metadata":{"name":"x"}}`),
-			"ClusterThing x is cluster-scoped, but its parent is in namespace NS"},
+		"elsewhere": {
+			child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"default"}}`),
+			"ConfigMap default/x is not in its parent's namespace NS; a namespaced parent can only have children in its namespace",
+		},
+		"cluster": {
+			child(`{"apiVersion":"conformance.example.com/v1","kind":"ClusterThing","metadata":{"name":"x"}}`),
+			"ClusterThing x is cluster-scoped, but its parent is in namespace NS",
+		},
 		"nameless":  {child(`{"apiVersion":"v1","kind":"ConfigMap"}`), "children[1]: ConfigMap has no metadata.name"},
 		"generated": {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"x-"}}`), "has generateName but no name"},
 		"twice":     {child(configMapText("good")), "ConfigMap NS/good is there twice, also as children[0]"},

@@ -54,7 +54,6 @@ var (
 	things        = schema.GroupVersionResource{Group: "conformance.example.com", Version: "v1", Resource: "things"}
 	clusterThings = schema.GroupVersionResource{Group: "conformance.example.com", Version: "v1", Resource: "clusterthings"}
 	configMaps    = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	pods          = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	deployments   = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 )
 
@@ -193,14 +192,14 @@ func rule(apiVersion, resource string, method v1alpha1.ChildUpdateMethod) v1alph
 func (s *stage) run(edit func(*v1alpha1.CompositeControllerSpec)) {
 	s.t.Helper()
 	c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: s.controller}, Spec: v1alpha1.CompositeControllerSpec{
-		GenerateSelector: ptr.To(true),
+		GenerateSelector: new(true),
 		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
 			ResourceRule:  v1alpha1.ResourceRule{APIVersion: "conformance.example.com/v1", Resource: "things"},
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{selected: s.controller}},
 		},
 		ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("v1", "configmaps", v1alpha1.ChildUpdateInPlace)},
 		Hooks: &v1alpha1.CompositeControllerHooks{
-			Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: ptr.To(s.hook.URL("/sync"))}},
+			Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(s.hook.URL("/sync"))}},
 		},
 	}}
 	if edit != nil {

@@ -111,7 +111,7 @@ func testIgnoreStatus(t *testing.T, s *shared) {
 			st := newStage(t, s)
 			st.wants()
 			st.run(func(spec *v1alpha1.CompositeControllerSpec) {
-				spec.ParentResource.IgnoreStatusChanges = ptr.To(ignore)
+				spec.ParentResource.IgnoreStatusChanges = new(ignore)
 				spec.ChildResources = nil
 			})
 			st.parent("p", map[string]any{})
