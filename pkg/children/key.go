@@ -54,6 +54,8 @@ type Rule struct {
 	Resource schema.GroupVersionResource
 	// Namespaced says whether objects of the kind live in namespaces.
 	Namespaced bool
+	// HasStatus says whether the kind has a status subresource, so that the status of a new child is not taken.
+	HasStatus bool
 	// Method says how existing children are changed. Empty means OnDelete.
 	Method v1alpha1.ChildUpdateMethod
 }

@@ -58,4 +58,8 @@ type DecoratorResponse struct {
 	// Finalized says that nothing is left to clean up. The server then removes the controller's finalizer from the target.
 	// It has no effect when the target does not carry it.
 	Finalized bool `json:"finalized,omitempty"`
+	// Delete says that the target shall be deleted, after the labels, annotations and status of this answer are written.
+	// Attachments are left to the garbage collector, or to the finalize hook. It has no effect on a target that is being
+	// deleted already.
+	Delete bool `json:"delete,omitempty"`
 }

@@ -23,7 +23,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -46,6 +45,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -134,7 +134,8 @@ func (c *Controller) resolve(ctx context.Context) error {
 		c.childResources = append(c.childResources, resource)
 		kind := resource.GroupVersionKind()
 		rules = append(rules, children.Rule{
-			Kind: kind, Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced, Method: methodOf(rule.UpdateStrategy),
+			Kind: kind, Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced,
+			HasStatus: resource.HasStatus, Method: methodOf(rule.UpdateStrategy),
 		})
 		delete(rolling, kind.GroupKind())
 		if rolls, ok := rollout.RuleOf(rule.UpdateStrategy); ok {
@@ -230,7 +231,9 @@ func (c *Controller) Run(ctx context.Context) {
 	for _, informer := range c.distinctChildren() {
 		c.watching.Subscribe(informer, c.childEvent)
 	}
-	running.Go(func() { c.resync(ctx) })
+	running.Go(func() {
+		loop.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
+	})
 	close(c.started)
 	c.loop.Run(ctx)
 }
@@ -248,24 +251,11 @@ func (c *Controller) distinctChildren() []*cache.Informer {
 	return list
 }
 
-// resync asks for a sync of every parent from time to time (contract §5.3).
-func (c *Controller) resync(ctx context.Context) {
-	period := c.shared.Options.CacheFlushInterval
-	if seconds := c.spec.ResyncPeriodSeconds; seconds != nil {
-		period = min(period, time.Duration(max(*seconds, 1))*time.Second)
-	}
-	ticker := c.clock.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			for o := range c.parents.All("") {
-				if c.relevant(o) {
-					c.loop.Enqueue(c.keyOf(o), queue.Resync)
-				}
-			}
+// resync asks for a sync of every parent (contract §5.3).
+func (c *Controller) resync() {
+	for o := range c.parents.All("") {
+		if c.relevant(o) {
+			c.loop.Enqueue(c.keyOf(o), queue.Resync)
 		}
 	}
 }
@@ -278,7 +268,7 @@ func (c *Controller) ready(key loop.Key, wake func()) bool {
 
 // failed records a failed sync on the parent.
 func (c *Controller) failed(key loop.Key, err error) {
-	if isRejected(err) {
+	if hook.IsRejected(err) {
 		c.counters.Rejected.Add(1)
 	}
 	if o, ok := c.parents.Get(key.Namespace, key.Name); ok {
@@ -286,12 +276,7 @@ func (c *Controller) failed(key loop.Key, err error) {
 	}
 }
 
-func (c *Controller) workers() int {
-	if c.spec.Workers != nil {
-		return int(*c.spec.Workers)
-	}
-	return c.shared.Options.Workers
-}
+func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.spec.Workers) }
 
 func (c *Controller) generatesSelector() bool {
 	return c.spec.GenerateSelector != nil && *c.spec.GenerateSelector

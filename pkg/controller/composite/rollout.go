@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -195,7 +196,7 @@ func (c *Controller) writeRevisions(ctx context.Context, s *scope, writes []roll
 			written, err = client.Update(ctx, w.Revision, metav1.UpdateOptions{})
 		case rollout.Delete:
 			err = client.Delete(ctx, w.Revision.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.Revision.UID}})
-			err = ignoreGone(err)
+			err = parent.IgnoreGone(err)
 			c.shared.Cluster.Barrier.Deleted(s.parent.UID(), c.revisions, w.Revision.Namespace, w.Revision.Name, w.Revision.UID)
 		}
 		if err != nil {

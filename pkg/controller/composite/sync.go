@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -31,7 +30,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -74,14 +72,14 @@ func (c *Controller) sync(ctx context.Context, key loop.Key) (loop.Result, error
 	}
 	for _, phase := range []func(context.Context, *scope) error{c.ensureFinalizer, c.claim, c.gatherRelated, c.decide} {
 		if err := phase(ctx, s); err != nil {
-			return loop.Result{ResyncAfter: s.decision.resyncAfter}, ignoreGone(err)
+			return loop.Result{ResyncAfter: s.decision.resyncAfter}, parent.IgnoreGone(err)
 		}
 		if s.parent == nil {
 			return loop.Result{}, nil
 		}
 	}
 	again, err := c.act(ctx, s)
-	return loop.Result{ResyncAfter: earliest(s.decision.resyncAfter, again)}, err
+	return loop.Result{ResyncAfter: loop.Earliest(s.decision.resyncAfter, again)}, err
 }
 
 // open returns the scope of a parent, nil if there is nothing to do for it.
@@ -203,7 +201,7 @@ func (c *Controller) judge(s *scope, answer *wire.CompositeAnswer) ([]children.D
 func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	if s.decision.finalized {
 		if err := c.finalized(ctx, s); err != nil {
-			return 0, ignoreGone(err)
+			return 0, parent.IgnoreGone(err)
 		}
 	}
 	var again time.Duration
@@ -214,7 +212,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 			errChildren = fmt.Errorf("can't reconcile children for %s: %w", s.parent, errChildren)
 		}
 	}
-	return again, errors.Join(errChildren, ignoreGone(c.writeStatus(ctx, s)))
+	return again, errors.Join(errChildren, parent.IgnoreGone(c.writeStatus(ctx, s)))
 }
 
 // finalized takes our finalizer off the parent.
@@ -247,22 +245,4 @@ func (c *Controller) writeStatus(ctx context.Context, s *scope) error {
 		c.wroteParent(s, written)
 	}
 	return nil
-}
-
-// ignoreGone drops the error of a write to a parent that is gone.
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-func isRejected(err error) bool { return hook.IsRejected(err) }
-
-// earliest returns the smaller of two times that are given; 0 stands for none.
-func earliest(a, b time.Duration) time.Duration {
-	if a <= 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
 }

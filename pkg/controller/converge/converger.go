@@ -66,6 +66,8 @@ type Config struct {
 type Converger struct {
 	config Config
 	memory *plan.Memory
+	// unwritten remembers of which kinds a parent was told that their status is not written.
+	unwritten unwritten
 }
 
 // New returns a converger that remembers nothing.
@@ -74,7 +76,10 @@ func New(c Config) *Converger {
 }
 
 // Forget drops what is remembered of a parent that is gone.
-func (c *Converger) Forget(parent types.UID) { c.memory.Forget(parent) }
+func (c *Converger) Forget(parent types.UID) {
+	c.memory.Forget(parent)
+	c.unwritten.forget(parent)
+}
 
 // Input returns the input of a plan for a parent.
 func (c *Converger) Input(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) plan.Input {
@@ -104,6 +109,7 @@ func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan
 		c.expect(parent.UID(), &outcomes[i])
 	}
 	c.tell(ctx, parent, p, outcomes)
+	c.tellStatus(parent, in)
 	c.countConflicts(errApply)
 	var again time.Duration
 	if len(p.News) > 0 || c.flaps(p) {

@@ -95,6 +95,23 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
+// WorkersOr returns the number of workers that a controller declares, or else the default.
+func (o Options) WorkersOr(declared *int32) int {
+	if declared != nil {
+		return int(*declared)
+	}
+	return o.Workers
+}
+
+// ResyncPeriod returns the time after which the parents of a controller that declares a resyncPeriodSeconds, or none, are
+// synced again: at least a second, at most CacheFlushInterval (contract §5.3).
+func (o Options) ResyncPeriod(seconds *int32) time.Duration {
+	if seconds == nil {
+		return o.CacheFlushInterval
+	}
+	return min(o.CacheFlushInterval, time.Duration(max(*seconds, 1))*time.Second)
+}
+
 // HookConfig returns what the hooks of a controller have in common.
 func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) hooks.Config {
 	return hooks.Config{

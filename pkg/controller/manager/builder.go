@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
 )
@@ -34,7 +35,7 @@ type builder struct {
 // Build implements hosting.Builder.
 func (b builder) Build(ctx context.Context, d hosting.Definition) (hosting.Instance, error) {
 	if d.Kind() == hosting.KindDecorator {
-		return nil, &hosting.InvalidError{Reason: "DecoratorControllers are stored but not run by this version"}
+		return decorator.New(ctx, b.shared, d.Decorator)
 	}
 	return composite.New(ctx, b.shared, d.Composite)
 }

@@ -77,6 +77,8 @@ type DecoratorAnswer struct {
 	ResyncAfter time.Duration
 	// Finalized as the hook set it.
 	Finalized bool
+	// Delete says that the target is to be deleted.
+	Delete bool
 	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
 	Ignored []string
 }
@@ -122,6 +124,7 @@ func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
 		Attachments        []value `json:"attachments"`
 		ResyncAfterSeconds value   `json:"resyncAfterSeconds"`
 		Finalized          value   `json:"finalized"`
+		Delete             value   `json:"delete"`
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
@@ -132,6 +135,7 @@ func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
 		Attachments: d.children("attachments", e.Attachments),
 		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
 		Finalized:   d.boolean("finalized", e.Finalized),
+		Delete:      d.boolean("delete", e.Delete),
 	}
 	if err := d.finish(); err != nil {
 		return nil, err

@@ -157,10 +157,10 @@ func TestDecodeDecorator(t *testing.T) {
 		},
 		"Everything": {
 			reason: "The remaining fields are as for composites.",
-			body:   `{"attachments":[{"kind":"Service"}],"resyncAfterSeconds":2,"finalized":true}`,
+			body:   `{"attachments":[{"kind":"Service"}],"resyncAfterSeconds":2,"finalized":true,"delete":true}`,
 			want: wire.DecoratorAnswer{
 				Attachments: []wire.Child{{Object: map[string]any{"kind": "Service"}, JSON: []byte(`{"kind":"Service"}`)}},
-				ResyncAfter: 2 * time.Second, Finalized: true,
+				ResyncAfter: 2 * time.Second, Finalized: true, Delete: true,
 			},
 		},
 	}

@@ -1,0 +1,72 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package decorator
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// writeTarget gives the target the status, labels and annotations of the answer, and takes the finalizer off when the hook
+// is done. Nothing is sent when nothing changes (contract §17.3).
+func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
+	api := c.shared.Cluster.Client
+	status := s.answer.Status
+	if status != nil && s.rule.resource.HasStatus {
+		written, err := parent.WriteStatus(ctx, api, s.at, s.target, status)
+		if err != nil {
+			return fmt.Errorf("can't update status for %s: %w", s.target, err)
+		}
+		if written != nil {
+			c.wroteTarget(s, written)
+		}
+		status = nil
+	}
+	changes := parent.Changes{Labels: s.answer.Labels, Annotations: s.answer.Annotations, Status: status}
+	if s.answer.Finalized {
+		changes.DropFinalizer = c.finalizer.Name
+	}
+	written, err := changes.Write(ctx, api, s.at, s.target)
+	if err != nil {
+		return fmt.Errorf("can't update %s: %w", s.target, err)
+	}
+	if written != nil {
+		c.wroteTarget(s, written)
+	}
+	return nil
+}
+
+// deleteTarget deletes the target because the hook says so.
+func (c *Controller) deleteTarget(ctx context.Context, s *scope) error {
+	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.target)
+	err := c.shared.Cluster.Client.Delete(ctx, s.at, s.target.UID())
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", s.target, err)
+	}
+	c.shared.Cluster.Barrier.Deleted(s.target.UID(), s.rule.informer, s.target.Namespace(), s.target.Name(), s.target.UID())
+	c.shared.Recorder.Normal(converge.Reference(s.target), "TargetDeleted", "Deleted because the hook of "+c.name+" asked for it")
+	return nil
+}
