@@ -216,7 +216,7 @@ func (a *Applier) Reader(ctx context.Context) func(schema.GroupVersionResource, 
 }
 
 // isGone reports whether an error says that the object is not there, and not that its kind is not served: then the API
-// server's answer names no object.
+// server's answer names no object, or is not even a Status.
 func isGone(err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
@@ -226,7 +226,7 @@ func isGone(err error) bool {
 		return true
 	}
 	details := status.ErrStatus.Details
-	return details == nil || details.Name != "" || len(details.Causes) > 0
+	return details == nil || details.Name != ""
 }
 
 var verbs = map[plan.Action]string{

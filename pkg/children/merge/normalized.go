@@ -33,7 +33,7 @@ func Normalized(d Difference) bool {
 		return false
 	}
 	if !d.Present {
-		return empty(d.Desired)
+		return empty(d.Desired) && !kept(d.Path, d.Desired)
 	}
 	return covers(d.Path, d.Observed, d.Desired)
 }
@@ -137,6 +137,14 @@ func empty(value any) bool {
 		return v == 0
 	}
 	return false
+}
+
+// kept reports whether a path leads to a text that API servers store even if it is empty: that it is not there is
+// somebody's doing.
+func kept(path string, desired any) bool {
+	_, text := desired.(string)
+	return text && (strings.HasPrefix(path, "data.") || strings.HasPrefix(path, "metadata.labels.") ||
+		strings.HasPrefix(path, "metadata.annotations."))
 }
 
 // verbatim reports whether a path leads to what users store, which API servers do not interpret.

@@ -109,7 +109,8 @@ func (m *Memory) Forget(parent types.UID) {
 	delete(m.parents, parent)
 }
 
-// Prune drops what is known of children of a parent that are in none of its plan's steps.
+// Prune drops what is known of children of a parent that its plan does not deal with. One for which no step could be
+// worked out is still there.
 func (m *Memory) Prune(parent types.UID, p Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,9 +118,12 @@ func (m *Memory) Prune(parent types.UID, p Plan) {
 	if len(known) <= len(p.Steps) {
 		return
 	}
-	present := make(map[children.Key]struct{}, len(p.Steps))
+	present := make(map[children.Key]struct{}, len(p.Steps)+len(p.failed))
 	for i := range p.Steps {
 		present[p.Steps[i].Key] = struct{}{}
+	}
+	for _, key := range p.failed {
+		present[key] = struct{}{}
 	}
 	for key := range known {
 		if _, ok := present[key]; !ok {
@@ -168,10 +172,15 @@ func (m *Memory) settle(parent types.UID, step Step, reason Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.ensure(parent, step.Key, step.desired)
-	r.settledAt, r.settledFor = step.Observed.ResourceVersion(), reason
+	r.settleAt(step.Observed, reason)
 	if reason == Same && !r.known && step.returned != nil {
 		r.known, r.returned = true, *step.returned
 	}
+}
+
+// settleAt keeps a copy of the version: the object's own is a part of its JSON, which must not stay in memory for it.
+func (r *remembered) settleAt(o *object.Object, reason Reason) {
+	r.settledAt, r.settledFor = strings.Clone(o.ResourceVersion()), reason
 }
 
 func (m *Memory) baseline(parent types.UID, key children.Key, desired uint64) (baseline, bool) {
@@ -197,7 +206,7 @@ func (m *Memory) Wrote(in Input, step Step, written *object.Object) {
 	defer m.mu.Unlock()
 	r := m.ensure(in.Parent, step.Key, step.desired)
 	r.known, r.returned = true, returned
-	r.settledAt, r.settledFor = written.ResourceVersion(), Same
+	r.settleAt(written, Same)
 	if step.Action != Create {
 		r.count(m.clock.Now())
 	}
@@ -212,7 +221,8 @@ func (m *Memory) Replaced(in Input, step Step) {
 
 func (r *remembered) count(now time.Time) {
 	if now.Sub(r.windowStart) > window {
-		r.windowStart, r.writes = now, 0
+		// It was quiet for a while: what follows is another matter.
+		r.windowStart, r.writes, r.pause = now, 0, 0
 	}
 	r.writes++
 	if r.writes <= maxWrites {

@@ -98,6 +98,9 @@ type Plan struct {
 	Steps []Step
 	// News are the steps that leave a flapping child for the first time in its present pause.
 	News []Step
+
+	// failed are the children for which no step could be worked out.
+	failed []children.Key
 }
 
 // Writes returns the number of steps that do something.
@@ -148,6 +151,7 @@ func Make(in Input) (Plan, error) {
 		step, err := in.step(d, observed[d.Key])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", d.Key, err))
+			p.failed = append(p.failed, d.Key)
 			continue
 		}
 		if step.Reason == Flapping && in.Memory.announce(in.Parent, step.Key) {

@@ -1,0 +1,264 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apply_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// answers are what an API server says to the requests of a method: a status code and a body.
+type answers map[string]answer
+
+type answer struct {
+	code int
+	body string
+}
+
+// failure is an answer as API servers give it; name is empty when the answer is not about an object.
+func failure(code int, reason, name string) answer {
+	return answer{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s says the server","reason":"%s",`+
+		`"details":{"name":"%s","kind":"configmaps"},"code":%d}`, reason, reason, name, code)}
+}
+
+// nothing is the answer of an API server to a path that nobody serves.
+var nothing = answer{http.StatusNotFound, "404 page not found\n"}
+
+// stubborn gives the same answers to all requests and keeps them.
+type stubborn struct {
+	answers answers
+
+	mu       sync.Mutex
+	requests []string
+}
+
+func (s *stubborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Method+" "+r.URL.Path+" "+string(body))
+	s.mu.Unlock()
+	a, ok := s.answers[r.Method]
+	if !ok {
+		a = answer{http.StatusTeapot, ""}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.code)
+	_, _ = io.WriteString(w, a.body)
+}
+
+func resist(t *testing.T, a answers) (*stubborn, *apply.Applier) {
+	t.Helper()
+	s := &stubborn{answers: a}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, apply.New(apply.Options{Client: c})
+}
+
+const (
+	theirs = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"x","resourceVersion":"9"}}`
+	ours   = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"x","resourceVersion":"9",` +
+		`"ownerReferences":[{"apiVersion":"v1","kind":"Parent","name":"p","uid":"parent","controller":true}]}}`
+)
+
+// one returns the input for a plan of one step, to be taken by method.
+func one(t *testing.T, action plan.Action) plan.Input {
+	t.Helper()
+	in := input(t, "parent", 0, 0)
+	method := v1alpha1.ChildUpdateInPlace
+	if action == plan.Recreate {
+		method = v1alpha1.ChildUpdateRecreate
+	}
+	rule, _ := in.Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
+	rule.Method = method
+	in.Rules = children.NewRules([]children.Rule{rule})
+	if action != plan.Create {
+		o, err := object.Parse([]byte(ours), object.ParseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Observed = []*object.Object{o}
+	}
+	if action != plan.Delete {
+		var err error
+		in.Desired, err = children.Judge(children.Scope{Namespace: "ns"}, in.Rules, []map[string]any{{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return in
+}
+
+func TestWhatAPIServersRefuse(t *testing.T) {
+	exists := failure(http.StatusConflict, "AlreadyExists", "a")
+	conflict := failure(http.StatusConflict, "Conflict", "a")
+	gone := failure(http.StatusNotFound, "NotFound", "a")
+	notServed := failure(http.StatusNotFound, "NotFound", "")
+	broken := failure(http.StatusInternalServerError, "InternalError", "")
+	invalid := failure(http.StatusUnprocessableEntity, "Invalid", "a")
+	for _, test := range []struct {
+		name    string
+		action  plan.Action
+		answers answers
+		stale   bool
+		err     string
+	}{
+		{
+			"the name belongs to an object of somebody else", plan.Create,
+			answers{http.MethodPost: exists, http.MethodGet: {http.StatusOK, theirs}},
+			false, "creating ConfigMap ns/a: ConfigMap ns/a exists and is not controlled by Parent p; " +
+				"delete or rename one of them, or let the parent adopt it by its labels",
+		},
+		{
+			"the child was created already", plan.Create,
+			answers{http.MethodPost: exists, http.MethodGet: {http.StatusOK, ours}}, true, "",
+		},
+		{"the object of that name went meanwhile", plan.Create, answers{http.MethodPost: exists, http.MethodGet: gone}, true, ""},
+		{
+			"the object of that name cannot be read", plan.Create, answers{http.MethodPost: exists, http.MethodGet: broken},
+			false, "creating ConfigMap ns/a: reading the object of that name: InternalError says the server",
+		},
+		{
+			"the child is invalid", plan.Create, answers{http.MethodPost: invalid},
+			false, "creating ConfigMap ns/a: Invalid says the server",
+		},
+		{
+			"the kind to create is not served", plan.Create, answers{http.MethodPost: notServed},
+			false, "creating ConfigMap ns/a: NotFound says the server",
+		},
+		{
+			"the answer to a create is no object", plan.Create, answers{http.MethodPost: {http.StatusCreated, `[]`}},
+			false, "creating ConfigMap ns/a: reading the API server's answer: parsing an object: ",
+		},
+		{"the child changed meanwhile", plan.Update, answers{http.MethodPut: conflict}, true, ""},
+		{"the child to update went meanwhile", plan.Update, answers{http.MethodPut: gone}, true, ""},
+		{
+			"the kind to update is not served", plan.Update, answers{http.MethodPut: notServed},
+			false, "updating ConfigMap ns/a: NotFound says the server",
+		},
+		{
+			"the group to update is not served", plan.Update, answers{http.MethodPut: nothing},
+			false, "updating ConfigMap ns/a: the server could not find the requested resource",
+		},
+		{
+			"the group to delete from is not served", plan.Delete, answers{http.MethodDelete: nothing},
+			false, "deleting ConfigMap ns/a: the server could not find the requested resource",
+		},
+		{
+			"the change is not allowed", plan.Update, answers{http.MethodPut: invalid},
+			false, "updating ConfigMap ns/a: Invalid says the server",
+		},
+		{"another object has the name of the one to delete", plan.Delete, answers{http.MethodDelete: conflict}, true, ""},
+		{"the child to delete is gone", plan.Delete, answers{http.MethodDelete: gone}, true, ""},
+		{
+			"the delete fails", plan.Delete, answers{http.MethodDelete: broken},
+			false, "deleting ConfigMap ns/a: InternalError says the server",
+		},
+		{"the child to replace is gone", plan.Recreate, answers{http.MethodDelete: gone}, true, ""},
+		{
+			"the child cannot be replaced", plan.Recreate, answers{http.MethodDelete: broken},
+			false, "replacing ConfigMap ns/a: InternalError says the server",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, applier := resist(t, test.answers)
+			outcomes, err := carryOut(t.Context(), t, applier, one(t, test.action))
+			if len(outcomes) != 1 || outcomes[0].Action != test.action || outcomes[0].Done || outcomes[0].Stale != test.stale {
+				t.Errorf("outcomes %+v", outcomes)
+			}
+			if (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
+				t.Errorf("error %v, want %s", err, test.err)
+			}
+		})
+	}
+}
+
+func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
+	server, applier := resist(t, answers{http.MethodDelete: {http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}})
+	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Delete))
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Done {
+		t.Errorf("outcomes %+v, error %v", outcomes, err)
+	}
+	want := []string{`DELETE /api/v1/namespaces/ns/configmaps/a {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"},` +
+		`"propagationPolicy":"Background"}`}
+	if !slices.Equal(server.requests, want) {
+		t.Errorf("requests %q, want %q", server.requests, want)
+	}
+}
+
+func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
+	server, applier := resist(t, answers{http.MethodPut: {http.StatusOK, ours}})
+	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Update))
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written.ResourceVersion() != "9" {
+		t.Errorf("outcomes %+v, error %v", outcomes, err)
+	}
+	if len(server.requests) != 1 || !strings.HasPrefix(server.requests[0], "PUT /api/v1/namespaces/ns/configmaps/a {") ||
+		!strings.Contains(server.requests[0], `"resourceVersion":"9"`) || !strings.Contains(server.requests[0], `"uid":"x"`) {
+		t.Errorf("requests %q", server.requests)
+	}
+}
+
+func TestTheReader(t *testing.T) {
+	rule, _ := input(t, "parent", 0, 0).Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
+	for _, test := range []struct {
+		name   string
+		answer answer
+		found  bool
+		err    string
+	}{
+		{"an object", answer{http.StatusOK, ours}, true, ""},
+		{"an object that is gone", failure(http.StatusNotFound, "NotFound", "a"), false, ""},
+		{"a version that is not served", failure(http.StatusNotFound, "NotFound", ""), false, "NotFound says the server"},
+		{"a group that is not served", nothing, false, "the server could not find the requested resource"},
+		{"a server that fails", failure(http.StatusInternalServerError, "InternalError", ""), false, "InternalError says the server"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, applier := resist(t, answers{http.MethodGet: test.answer})
+			o, err := applier.Reader(t.Context())(rule.Resource, "ns", "a")
+			if (o != nil) != test.found {
+				t.Errorf("object %v", o)
+			}
+			if (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
+				t.Errorf("error %v, want %s", err, test.err)
+			}
+		})
+	}
+}
