@@ -17,12 +17,15 @@ limitations under the License.
 package plan_test
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -208,4 +211,69 @@ func TestChildrenThatAreGoneAreForgotten(t *testing.T) {
 	if step := s.step(t); step.Action != plan.Update {
 		t.Errorf("%s", step.Action)
 	}
+}
+
+func TestAChildThatCannotBeMergedIsNotForgotten(t *testing.T) {
+	const other = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}`
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, configMap)
+	s.accept(t, normalizing)
+	s.want(t, strings.Replace(configMap, `"data":{"k":"v"}`, `"data":"v"`, 1))
+	p, err := plan.Make(s.Input)
+	if err == nil || len(p.Steps) != 0 {
+		t.Fatalf("steps %v", p.Steps)
+	}
+	s.Memory.Prune(s.Parent, p)
+	s.want(t, configMap, other)
+	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
+	if p := s.make(t); p.Writes() != 1 || p.Steps[0].Reason != plan.Same {
+		t.Errorf("steps %+v", p.Steps)
+	}
+}
+
+func TestAfterAQuietTimePausesAreShortAgain(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, configMap)
+	s.accept(t, nil)
+	for range 3 {
+		s.flip(t)
+		s.clock.SetTime(s.clock.Now().Add(s.Memory.RetryAfter(s.Parent)))
+	}
+	s.clock.SetTime(s.clock.Now().Add(2 * time.Minute))
+	if writes := s.flip(t); writes != 11 {
+		t.Errorf("left alone after %d writes", writes)
+	}
+	if left := s.Memory.RetryAfter(s.Parent); left > time.Minute {
+		t.Errorf("tried again after %v", left)
+	}
+}
+
+func TestWhatIsRememberedDoesNotHoldObjects(t *testing.T) {
+	const size, count = 1 << 18, 32
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	in := use()
+	for i := range count {
+		s.want(t, strings.Replace(configMap, `"a"`, fmt.Sprintf(`"child-%d"`, i), 1))
+		step := s.step(t)
+		written := s.parse(t, strings.Replace(string(step.Body), `"metadata":{`, `"more":"`+strings.Repeat("x", size)+`","metadata":{`, 1))
+		s.Memory.Wrote(s.Input, step, written)
+		s.Observed = []*object.Object{written}
+		if step := s.step(t); step.Action != plan.Leave {
+			t.Fatalf("%s because of %v", step.Action, step.Changed)
+		}
+		s.Observed = nil
+	}
+	s.Desired = nil
+	if grown := use() - in; grown > count*size/4 {
+		t.Errorf("%d objects of %d bytes that are gone keep %d bytes in use", count, size, grown)
+	}
+	s.Memory.Forget(s.Parent)
+}
+
+// use returns the memory in use.
+func use() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc) //nolint:gosec // No heap is that large.
 }
