@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 )
 
@@ -51,23 +52,7 @@ func TestChildrenOfBuiltInKindsSettle(t *testing.T) {
 // settles creates a child, changes it, and looks for writes after each step and after a restart.
 func settles(t *testing.T, s *scene, content map[string]any) {
 	t.Helper()
-	do := func(want plan.Action) {
-		t.Helper()
-		for range 10 { // Controllers may write the child at the same time.
-			outcomes, err := s.sync(t, s.input(t, nil, content))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(outcomes) != 1 || outcomes[0].Action != want {
-				t.Fatalf("the child is not subject to %s: %+v", want, outcomes)
-			}
-			if outcomes[0].Done {
-				return
-			}
-		}
-		t.Fatalf("%s always comes too late", want)
-	}
-	do(plan.Create)
+	s.gets(t, plan.Create, content)
 	s.quiet(t, "after the create", content)
 	s.restart()
 	s.quiet(t, "after the create and a restart", content)
@@ -79,8 +64,27 @@ func settles(t *testing.T, s *scene, content map[string]any) {
 		metadata["labels"] = labels
 	}
 	labels["changed"] = "yes"
-	do(plan.Update)
+	s.gets(t, plan.Update, content)
 	s.quiet(t, "after the update", content)
 	s.restart()
 	s.quiet(t, "after the update and a restart", content)
+}
+
+// gets syncs until the child was written in the way that is expected: controllers may write it at the same time.
+func (s *scene) gets(t *testing.T, want plan.Action, content map[string]any) apply.Outcome {
+	t.Helper()
+	for range 20 {
+		outcomes, err := s.sync(t, s.input(t, nil, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(outcomes) != 1 || outcomes[0].Action != want {
+			t.Fatalf("the child is not subject to %s: %+v", want, outcomes)
+		}
+		if outcomes[0].Done {
+			return outcomes[0]
+		}
+	}
+	t.Fatalf("%s always comes too late", want)
+	return apply.Outcome{}
 }
