@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The sync hook of the PodSet example. It needs nothing but Python's standard library.
+
+Usage: sync.py [PORT]    Default: the environment variable PORT, else 8080. Port 0 takes a free one.
+The environment variable HOST is the address to listen on; by default it is every address of the machine.
+"""
+
+import json
+import os
+import signal
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def sync(parent, children):
+    """Answers with the Pods, the one with the highest number first: rolling updates go in the order of the answer."""
+    spec = parent["spec"]
+    observed = children["Pod.v1"].values()
+    status = {"replicas": len(observed), "ready": sum(1 for pod in observed if is_ready(pod))}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "%s-%d" % (parent["metadata"]["name"], number)},
+            "spec": {"containers": [{"name": "main", "image": spec["image"]}]},
+        }
+        for number in reversed(range(spec["replicas"]))
+    ]
+    return {"status": status, "children": pods}
+
+
+def is_ready(pod):
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Serves sync as a JSON webhook."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # Headers and body leave together.
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        self.answer(sync(request["parent"], request["children"]))
+
+    def do_GET(self):
+        self.answer({"ready": True})
+
+    def log_message(self, format, *args):
+        """Stays silent: the server's own log tells about calls that went wrong."""
+
+    def answer(self, value):
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main():
+    port = int(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PORT", "8080"))
+    server = ThreadingHTTPServer((os.environ.get("HOST", ""), port), Hook)
+    print("hook listens on port %d" % server.server_address[1], flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
