@@ -20,6 +20,10 @@ go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.out" "$
     complain "tests of the product's module failed"
 
 if [[ "${scope}" == all ]]; then
+    # What comes from hooks is fuzzed for a minute, from the corpus in testdata; `make fuzz` does it for longer.
+    for target in FuzzDecodeAnswer:./pkg/hook/wire FuzzMerge:./pkg/children/merge; do
+        go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 30s "${target##*:}" || complain "${target} failed"
+    done
     # Results are not cached: go test does not know that these depend on programs that it did not build.
     echo "go test -race: the server on a real control plane"
     go test -race -count=1 -timeout 30m -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" \
