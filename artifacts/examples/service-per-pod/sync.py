@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The sync hook of the service-per-pod example. It needs nothing but Python's standard library.
+
+Usage: sync.py [PORT]    Default: the environment variable PORT, else 8080. Port 0 takes a free one.
+The environment variable HOST is the address to listen on; by default it is every address of the machine.
+"""
+
+import json
+import os
+import signal
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+# The ports of the Services: "80:8080,9090" is port 80 to the Pod's 8080, and port 9090 to the same.
+PORTS = "service-per-pod.example.com/ports"
+# The StatefulSet controller gives each Pod this label; its value is the Pod's name.
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+
+
+def sync(request):
+    """Answers with one Service for each Pod of a StatefulSet."""
+    stateful_set = request["object"]
+    name, annotations = stateful_set["metadata"]["name"], stateful_set["metadata"].get("annotations", {})
+    first = stateful_set["spec"].get("ordinals", {}).get("start", 0)
+    pods = ["%s-%d" % (name, first + i) for i in range(stateful_set["spec"].get("replicas", 1))]
+    return {"attachments": [service(pod, ports(annotations[PORTS])) for pod in pods]}
+
+
+def service(pod, ports):
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": pod, "labels": {"app": "service-per-pod"}},
+        "spec": {"selector": {POD_NAME: pod}, "ports": ports},
+    }
+
+
+def ports(text):
+    result = []
+    for entry in text.split(","):
+        port, _, target = entry.strip().partition(":")
+        result.append({"name": "port-" + port, "port": int(port), "targetPort": int(target or port)})
+    return result
+
+
+HOOKS = {"/sync": sync}
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Serves the functions of HOOKS as JSON webhooks, each at the path of its name."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # Headers and body leave together.
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        hook = HOOKS.get(self.path)
+        self.answer(200, hook(request)) if hook else self.answer(404, {"error": "no hook at this path"})
+
+    def do_GET(self):
+        self.answer(200, {"ready": True})
+
+    def log_message(self, format, *args):
+        """Stays silent: the server's own log tells about calls that went wrong."""
+
+    def answer(self, code, value):
+        body = json.dumps(value).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main():
+    port = int(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PORT", "8080"))
+    server = ThreadingHTTPServer((os.environ.get("HOST", ""), port), Hook)
+    print("hook listens on port %d" % server.server_address[1], flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package decorator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// TestTargets is what a decorator does with its targets themselves.
+func TestTargets(t *testing.T) {
+	s := setUp(t)
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *shared)
+	}{
+		{"LabelsAndAnnotationsAreSetAndNullRemoves", labelsAndAnnotations},
+		{"StatusIsReplacedAndNullLeavesIt", statusOfTargets},
+		{"BothSelectorsMustMatch", bothSelectors},
+		{"AnObjectThatIsNoLongerSelectedIsFinalized", optOut},
+		{"ADeletedTargetIsFinalized", deletion},
+		{"DeleteDeletesTheTarget", deleteTarget},
+		{"StatusChangesAreIgnoredWhereTheRuleSaysSo", ignoreStatusChanges},
+		{"ResyncAfterSeconds", resyncAfter},
+		{"NamespacesAreTargets", namespaceTargets},
+		{"AConflictDoesNotKeepAttachmentsWaiting", conflict},
+		{"TheControllerIsDeleted", controllerDeleted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, s)
+		})
+	}
+}
+
+func labelsAndAnnotations(t *testing.T, shared *shared) {
+	s := newStage(t, shared, func(*request) *response {
+		return &response{
+			Labels:      map[string]*string{"team/color": ptr.To("blue"), "old": nil, "absent": nil},
+			Annotations: map[string]*string{"note/a.b": ptr.To(""), "gone": nil},
+		}
+	})
+	s.run(nil, statefulSets)
+	created := s.create(statefulSets, "StatefulSet", "web", map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"gone": "x", "kept": "y"}},
+		"spec": map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
+			},
+			"replicas": int64(0), "serviceName": "web",
+		},
+	})
+	s.await(statefulSets, "web", "to be decorated", func(o *unstructured.Unstructured) bool {
+		_, empty := o.GetAnnotations()["note/a.b"]
+		_, gone := o.GetAnnotations()["gone"]
+		return empty && !gone && o.GetLabels()["team/color"] == "blue" && o.GetAnnotations()["kept"] == "y"
+	})
+	s.patch(statefulSets, "web", `{"metadata":{"labels":{"old":"1"}}}`)
+	done := s.await(statefulSets, "web", "to lose its label", func(o *unstructured.Unstructured) bool {
+		_, old := o.GetLabels()["old"]
+		return !old
+	})
+	if done.GetGeneration() != created.GetGeneration() {
+		t.Errorf("the generation went from %d to %d: the spec was rewritten", created.GetGeneration(), done.GetGeneration())
+	}
+	s.quiet()
+	before, _ := s.called("web")
+	poked := s.patch(statefulSets, "web", `{"metadata":{"annotations":{"poke":"1"}}}`)
+	s.awaitCalls("web", before+1)
+	s.quiet()
+	if now := s.get(statefulSets, "web"); now.GetResourceVersion() != poked.GetResourceVersion() {
+		t.Errorf("a target that is as the hook wants it was written, from version %s to %s", poked.GetResourceVersion(), now.GetResourceVersion())
+	}
+}
+
+func statusOfTargets(t *testing.T, shared *shared) {
+	s := newStage(t, shared, func(q *request) *response {
+		seen, _, err := unstructured.NestedString(q.Object.Object, "spec", "mode")
+		if err != nil {
+			t.Errorf("reading the mode: %v", err)
+		}
+		switch seen {
+		case "set":
+			return &response{Status: map[string]any{"mode": "set", "n": int64(1)}}
+		case "empty":
+			return &response{Status: map[string]any{}}
+		}
+		return &response{Annotations: map[string]*string{"seen": ptr.To(seen)}}
+	})
+	s.run(nil, bareThings, fullThings)
+	s.create(fullThings, "FullThing", "full", map[string]any{"spec": map[string]any{"mode": "set"}})
+	s.create(bareThings, "BareThing", "bare", map[string]any{"spec": map[string]any{"mode": "set"}, "status": map[string]any{"other": "x"}})
+	for name, resource := range map[string]schema.GroupVersionResource{"full": fullThings, "bare": bareThings} {
+		status := func(want ...string) func(*unstructured.Unstructured) bool {
+			return func(o *unstructured.Unstructured) bool {
+				got, _, err := unstructured.NestedMap(o.Object, "status")
+				if err != nil || len(got) != len(want) {
+					return false
+				}
+				for _, key := range want {
+					if _, ok := got[key]; !ok {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		s.await(resource, name, "to have the hook's status and no other", status("mode", "n"))
+		s.patch(resource, name, `{"spec":{"mode":"null"}}`)
+		s.await(resource, name, "to be seen", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["seen"] == "null" })
+		if left := s.get(resource, name); !status("mode", "n")(left) {
+			t.Errorf("a null status changed that of %s to %v", name, left.Object["status"])
+		}
+		s.patch(resource, name, `{"spec":{"mode":"empty"}}`)
+		s.await(resource, name, "to have an empty status", status())
+	}
+	s.quiet()
+}
+
+func bothSelectors(t *testing.T, shared *shared) {
+	s := newStage(t, shared, nothing)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		spec.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{
+			MatchAnnotations: map[string]string{"decorate": "yes"},
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "skip", Operator: metav1.LabelSelectorOpDoesNotExist}},
+		}
+	}, configMaps)
+	annotated := func(a map[string]any) map[string]any {
+		return map[string]any{"metadata": map[string]any{"annotations": a}}
+	}
+	s.create(configMaps, "ConfigMap", "neither", nil)
+	s.create(configMaps, "ConfigMap", "skipped", annotated(map[string]any{"decorate": "yes", "skip": ""}))
+	s.create(configMaps, "ConfigMap", "both", annotated(map[string]any{"decorate": "yes"}))
+	s.awaitCalls("both", 1)
+	s.patch(configMaps, "skipped", `{"metadata":{"annotations":{"skip":null}}}`)
+	s.awaitCalls("skipped", 1)
+	s.quiet()
+	if n, _ := s.called("neither"); n != 0 {
+		t.Errorf("the hook was called %d times for an object without the annotation", n)
+	}
+}
+
+// cleaningUp answers finalize calls in two steps: attachments away first, then finalized.
+func cleaningUp(attachment string) func(*request) *response {
+	return func(q *request) *response {
+		if !q.Finalizing {
+			return &response{Labels: map[string]*string{"decorated": ptr.To("yes")}, Attachments: attach(attachment)}
+		}
+		return &response{
+			Labels: map[string]*string{"decorated": nil}, Finalized: len(q.Attachments.OfType("v1", "ConfigMap")) == 0,
+		}
+	}
+}
+
+func optOut(t *testing.T, shared *shared) {
+	s := newStage(t, shared, cleaningUp("attached"))
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		spec.Hooks.Finalize = s.hookAt("/finalize")
+		attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace)
+	}, secrets)
+	s.create(secrets, "Secret", "target", nil)
+	s.await(configMaps, "attached", "to be there", exists)
+	finalizer := "metacontroller.io/decoratorcontroller-" + s.controller
+	if o := s.get(secrets, "target"); !slices.Contains(o.GetFinalizers(), finalizer) {
+		t.Errorf("the finalizers are %v, want %s among them", o.GetFinalizers(), finalizer)
+	}
+	s.patch(secrets, "target", `{"metadata":{"labels":{"`+selected+`":null}}}`)
+	s.await(configMaps, "attached", "to be gone", gone)
+	o := s.await(secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
+	if _, still := o.GetLabels()["decorated"]; still {
+		t.Error("the finalize hook's labels were not written")
+	}
+	n := s.quiet()
+	s.patch(secrets, "target", `{"metadata":{"labels":{"more":"1"}}}`)
+	if m := s.quiet(); m != n {
+		t.Errorf("the hook was called %d times more for an object that is released", m-n)
+	}
+}
+
+func deletion(t *testing.T, shared *shared) {
+	s := newStage(t, shared, cleaningUp("attached"))
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		spec.Hooks.Finalize = s.hookAt("/finalize")
+		attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace)
+	}, secrets)
+	s.create(secrets, "Secret", "target", nil)
+	s.await(configMaps, "attached", "to be there", exists)
+	s.remove(secrets, "target")
+	s.await(secrets, "target", "to be gone", gone)
+	if q := s.lastRequest(); !q.Finalizing || len(q.Attachments.OfType("v1", "ConfigMap")) != 0 {
+		t.Errorf("the last call had finalizing %v and attachments %v", q.Finalizing, q.Attachments)
+	}
+}
+
+func deleteTarget(t *testing.T, shared *shared) {
+	s := newStage(t, shared, func(q *request) *response {
+		return &response{Delete: q.Object.GetAnnotations()["condemned"] != "", Attachments: attach("of-" + q.Object.GetName())}
+	})
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
+	first := s.create(secrets, "Secret", "target", nil)
+	s.create(secrets, "Secret", "bystander", nil)
+	s.await(configMaps, "of-target", "to be there", exists)
+	s.patch(secrets, "target", `{"metadata":{"annotations":{"condemned":"1"}}}`)
+	s.await(secrets, "target", "to be gone", gone)
+	s.await(configMaps, "of-target", "to be collected", gone)
+	s.event("target", corev1.EventTypeNormal, "TargetDeleted", s.controller)
+	second := s.create(secrets, "Secret", "target", nil)
+	s.await(configMaps, "of-target", "to be there again", exists)
+	s.quiet()
+	if now := s.get(secrets, "target"); now == nil || now.GetUID() != second.GetUID() || now.GetUID() == first.GetUID() {
+		t.Errorf("the new object was deleted too: %v", now)
+	}
+	if s.get(secrets, "bystander") == nil {
+		t.Error("another target was deleted")
+	}
+}
+
+func ignoreStatusChanges(t *testing.T, shared *shared) {
+	s := newStage(t, shared, nothing)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Resources[0].IgnoreStatusChanges = ptr.To(true) }, fullThings, bareThings)
+	s.create(fullThings, "FullThing", "full", nil)
+	s.create(bareThings, "BareThing", "bare", nil)
+	s.awaitCalls("full", 1)
+	s.awaitCalls("bare", 1)
+	s.quiet()
+	full, _ := s.called("full")
+	s.patch(fullThings, "full", `{"status":{"a":"b"}}`, "status")
+	s.quiet()
+	if n, _ := s.called("full"); n != full {
+		t.Errorf("a status change called the hook %d times", n-full)
+	}
+	s.patch(fullThings, "full", `{"metadata":{"labels":{"a":"b"}}}`)
+	s.awaitCalls("full", full+1)
+	bare, _ := s.called("bare")
+	s.patch(bareThings, "bare", `{"spec":{"a":"b"}}`)
+	s.awaitCalls("bare", bare+1)
+}
+
+func resyncAfter(t *testing.T, shared *shared) {
+	s := newStage(t, shared, func(*request) *response { return &response{ResyncAfterSeconds: 0.2} })
+	s.run(nil, configMaps)
+	s.create(configMaps, "ConfigMap", "target", nil)
+	s.awaitCalls("target", 5)
+	s.answers(nothing)
+	s.quiet()
+}
+
+func namespaceTargets(t *testing.T, shared *shared) {
+	s := newStage(t, shared, func(q *request) *response {
+		attached := configMap("default", map[string]any{"for": q.Object.GetName()})
+		attached.SetNamespace(q.Object.GetName())
+		return &response{Annotations: map[string]*string{"decorated": ptr.To("yes")}, Attachments: []*hook.Object{attached}}
+	})
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, namespaces)
+	s.patch(namespaces, s.namespace, `{"metadata":{"labels":{"`+selected+`":"`+s.controller+`"}}}`)
+	s.await(configMaps, "default", "to be there", exists)
+	s.await(namespaces, s.namespace, "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
+	s.quiet()
+	if q := s.lastRequest(); q.Attachments.Find("v1", "ConfigMap", s.namespace, "default") == nil {
+		t.Errorf("the hook was shown the attachments %v", q.Attachments)
+	}
+}
+
+func conflict(t *testing.T, shared *shared) {
+	var s *stage
+	s = newStage(t, shared, func(q *request) *response {
+		// Somebody else writes while the hook thinks, at the first call.
+		if s.calls["target"] == 1 {
+			s.patch(secrets, "target", `{"metadata":{"annotations":{"meanwhile":"1"}}}`)
+		}
+		return &response{Labels: map[string]*string{"calls": ptr.To(fmt.Sprint(min(s.calls["target"], 2)))}, Attachments: attach("attached")}
+	})
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
+	s.create(secrets, "Secret", "target", nil)
+	s.await(configMaps, "attached", "to be there", exists)
+	s.await(secrets, "target", "to be labeled by a later call", func(o *unstructured.Unstructured) bool { return o.GetLabels()["calls"] == "2" })
+}
+
+func controllerDeleted(t *testing.T, shared *shared) {
+	s := newStage(t, shared, nothing)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Hooks.Finalize = s.hookAt("/finalize") }, secrets)
+	s.create(secrets, "Secret", "target", nil)
+	s.await(secrets, "target", "to have the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 1 })
+	if err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Delete(t.Context(), s.controller, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
+	cluster.Eventually(t, limit, "the controller to go", func(ctx context.Context) (bool, string) {
+		_, err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Get(ctx, s.controller, metav1.GetOptions{})
+		return err != nil, "it is there"
+	})
+}
