@@ -62,20 +62,26 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched, err := cache.New(cache.Options{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := discovery.New(config, watched)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &scene{client: c, discovery: d, applier: apply.New(apply.Options{Client: c}), memory: plan.NewMemory(nil)}
+	s := &scene{client: c, applier: apply.New(apply.Options{Client: c}), memory: plan.NewMemory(nil)}
+	s.rediscover(t)
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	if s.parent, err = c.Get(t.Context(), client.Target{Resource: namespaces, Name: cluster.Shared(t).Namespace(t)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// rediscover forgets what is known of the kinds that are served.
+func (s *scene) rediscover(t *testing.T) {
+	t.Helper()
+	config := cluster.Shared(t).Config(t)
+	watched, err := cache.New(cache.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.discovery, err = discovery.New(config, watched); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // load reads a manifest and declares its kind.

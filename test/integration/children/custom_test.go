@@ -1,0 +1,167 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// gadgets is a kind whose schema says how some lists are merged, sets defaults, and prunes.
+const gadgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: gadgets.NAMESPACE.example.com
+spec:
+  group: NAMESPACE.example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              ratio: {type: number}
+              count: {type: integer}
+              size: {type: integer, default: 3}
+              note: {type: string, nullable: true}
+              mode: {type: string, default: Fast}
+              share: {x-kubernetes-int-or-string: true}
+              free: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              rules:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [port, protocol]
+                items:
+                  type: object
+                  required: [port]
+                  properties:
+                    port: {type: integer}
+                    protocol: {type: string, default: TCP}
+                    weight: {type: integer, default: 1}
+              tags:
+                type: array
+                x-kubernetes-list-type: set
+                items: {type: string}
+              steps:
+                type: array
+                items: {type: object, properties: {name: {type: string}, run: {type: string}, tries: {type: integer, default: 1}}}
+              limits:
+                type: object
+                additionalProperties: {x-kubernetes-int-or-string: true}
+`
+
+const gadget = `
+apiVersion: NAMESPACE.example.com/v1
+kind: Gadget
+metadata: {name: a}
+spec:
+  ratio: 1.0
+  count: 2.0
+  size: null
+  note: null
+  mode:
+  share: 50%
+  free: {whole: 1.0, half: 0.5, empty: "", none: null, list: [], object: {}}
+  rules:
+  - {port: 53}
+  - {port: 53, protocol: UDP, weight: 2}
+  tags: [a, b]
+  steps:
+  - {name: build, run: make}
+  - {name: test, run: make test}
+  limits: {cpu: 1, memory: 1024Mi}
+`
+
+func gadgetScene(t *testing.T, method v1alpha1.ChildUpdateMethod) (*scene, map[string]any) {
+	t.Helper()
+	s := newScene(t)
+	manifest := strings.ReplaceAll(gadgets, "NAMESPACE", s.parent.Name())
+	cluster.Shared(t).KubectlInput(t, manifest, "apply", "-f", "-")
+	content := s.decode(t, gadget)
+	cluster.Eventually(t, 30*time.Second, "the kind Gadget", func(ctx context.Context) (bool, string) {
+		s.rediscover(t)
+		if _, err := s.discovery.Kind(ctx, content["apiVersion"].(string), "Gadget"); err != nil {
+			return false, err.Error()
+		}
+		s.rules = nil
+		s.declare(t, content, method)
+		schema := s.schema(ctx)(s.rules[0].Kind)
+		return schema != nil && schema.Field("spec") != nil, "no schema"
+	})
+	return s, content
+}
+
+func TestCustomResourcesSettle(t *testing.T) {
+	t.Parallel()
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+		t.Run(string(method), func(t *testing.T) {
+			t.Parallel()
+			s, content := gadgetScene(t, method)
+			s.gets(t, plan.Create, content)
+			s.quiet(t, "after the create", content)
+			s.restart()
+			s.quiet(t, "after the create and a restart", content)
+			s.noSchema = true
+			s.restart()
+			s.quiet(t, "after a restart without schema", content)
+		})
+	}
+}
+
+func TestListsOfCustomResourcesAreMergedAsTheirSchemaSays(t *testing.T) {
+	t.Parallel()
+	s, content := gadgetScene(t, v1alpha1.ChildUpdateInPlace)
+	s.gets(t, plan.Create, content)
+	s.kubectl(t, "patch", "gadgets."+s.parent.Name()+".example.com", "a", "--type=json", "-p", `[
+		{"op":"add","path":"/spec/rules/0","value":{"port":80}},
+		{"op":"add","path":"/spec/tags/0","value":"theirs"},
+		{"op":"add","path":"/spec/steps/0","value":{"name":"theirs"}},
+		{"op":"replace","path":"/spec/steps/1/run","value":"changed"},
+		{"op":"add","path":"/spec/free/theirs","value":1}]`)
+	spec := content["spec"].(map[string]any)
+	spec["rules"] = spec["rules"].([]any)[1:]
+	spec["tags"] = []any{"b", "c"}
+	spec["steps"] = spec["steps"].([]any)[:1]
+	outcome := s.gets(t, plan.Update, content)
+	for _, want := range []string{
+		`"rules":[{"port":80,"protocol":"TCP","weight":1},{"port":53,"protocol":"UDP","weight":2}]`,
+		`"tags":["theirs","b","c"]`,
+		`"steps":[{"name":"theirs","tries":1},{"name":"build","run":"make","tries":1}]`,
+		`"theirs":1`,
+	} {
+		if !strings.Contains(string(outcome.Written.JSON()), want) {
+			t.Errorf("no %s in %s", want, outcome.Written.JSON())
+		}
+	}
+	s.quiet(t, "after the update", content)
+	s.restart()
+	s.quiet(t, "after the update and a restart", content)
+}
