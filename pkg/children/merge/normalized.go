@@ -17,6 +17,7 @@ limitations under the License.
 package merge
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -139,12 +140,23 @@ func empty(value any) bool {
 	return false
 }
 
-// kept reports whether a path leads to a text that API servers store even if it is empty: that it is not there is
+// kept reports whether a path leads to texts that API servers store even if they are empty: that they are not there is
 // somebody's doing.
 func kept(path string, desired any) bool {
-	_, text := desired.(string)
-	return text && (strings.HasPrefix(path, "data.") || strings.HasPrefix(path, "metadata.labels.") ||
-		strings.HasPrefix(path, "metadata.annotations."))
+	for _, texts := range []string{"data", "metadata.labels", "metadata.annotations"} {
+		rest, below := strings.CutPrefix(path, texts)
+		switch desired := desired.(type) {
+		case string:
+			if below && strings.HasPrefix(rest, ".") {
+				return true
+			}
+		case map[string]any:
+			if below && rest == "" {
+				return slices.ContainsFunc(slices.Collect(maps.Values(desired)), func(value any) bool { return value != nil })
+			}
+		}
+	}
+	return false
 }
 
 // verbatim reports whether a path leads to what users store, which API servers do not interpret.

@@ -39,6 +39,11 @@ func TestWhatAPIServersMakeOfValues(t *testing.T) {
 		{"null gets a default", `{"spec":{"mode":"M"}}`, `{"spec":{"mode":null}}`, ""},
 		{"an empty string gets a default", `{"spec":{"type":"T"}}`, `{"spec":{"type":""}}`, ""},
 		{"data of a ConfigMap gets none", `{"data":{"a":"b"}}`, `{"data":{"a":""}}`, "data.a"},
+		{"an empty entry of a ConfigMap is not dropped", `{"data":{}}`, `{"data":{"a":""}}`, "data.a"},
+		{"an empty label is not dropped", `{"metadata":{"labels":{}}}`, `{"metadata":{"labels":{"a":""}}}`, "metadata.labels.a"},
+		{"an empty annotation is not dropped", `{"metadata":{}}`, `{"metadata":{"annotations":{"a":""}}}`, "metadata.annotations"},
+		{"empty labels are dropped", `{"metadata":{}}`, `{"metadata":{"labels":{}}}`, ""},
+		{"an entry that is null is stored empty", `{"data":{"a":""}}`, `{"data":{"a":null}}`, ""},
 		{
 			"a variable gets none", `{"spec":{"env":[{"name":"A","value":"b"}]}}`, `{"spec":{"env":[{"name":"A","value":""}]}}`,
 			"spec.env[A].value",
