@@ -44,26 +44,31 @@ func TestDriftOfBuiltInKindsIsPutBack(t *testing.T) {
 		},
 		{
 			"deployment.yaml", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"nginx:bad"},{"name":"sidecar","image":"side:1"}]}}}}`,
-			"spec.template.spec.containers[web].image", []string{`"image":"nginx:1.29"`, `"image":"side:1"`},
+			"spec.template.spec.containers[web].image",
+			[]string{`"image":"nginx:1.29"`, `"image":"side:1"`},
 		},
 		{
 			"deployment.yaml", `{"spec":{"template":{"spec":{"tolerations":[{"key":"theirs","operator":"Exists"}]}}}}`,
-			"spec.template.spec.tolerations", []string{`"tolerations":[{"key":"dedicated","operator":"Exists"},{"key":"spot","value":"true","effect":"NoSchedule"}]`},
+			"spec.template.spec.tolerations",
+			[]string{`"tolerations":[{"key":"dedicated","operator":"Exists"},{"key":"spot","value":"true","effect":"NoSchedule"}]`},
 		},
 		{
 			"deployment.yaml", `{"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"EMPTY","value":"full"},{"name":"THEIRS","value":"1"}]}]}}}}`,
-			"spec.template.spec.containers[web].env[EMPTY].value", []string{`{"name":"EMPTY"}`, `{"name":"THEIRS","value":"1"}`},
+			"spec.template.spec.containers[web].env[EMPTY].value",
+			[]string{`{"name":"EMPTY"}`, `{"name":"THEIRS","value":"1"}`},
 		},
 		{
 			"deployment.yaml", `{"spec":{"template":{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"501m","ephemeral-storage":"1Gi"}}}]}}}}`,
-			"spec.template.spec.containers[web].resources.requests.cpu", []string{`"cpu":"500m"`, `"ephemeral-storage":"1Gi"`},
+			"spec.template.spec.containers[web].resources.requests.cpu",
+			[]string{`"cpu":"500m"`, `"ephemeral-storage":"1Gi"`},
 		},
 		{
 			"statefulset.yaml", `{"spec":{"replicas":0,"minReadySeconds":3}}`, "spec.replicas", []string{`"replicas":1,`, `"minReadySeconds":3`},
 		},
 		{
 			"service-dns.yaml", `{"spec":{"ports":[{"port":53,"protocol":"UDP","name":"bad"}],"sessionAffinity":"ClientIP"}}`,
-			"spec.ports[53,UDP].name", []string{`"name":"dns","protocol":"UDP"`, `"name":"dns-tcp","protocol":"TCP"`, `"sessionAffinity":"ClientIP"`},
+			"spec.ports[53,UDP].name",
+			[]string{`"name":"dns","protocol":"UDP"`, `"name":"dns-tcp","protocol":"TCP"`, `"sessionAffinity":"ClientIP"`},
 		},
 		{
 			"service-nodeport.yaml", `{"spec":{"selector":{"app":"bad","theirs":"x"}}}`, "spec.selector.app", []string{`"selector":{"app":"web","theirs":"x"}`},
@@ -104,7 +109,8 @@ func TestDriftOfBuiltInKindsIsPutBack(t *testing.T) {
 		},
 		{
 			"validatingwebhook.yaml", `{"webhooks":[{"name":"a.example.com","failurePolicy":"Fail","timeoutSeconds":3}]}`,
-			"webhooks[a.example.com].failurePolicy", []string{`"failurePolicy":"Ignore"`, `"timeoutSeconds":3`},
+			"webhooks[a.example.com].failurePolicy",
+			[]string{`"failurePolicy":"Ignore"`, `"timeoutSeconds":3`},
 		},
 	} {
 		for _, restart := range []bool{false, true} {
