@@ -65,7 +65,8 @@ type Recorder struct {
 	normal      flowcontrol.PassiveRateLimiter
 }
 
-// NewRecorder returns a recorder. Nothing is sent before Run.
+// NewRecorder returns a recorder. Nothing is sent before Run. It is Run's context that ends it, not ctx: what syncs under way
+// have to tell at the end is still recorded.
 func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	config := rest.CopyConfig(o.Config)
 	config.QPS = -1
@@ -85,7 +86,7 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	if o.NormalBurst == 0 {
 		o.NormalBurst = 50
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx),
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
 		record.WithCorrelatorOptions(record.CorrelatorOptions{QPS: o.QPS, BurstSize: o.Burst}))
 	return &Recorder{
 		broadcaster: broadcaster,

@@ -33,6 +33,7 @@ func TestChecklist(t *testing.T) {
 		name string
 		run  func(*testing.T, *shared)
 	}{
+		{"01_02_RequestBodies", testRequests},
 		{"03_CreateWritesLastAppliedAndOwner", testCreate},
 		{"04_MergeRemovesKeepsAndReplaces", testMerge},
 		{"05_UpdateMethods", testMethods},
@@ -43,6 +44,11 @@ func TestChecklist(t *testing.T) {
 		{"10_ResyncAfterAndPeriod", testResync},
 		{"10_IgnoreStatusChanges", testIgnoreStatus},
 		{"10_RetryAfterOf429", testRetryAfter},
+		{"11_StrictAndLoose", testStrictness},
+		{"11_Etag", testEtag},
+		{"11_StatusCodes", testStatusCode},
+		{"12_EndpointConfigsWithReloadedCredentials", testTLS},
+		{"13_MetricsAndProbes", testOperations},
 		{"13_RefusedAnswersAreEvents", testRefusals},
 		{"15_FinalizeOnDeletion", testFinalize},
 		{"15_FinalizeOnOptOut", testOptOut},

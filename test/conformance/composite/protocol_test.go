@@ -1,0 +1,224 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// testRequests looks at the requests that a real server sends; that every body is right to the byte is tested with the
+// golden bodies of package wire.
+func testRequests(t *testing.T, s *shared) {
+	for version, key := range map[v1alpha1.HookVersion]string{v1alpha1.HookVersionV1: "child", v1alpha1.HookVersionV2: "NS/child"} {
+		t.Run(string(version), func(t *testing.T) {
+			st := newStage(t, s)
+			st.wants(configMap("child", map[string]any{"a": "1"}))
+			st.run(func(spec *v1alpha1.CompositeControllerSpec) {
+				spec.Hooks.Sync.Version = &version
+				spec.ChildResources = append(spec.ChildResources, rule("apps/v1", "deployments", v1alpha1.ChildUpdateInPlace))
+			})
+			st.parent("p", map[string]any{})
+			want := strings.ReplaceAll(key, "NS", st.namespace)
+			var body map[string]any
+			cluster.Eventually(t, limit, "a request that shows the child as "+want, func(context.Context) (bool, string) {
+				requests := st.hook.Requests("/sync")
+				if len(requests) == 0 {
+					return false, "no request"
+				}
+				last := requests[len(requests)-1]
+				if err := json.Unmarshal(last.Body, &body); err != nil {
+					return false, err.Error()
+				}
+				_, shown, err := unstructured.NestedMap(body, "children", "ConfigMap.v1", want)
+				return shown, fmt.Sprint(string(last.Body), err)
+			})
+			if got := slices.Sorted(maps.Keys(body)); !slices.Equal(got, []string{"children", "controller", "finalizing", "parent", "related"}) {
+				t.Errorf("the request has the keys %v", got)
+			}
+			if deployments, ok, _ := unstructured.NestedMap(body, "children", "Deployment.apps/v1"); !ok || len(deployments) != 0 {
+				t.Errorf("a declared kind without children is shown as %v, want an empty object", deployments)
+			}
+			if _, ok, _ := unstructured.NestedSlice(body, "parent", "metadata", "managedFields"); ok {
+				t.Error("the parent is sent with managedFields")
+			}
+			if status, ok, _ := unstructured.NestedMap(body, "controller", "status"); !ok || len(status) != 0 {
+				t.Errorf("the controller is sent with the status %v, want an empty object", status)
+			}
+		})
+	}
+}
+
+func testStrictness(t *testing.T, s *shared) {
+	const body = `{"status":{"ok":"yes"},"children":[],"surprise":1}`
+	for version, refused := range map[v1alpha1.HookVersion]bool{v1alpha1.HookVersionV1: false, v1alpha1.HookVersionV2: true} {
+		t.Run(string(version), func(t *testing.T) {
+			st := newStage(t, s)
+			st.hook.Handle("/sync", hooktest.Body("application/json", body))
+			st.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.Hooks.Sync.Version = &version })
+			st.parent("p", map[string]any{})
+			if refused {
+				st.event("p", "Warning", "SyncError", "surprise")
+				return
+			}
+			st.await(things, "p", "to get its status", func(o *unstructured.Unstructured) bool { return value(o, "status", "ok") == "yes" })
+		})
+	}
+}
+
+func testEtag(t *testing.T, s *shared) {
+	for _, code := range []int{http.StatusNotModified, http.StatusPreconditionFailed} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			st := newStage(t, s)
+			st.hook.Handle("/sync", hooktest.Tagged(`"one"`, code, map[string]any{
+				"status": map[string]any{"answer": "tagged"}, "children": []any{configMap("child", nil).Object},
+			}))
+			st.run(func(spec *v1alpha1.CompositeControllerSpec) {
+				enabled := true
+				spec.Hooks.Sync.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: &enabled}
+			})
+			st.parent("p", map[string]any{})
+			st.await(configMaps, "child", "to be created", exists)
+			cluster.Eventually(t, limit, "a request with the tag", func(context.Context) (bool, string) {
+				requests := st.hook.Requests("/sync")
+				return len(requests) > 1 && requests[len(requests)-1].Header.Get("If-None-Match") == `"one"`, fmt.Sprint(len(requests))
+			})
+			// The answer without a body stands for the former one: the child must not be deleted.
+			st.remove(configMaps, "child")
+			st.await(configMaps, "child", "to be created again", exists)
+		})
+	}
+}
+
+func testStatusCode(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	st.hook.Handle("/sync", hooktest.Status(http.StatusTeapot, "short and stout"))
+	st.run(nil)
+	st.parent("p", map[string]any{})
+	st.event("p", "Warning", "SyncError", "unsupported status code: 418 body: short and stout")
+}
+
+func testTLS(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	st.hook = hooktest.NewServer(t, hooktest.WithTLS(), hooktest.WithClientCertificates())
+	stranger := hooktest.NewServer(t, hooktest.WithTLS())
+	var authorization string
+	st.hook.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		authorization = r.Header.Get("Authorization")
+		hooktest.JSON(map[string]any{"status": map[string]any{"token": authorization}, "children": []any{}}).ServeHTTP(w, r)
+	}))
+	certificate, key := st.hook.ClientCertificate()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Data: map[string][]byte{
+		"tls.crt": certificate, "tls.key": key, "ca.crt": []byte(stranger.CABundle()), "token": []byte(" one \n"),
+	}}
+	secrets := s.kube.CoreV1().Secrets(st.namespace)
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
+		url, second := st.hook.URL("/sync"), int32(1)
+		spec.Hooks.Sync.Webhook.URL = &url
+		spec.ResyncPeriodSeconds = &second
+		reference := v1alpha1.SecretReference{Namespace: st.namespace, Name: "hook"}
+		spec.EndpointConfigs = []v1alpha1.EndpointConfig{
+			{Host: "elsewhere.example.com"},
+			{Host: strings.ToUpper(st.hook.Host()), WebhookSecurity: v1alpha1.WebhookSecurity{
+				CABundle:      &v1alpha1.CABundle{SecretRef: &v1alpha1.CABundleReference{Namespace: st.namespace, Name: "hook"}},
+				ClientTLS:     &v1alpha1.ClientTLS{SecretRef: reference},
+				Authorization: &v1alpha1.WebhookAuthorization{SecretRef: v1alpha1.SecretKeyReference{Namespace: st.namespace, Name: "hook", Key: "token"}},
+			}},
+		}
+	})
+	st.parent("p", map[string]any{})
+	// The bundle is a stranger's: the event says what to do. With the right one it works from the next call on.
+	st.event("p", "Warning", "SyncError", "caBundle")
+	secret.Data["ca.crt"] = []byte(st.hook.CABundle())
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	st.await(things, "p", "to be synced with the token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer one" })
+	secret.Data["token"] = []byte("two")
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	st.await(things, "p", "to be synced with the new token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer two" })
+}
+
+// testOperations looks at the metrics of contract §19.2 and the probes.
+func testOperations(t *testing.T, s *shared) {
+	st := newStage(t, s)
+	st.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) { return &hook.CompositeResponse{}, nil })
+	st.run(nil)
+	st.parent("p", map[string]any{})
+	st.awaitCalls(1)
+	config := s.Config(t)
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true, CertData: config.CertData, KeyData: config.KeyData,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(ctx context.Context, path string) (int, string) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.server.Port(), path), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		return response.StatusCode, string(text)
+	}
+	for _, probe := range []string{"/healthz", "/livez", "/readyz"} {
+		if code, text := read(t.Context(), probe); code != http.StatusOK {
+			t.Errorf("%s answers %d %s", probe, code, text)
+		}
+	}
+	cluster.Eventually(t, limit, "the hook's metrics", func(ctx context.Context) (bool, string) {
+		_, text := read(ctx, "/metrics")
+		for _, name := range []string{
+			"metacontroller_sync_requests_total", "metacontroller_sync_request_duration_histogram_seconds", "metacontroller_sync_in_flight_requests",
+		} {
+			if !strings.Contains(text, name+"{") && !strings.Contains(text, name+"_count{") {
+				return false, "no " + name
+			}
+		}
+		return strings.Contains(text, `controller_name="`+st.controller+`"`), "no series of the controller"
+	})
+}
