@@ -24,7 +24,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -113,7 +112,7 @@ func (s *stage) createTargets() {
 			_, err := s.kube.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("target-%d", i), Labels: map[string]string{selected: s.controller},
 				Annotations: map[string]string{"wants": wants},
-			}, Immutable: ptr.To(false)}, metav1.CreateOptions{})
+			}, Immutable: new(false)}, metav1.CreateOptions{})
 			if err != nil {
 				s.t.Errorf("creating target %d: %v", i, err)
 			}

@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -34,7 +35,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
@@ -58,6 +58,7 @@ var (
 	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	statefulSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
+	revisions    = v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions")
 	bareThings   = schema.GroupVersionResource{Group: "decorator.example.com", Version: "v1", Resource: "barethings"}
 	fullThings   = schema.GroupVersionResource{Group: "decorator.example.com", Version: "v1", Resource: "fullthings"}
 )
@@ -193,7 +194,7 @@ func (s *stage) lastRequest() *request {
 }
 
 func (s *stage) hookAt(path string) *v1alpha1.Hook {
-	return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: ptr.To(s.hook.URL(path))}}
+	return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(s.hook.URL(path))}}
 }
 
 // target declares a kind of targets, selected by the test's label.
@@ -239,9 +240,7 @@ func attaches(spec *v1alpha1.DecoratorControllerSpec, r schema.GroupVersionResou
 func (s *stage) create(r schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
 	s.t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
-	for field, value := range fields {
-		o.Object[field] = value
-	}
+	maps.Copy(o.Object, fields)
 	o.SetAPIVersion(r.GroupVersion().String())
 	o.SetKind(kind)
 	o.SetName(name)

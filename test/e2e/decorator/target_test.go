@@ -26,7 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -49,6 +48,7 @@ func TestTargets(t *testing.T) {
 		{"StatusChangesAreIgnoredWhereTheRuleSaysSo", ignoreStatusChanges},
 		{"ResyncAfterSeconds", resyncAfter},
 		{"NamespacesAreTargets", namespaceTargets},
+		{"ObjectsOfAggregatedServersAreTargets", aggregatedTargets},
 		{"AConflictDoesNotKeepAttachmentsWaiting", conflict},
 		{"TheControllerIsDeleted", controllerDeleted},
 	} {
@@ -62,8 +62,8 @@ func TestTargets(t *testing.T) {
 func labelsAndAnnotations(t *testing.T, shared *shared) {
 	s := newStage(t, shared, func(*request) *response {
 		return &response{
-			Labels:      map[string]*string{"team/color": ptr.To("blue"), "old": nil, "absent": nil},
-			Annotations: map[string]*string{"note/a.b": ptr.To(""), "gone": nil},
+			Labels:      map[string]*string{"team/color": new("blue"), "old": nil, "absent": nil},
+			Annotations: map[string]*string{"note/a.b": new(""), "gone": nil},
 		}
 	})
 	s.run(nil, statefulSets)
@@ -113,7 +113,7 @@ func statusOfTargets(t *testing.T, shared *shared) {
 		case "empty":
 			return &response{Status: map[string]any{}}
 		}
-		return &response{Annotations: map[string]*string{"seen": ptr.To(seen)}}
+		return &response{Annotations: map[string]*string{"seen": new(seen)}}
 	})
 	s.run(nil, bareThings, fullThings)
 	s.create(fullThings, "FullThing", "full", map[string]any{"spec": map[string]any{"mode": "set"}})
@@ -172,7 +172,7 @@ func bothSelectors(t *testing.T, shared *shared) {
 func cleaningUp(attachment string) func(*request) *response {
 	return func(q *request) *response {
 		if !q.Finalizing {
-			return &response{Labels: map[string]*string{"decorated": ptr.To("yes")}, Attachments: attach(attachment)}
+			return &response{Labels: map[string]*string{"decorated": new("yes")}, Attachments: attach(attachment)}
 		}
 		return &response{
 			Labels: map[string]*string{"decorated": nil}, Finalized: len(q.Attachments.OfType("v1", "ConfigMap")) == 0,
@@ -245,7 +245,7 @@ func deleteTarget(t *testing.T, shared *shared) {
 
 func ignoreStatusChanges(t *testing.T, shared *shared) {
 	s := newStage(t, shared, nothing)
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Resources[0].IgnoreStatusChanges = ptr.To(true) }, fullThings, bareThings)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Resources[0].IgnoreStatusChanges = new(true) }, fullThings, bareThings)
 	s.create(fullThings, "FullThing", "full", nil)
 	s.create(bareThings, "BareThing", "bare", nil)
 	s.awaitCalls("full", 1)
@@ -277,7 +277,7 @@ func namespaceTargets(t *testing.T, shared *shared) {
 	s := newStage(t, shared, func(q *request) *response {
 		attached := configMap("default", map[string]any{"for": q.Object.GetName()})
 		attached.SetNamespace(q.Object.GetName())
-		return &response{Annotations: map[string]*string{"decorated": ptr.To("yes")}, Attachments: []*hook.Object{attached}}
+		return &response{Annotations: map[string]*string{"decorated": new("yes")}, Attachments: []*hook.Object{attached}}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, namespaces)
 	s.patch(namespaces, s.namespace, `{"metadata":{"labels":{"`+selected+`":"`+s.controller+`"}}}`)
@@ -289,14 +289,24 @@ func namespaceTargets(t *testing.T, shared *shared) {
 	}
 }
 
+func aggregatedTargets(t *testing.T, shared *shared) {
+	s := newStage(t, shared, func(*request) *response {
+		return &response{Annotations: map[string]*string{"decorated": new("yes")}, Attachments: attach("attached")}
+	})
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, revisions)
+	s.create(revisions, "ControllerRevision", "target", map[string]any{"parentPatch": map[string]any{"spec": map[string]any{}}})
+	s.await(revisions, "target", "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
+	s.await(configMaps, "attached", "to be there", exists)
+}
+
 func conflict(t *testing.T, shared *shared) {
 	var s *stage
-	s = newStage(t, shared, func(q *request) *response {
+	s = newStage(t, shared, func(*request) *response {
 		// Somebody else writes while the hook thinks, at the first call.
 		if s.calls["target"] == 1 {
 			s.patch(secrets, "target", `{"metadata":{"annotations":{"meanwhile":"1"}}}`)
 		}
-		return &response{Labels: map[string]*string{"calls": ptr.To(fmt.Sprint(min(s.calls["target"], 2)))}, Attachments: attach("attached")}
+		return &response{Labels: map[string]*string{"calls": new(fmt.Sprint(min(s.calls["target"], 2)))}, Attachments: attach("attached")}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
 	s.create(secrets, "Secret", "target", nil)
