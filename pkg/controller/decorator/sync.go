@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -176,6 +177,10 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	// Attachments of a target that is finalized in this sync are still managed in it (contract §15).
 	manages := !s.target.Deleting() || c.finalizer.ShouldFinalize(s.target)
 	errTarget := c.writeTarget(ctx, s)
+	if apierrors.IsNotFound(errTarget) {
+		// Attachments of a target that is gone would only be collected again.
+		return 0, nil
+	}
 	if errTarget == nil && s.answer.Delete && !s.target.Deleting() {
 		// The attachments go with the target, or are finalized.
 		return 0, c.deleteTarget(ctx, s)
@@ -188,5 +193,5 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 			errAttachments = fmt.Errorf("can't reconcile attachments for %s: %w", s.target, errAttachments)
 		}
 	}
-	return again, errors.Join(parent.IgnoreGone(errTarget), errAttachments)
+	return again, errors.Join(errTarget, errAttachments)
 }
