@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -51,6 +52,7 @@ type Applier struct {
 	client *client.Client
 	// slots bound the writes of all parents together.
 	slots chan struct{}
+	try   func(context.Context, client.Target, []byte) (*object.Object, error)
 	// each bounds the writes of one parent.
 	each int
 }
@@ -63,6 +65,10 @@ type Options struct {
 	Writes int
 	// WritesPerParent is the number of concurrent writes of one parent's children. Default 8.
 	WritesPerParent int
+	// Try returns what an update would make of an object, without making it (a dry run). It is asked before a child is
+	// deleted to be made anew when it may be the API server, or an admission webhook, that changed what was applied, which
+	// is so after a restart. Nil: such a child is deleted.
+	Try func(ctx context.Context, target client.Target, body []byte) (*object.Object, error)
 }
 
 // New returns an applier.
@@ -73,7 +79,7 @@ func New(o Options) *Applier {
 	if o.WritesPerParent <= 0 {
 		o.WritesPerParent = 8
 	}
-	return &Applier{client: o.Client, slots: make(chan struct{}, o.Writes), each: o.WritesPerParent}
+	return &Applier{client: o.Client, slots: make(chan struct{}, o.Writes), each: o.WritesPerParent, try: o.Try}
 }
 
 // Outcome is what happened to one child.
@@ -81,7 +87,7 @@ type Outcome struct {
 	plan.Step
 	// Written is the child as the API server returned it, after Create and Update that succeeded.
 	Written *object.Object
-	// Done says that the step changed the cluster.
+	// Done says that the step changed the cluster. Recreate does not if the child turns out to be as desired.
 	Done bool
 	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no
 	// error (contract §11); the change that was overlooked wakes the parent.
@@ -176,7 +182,14 @@ func (a *Applier) write(ctx context.Context, parent string, in plan.Input, outco
 
 func (a *Applier) delete(ctx context.Context, in plan.Input, outcome *Outcome) error {
 	target := client.Target{Resource: outcome.Resource, Namespace: outcome.Namespace, Name: outcome.Name}
-	err := a.client.Delete(ctx, target, outcome.Observed.UID())
+	same, err := a.isAsDesired(ctx, target, outcome)
+	if same {
+		in.Memory.Accepted(in, outcome.Step)
+		return nil
+	}
+	if err == nil {
+		err = a.client.Delete(ctx, target, outcome.Observed.UID())
+	}
 	if apierrors.IsConflict(err) || isGone(err) {
 		outcome.Stale = true
 		return nil
@@ -189,6 +202,47 @@ func (a *Applier) delete(ctx context.Context, in plan.Input, outcome *Outcome) e
 		in.Memory.Replaced(in, outcome.Step)
 	}
 	return nil
+}
+
+// isAsDesired reports whether a child that is to be made anew is as desired after all: an update would change nothing, or is
+// invalid. Then it has other values than were applied last in fields that nobody can have changed since; a new child would
+// get the same values, or be refused.
+func (a *Applier) isAsDesired(ctx context.Context, target client.Target, outcome *Outcome) (bool, error) {
+	if a.try == nil || outcome.Action != plan.Recreate || outcome.Body == nil {
+		return false, nil
+	}
+	updated, err := a.try(ctx, target, outcome.Body)
+	switch {
+	case apierrors.IsInvalid(err):
+		return true, nil
+	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
+		// It cannot be tried: the user may not update, or a webhook knows no dry run.
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("trying whether an update would change it: %w", err)
+	}
+	before, err := bare(outcome.Observed)
+	if err != nil {
+		return false, err
+	}
+	after, err := bare(updated)
+	return err == nil && merge.Equal(before, after), err
+}
+
+// bare returns an object without what differs though it was not changed, which is its version and our own record.
+func bare(o *object.Object) (map[string]any, error) {
+	content, err := o.Decode()
+	if err != nil {
+		return nil, err
+	}
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		delete(metadata, "resourceVersion")
+		delete(metadata, "managedFields")
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			delete(annotations, merge.Annotation)
+		}
+	}
+	return content, nil
 }
 
 // isOurs reports whether an object that was not observed is the parent's child already, or is gone again.

@@ -17,6 +17,7 @@ limitations under the License.
 package apply_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +27,8 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -49,6 +52,9 @@ func failure(code int, reason, name string) answer {
 	return answer{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s says the server","reason":"%s",`+
 		`"details":{"name":"%s","kind":"configmaps"},"code":%d}`, reason, reason, name, code)}
 }
+
+// success is the answer of an API server to a delete.
+var success = answer{http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}
 
 // nothing is the answer of an API server to a path that nobody serves.
 var nothing = answer{http.StatusNotFound, "404 page not found\n"}
@@ -79,7 +85,7 @@ func (s *stubborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-func resist(t *testing.T, a answers) (*stubborn, *apply.Applier) {
+func resist(t *testing.T, a answers, options apply.Options) (*stubborn, *apply.Applier) {
 	t.Helper()
 	s := &stubborn{answers: a}
 	server := httptest.NewServer(s)
@@ -88,7 +94,8 @@ func resist(t *testing.T, a answers) (*stubborn, *apply.Applier) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, apply.New(apply.Options{Client: c})
+	options.Client = c
+	return s, apply.New(options)
 }
 
 const (
@@ -210,7 +217,7 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, applier := resist(t, test.answers)
+			_, applier := resist(t, test.answers, apply.Options{})
 			outcomes, err := carryOut(t.Context(), t, applier, one(t, test.action))
 			if len(outcomes) != 1 || outcomes[0].Action != test.action || outcomes[0].Done || outcomes[0].Stale != test.stale {
 				t.Errorf("outcomes %+v", outcomes)
@@ -223,7 +230,7 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 }
 
 func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
-	server, applier := resist(t, answers{http.MethodDelete: {http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}})
+	server, applier := resist(t, answers{http.MethodDelete: success}, apply.Options{})
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Delete))
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
@@ -236,7 +243,7 @@ func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
 }
 
 func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
-	server, applier := resist(t, answers{http.MethodPut: {http.StatusOK, ours}})
+	server, applier := resist(t, answers{http.MethodPut: {http.StatusOK, ours}}, apply.Options{})
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Update))
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written.ResourceVersion() != "9" {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
@@ -262,13 +269,76 @@ func TestTheReader(t *testing.T) {
 		{"a server that fails", failure(http.StatusInternalServerError, "InternalError", ""), false, "InternalError says the server"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, applier := resist(t, answers{http.MethodGet: test.answer})
+			_, applier := resist(t, answers{http.MethodGet: test.answer}, apply.Options{})
 			o, err := applier.Reader(t.Context())(rule.Resource, "ns", "a")
 			if (o != nil) != test.found {
 				t.Errorf("object %v", o)
 			}
 			if (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
 				t.Errorf("error %v, want %s", err, test.err)
+			}
+		})
+	}
+}
+
+func TestAChildIsTriedBeforeItIsMadeAnew(t *testing.T) {
+	const applied = `"annotations":{"metacontroller.k8s.io/last-applied-configuration":` +
+		`"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"v\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"ns\"}}"}`
+	observed := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"x","resourceVersion":"9",` + applied +
+		`},"data":{"k":"V"}}`
+	status := func(code int32, reason metav1.StatusReason) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: code, Reason: reason, Message: string(reason), Details: &metav1.StatusDetails{Name: "a"},
+		}}
+	}
+	for _, test := range []struct {
+		name           string
+		answer         string
+		failure        error
+		deletes, stale bool
+		err            string
+	}{
+		{name: "it would stay as it is", answer: observed},
+		{name: "our record alone would change", answer: strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
+		{name: "it would change", answer: strings.Replace(observed, `"V"`, `"v"`, 1), deletes: true},
+		{name: "the update is invalid", failure: status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)},
+		{name: "the update is forbidden", failure: status(http.StatusForbidden, metav1.StatusReasonForbidden), deletes: true},
+		{name: "a webhook knows no dry run", failure: status(http.StatusBadRequest, metav1.StatusReasonBadRequest), deletes: true},
+		{name: "the kind has no update", failure: status(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed), deletes: true},
+		{name: "it changed meanwhile", failure: status(http.StatusConflict, metav1.StatusReasonConflict), stale: true},
+		{name: "it went meanwhile", failure: status(http.StatusNotFound, metav1.StatusReasonNotFound), stale: true},
+		{
+			name: "the API server fails", failure: status(http.StatusInternalServerError, metav1.StatusReasonInternalError),
+			err: "replacing ConfigMap ns/a: trying whether an update would change it: InternalError",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			try := func(_ context.Context, target client.Target, body []byte) (*object.Object, error) {
+				if target.Name != "a" || !strings.Contains(string(body), `"data":{"k":"v"}`) {
+					t.Errorf("tries %v with %s", target, body)
+				}
+				if test.failure != nil {
+					return nil, test.failure
+				}
+				return object.Parse([]byte(test.answer), object.ParseOptions{})
+			}
+			server, applier := resist(t, answers{http.MethodDelete: success}, apply.Options{Try: try})
+			in := one(t, plan.Recreate)
+			in.Desired[0].Content["data"] = map[string]any{"k": "v"}
+			var err error
+			if in.Observed[0], err = object.Parse([]byte(observed), object.ParseOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			outcomes, err := carryOut(t.Context(), t, applier, in)
+			if (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
+				t.Errorf("error %v, want %s", err, test.err)
+			}
+			if len(outcomes) != 1 || outcomes[0].Done != test.deletes || outcomes[0].Stale != test.stale || len(server.requests) > 0 != test.deletes {
+				t.Errorf("outcomes %+v, requests %q", outcomes, server.requests)
+			}
+			accepted := !test.deletes && !test.stale && test.err == ""
+			if p, err := plan.Make(in); err != nil || (p.Steps[0].Reason == plan.Same) != accepted {
+				t.Errorf("then %s %s, error %v", p.Steps[0].Action, p.Steps[0].Reason, err)
 			}
 		})
 	}

@@ -35,6 +35,7 @@ limitations under the License.
 //     an empty text; texts that API servers store as they are (data, labels, annotations, environment variables) are
 //     compared to the letter.
 //
-// Other differences count: what was pruned because the schema does not know it, or was changed by an admission webhook, is
-// noticed once by a process that starts later, and is known to it from its write on.
+// Other differences count. What was pruned because the schema does not know it, or was changed by an admission webhook, is
+// therefore noticed once by a process that starts later, and is exact knowledge from then on: an update in place writes it
+// in vain, and package apply asks the API server with a dry run before it deletes a child because of it.
 package merge

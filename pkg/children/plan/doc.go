@@ -18,5 +18,5 @@ limitations under the License.
 //
 // A Plan is a value: steps with their reasons, and the bodies to be sent. Making one has no side effect beyond the
 // Memory, in which it is remembered which children were found to need nothing, what the API server made of what was
-// written, and which children flip back after every write. Package apply carries a plan out.
+// written or would be, and which children flip back after every write. Package apply carries a plan out.
 package plan

@@ -194,22 +194,44 @@ func (m *Memory) baseline(parent types.UID, key children.Key, desired uint64) (b
 
 // Wrote takes note of what the API server returned for a step that created or updated a child.
 func (m *Memory) Wrote(in Input, step Step, written *object.Object) {
-	returned := baseline{seed: m.seed, values: map[string]uint64{}}
-	if content, err := written.Decode(); err == nil {
-		desired := observable(step.content)
-		_, _ = merge.Objects(content, desired, desired, in.schema(written.GroupVersionKind()), func(d merge.Difference) bool {
-			returned.add(d)
-			return true
-		})
-	}
+	returned := in.differences(step, written)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.ensure(in.Parent, step.Key, step.desired)
-	r.known, r.returned = true, returned
-	r.settleAt(written, Same)
+	r := m.accept(in, step, written, returned)
 	if step.Action != Create {
 		r.count(m.clock.Now())
 	}
+}
+
+// Accepted takes note that the API server would not change a child that a step was to change: it is as desired.
+func (m *Memory) Accepted(in Input, step Step) {
+	returned := in.differences(step, step.Observed)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.accept(in, step, step.Observed, returned)
+}
+
+func (m *Memory) accept(in Input, step Step, o *object.Object, returned baseline) *remembered {
+	r := m.ensure(in.Parent, step.Key, step.desired)
+	r.known, r.returned = true, returned
+	r.settleAt(o, Same)
+	return r
+}
+
+// differences returns what an API server made of what a step applies.
+func (in Input) differences(step Step, o *object.Object) baseline {
+	returned := baseline{seed: in.Memory.seed, values: map[string]uint64{}}
+	content, err := o.Decode()
+	if err != nil {
+		return returned
+	}
+	desired := observable(step.content)
+	// An object that cannot be merged has no baseline; the next plan says why.
+	_, _ = merge.Objects(content, desired, desired, in.schema(o.GroupVersionKind()), func(d merge.Difference) bool {
+		returned.add(d)
+		return true
+	})
+	return returned
 }
 
 // Replaced takes note that a child was deleted in order to be made anew.

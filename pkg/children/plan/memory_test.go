@@ -71,6 +71,25 @@ func TestAfterARestartWhatServersAreKnownToDoIsTheBaseline(t *testing.T) {
 	}
 }
 
+func TestWhatTheServerWouldNotChangeIsTheBaseline(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.want(t, configMap)
+	s.accept(t, normalizing)
+	s.restart()
+	step := s.step(t)
+	if step.Action != plan.Recreate || !strings.Contains(string(step.Body), `"k":"v"},"kind"`) {
+		t.Fatalf("%s with %s", step.Action, step.Body)
+	}
+	s.Memory.Accepted(s.Input, step)
+	if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Same {
+		t.Errorf("%s because of %v", step.Action, step.Changed)
+	}
+	s.others(t, `"k":"V"`, `"k":"somebody's"`)
+	if step := s.step(t); step.Action != plan.Recreate || step.Body != nil {
+		t.Errorf("somebody's change leads to %s with %s", step.Action, step.Body)
+	}
+}
+
 func TestAChangeOfOneFieldDoesNotTouchWhatTheServerMadeOfOthers(t *testing.T) {
 	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"l":[{"k":1}],"limits":{"cpu":"1000m"},"n":1}}`
 	s := newScene(v1alpha1.ChildUpdateInPlace)

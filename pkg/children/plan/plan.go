@@ -77,7 +77,8 @@ type Step struct {
 	Resource schema.GroupVersionResource
 	// Observed is the child as it is, nil if it is not there.
 	Observed *object.Object
-	// Body is what is sent, for Create and Update.
+	// Body is what is sent, for Create and Update. For Recreate it is there when it is not known what the API server made of
+	// the values that were applied: if an update with this body would change nothing, the child is as desired.
 	Body []byte
 	// Changed are the first places at which the child differs.
 	Changed []string
@@ -259,7 +260,8 @@ func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, merged map[
 		step.Action, step.Reason = Leave, Flapping
 		return step, nil
 	}
-	if step.Action == Update {
+	// There is a baseline to be found when no write of this process tells.
+	if doubtful := step.returned != nil; step.Action == Update || doubtful {
 		body, err := json.Marshal(merged)
 		if err != nil {
 			return step, fmt.Errorf("encoding the merged object: %w", err)

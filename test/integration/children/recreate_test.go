@@ -61,3 +61,59 @@ func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
 		})
 	}
 }
+
+// TestARestartRecreatesNothingThatTheServerWouldNotChange has children with fields that the server drops or that cannot be
+// changed.
+func TestARestartRecreatesNothingThatTheServerWouldNotChange(t *testing.T) {
+	t.Parallel()
+	for name, manifest := range map[string]string{
+		"unknown fields": `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {slector: {app: web}, ports: [{port: 80, protcol: UDP}]}}`,
+		"unknown fields of a Pod": `{apiVersion: v1, kind: Pod, metadata: {name: a, lables: {a: b}}, spec: {restartpolicy: Never,
+			containers: [{name: a, image: a, imagePullPolcy: Never}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, content := declared(t, manifest, v1alpha1.ChildUpdateRecreate)
+			before := s.gets(t, plan.Create, content).Written
+			s.quiet(t, "after the create", content)
+			s.restart()
+			s.isAccepted(t, content)
+			s.quiet(t, "after a restart", content)
+			s.restart()
+			s.patchChild(t, content, `{"metadata":{"annotations":{"theirs":"x"}}}`)
+			s.isAccepted(t, content)
+			if observed := s.input(t, nil, content).Observed[0]; observed.UID() != before.UID() {
+				t.Error("it was made anew")
+			}
+		})
+	}
+}
+
+// isAccepted syncs until nothing is to be done, and fails the test for each write.
+func (s *scene) isAccepted(t *testing.T, content map[string]any) {
+	t.Helper()
+	for range 20 { // Controllers may write the child at the same time.
+		outcomes, err := s.sync(t, s.input(t, nil, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(outcomes) == 0 {
+			return
+		}
+		if outcomes[0].Done {
+			t.Fatalf("%+v", outcomes)
+		}
+	}
+	t.Fatal("it is never accepted")
+}
+
+func TestDriftBeforeARestartIsSeenAfterIt(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateRecreate)
+	s.gets(t, plan.Create, content)
+	s.patchChild(t, content, `{"data":{"k":"theirs"}}`)
+	s.restart()
+	s.gets(t, plan.Recreate, content)
+	s.gets(t, plan.Create, content)
+	s.quiet(t, "after it was created anew", content)
+}

@@ -23,8 +23,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -62,13 +65,38 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{client: c, applier: apply.New(apply.Options{Client: c}), memory: plan.NewMemory(nil)}
+	s := &scene{client: c, memory: plan.NewMemory(nil)}
+	s.applier = apply.New(apply.Options{Client: c, Try: try(t, config)})
 	s.rediscover(t)
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	if s.parent, err = c.Get(t.Context(), client.Target{Resource: namespaces, Name: cluster.Shared(t).Namespace(t)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// try returns what makes dry runs of updates.
+func try(t *testing.T, config *rest.Config) func(context.Context, client.Target, []byte) (*object.Object, error) {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, target client.Target, body []byte) (*object.Object, error) {
+		var content unstructured.Unstructured
+		if err := content.UnmarshalJSON(body); err != nil {
+			return nil, err
+		}
+		updated, err := c.Resource(target.Resource).Namespace(target.Namespace).Update(ctx, &content, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return nil, err
+		}
+		encoded, err := updated.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		return object.Parse(encoded, object.ParseOptions{})
+	}
 }
 
 // rediscover forgets what is known of the kinds that are served.
