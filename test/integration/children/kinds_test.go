@@ -57,6 +57,15 @@ func settles(t *testing.T, s *scene, content map[string]any) {
 	s.restart()
 	s.quiet(t, "after the create and a restart", content)
 
+	relabel(content)
+	s.gets(t, plan.Update, content)
+	s.quiet(t, "after the update", content)
+	s.restart()
+	s.quiet(t, "after the update and a restart", content)
+}
+
+// relabel changes what is desired.
+func relabel(content map[string]any) {
 	metadata, _ := content["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
 	if labels == nil {
@@ -64,10 +73,6 @@ func settles(t *testing.T, s *scene, content map[string]any) {
 		metadata["labels"] = labels
 	}
 	labels["changed"] = "yes"
-	s.gets(t, plan.Update, content)
-	s.quiet(t, "after the update", content)
-	s.restart()
-	s.quiet(t, "after the update and a restart", content)
 }
 
 // gets syncs until the child was written in the way that is expected: controllers may write it at the same time.

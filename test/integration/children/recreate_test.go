@@ -46,8 +46,7 @@ func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
 			s.restart()
 			s.quiet(t, "after the create and a restart", content)
 
-			metadata, _ := content["metadata"].(map[string]any)
-			metadata["annotations"] = map[string]any{"changed": "yes"}
+			relabel(content)
 			s.gets(t, plan.Recreate, content)
 			// Some kinds have finalizers or a grace period.
 			cluster.Eventually(t, time.Minute, "the new child", func(context.Context) (bool, string) {

@@ -231,7 +231,11 @@ func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
 			t.Fatal(err)
 		}
 		for _, o := range outcomes {
-			t.Errorf("%s, sync %d: %s %s because of %v\nobserved %s", when, i, o.Action, o.Key, o.Changed, o.Observed.JSON())
+			observed := "nothing"
+			if o.Observed != nil {
+				observed = string(o.Observed.JSON())
+			}
+			t.Errorf("%s, sync %d: %s %s because of %v\nobserved %s", when, i, o.Action, o.Key, o.Changed, observed)
 		}
 	}
 }
