@@ -117,7 +117,8 @@ func TestAdmissionPoliciesOfTheClusterHold(t *testing.T) {
 		output, err := c.TryKubectl(ctx, controller("forbidden"), "create", "--dry-run=server", "-f", "-")
 		return err != nil && strings.Contains(output, "this name is forbidden here"), output
 	})
-	cluster.Eventually(t, limit, "the mutating policy to hold", func(ctx context.Context) (bool, string) {
+	// The kube-apiserver publishes the schema of a new group, without which nothing can be mutated, after a minute or more.
+	cluster.Eventually(t, 4*limit, "the mutating policy to hold", func(ctx context.Context) (bool, string) {
 		output, err := c.TryKubectl(ctx, controller("labeled"), "create", "--dry-run=server", "-o", "jsonpath={.metadata.labels.policy}", "-f", "-")
 		return err == nil && output == "seen", output
 	})
