@@ -92,6 +92,11 @@ func (c *Client) Update(ctx context.Context, t Target, body []byte) (*object.Obj
 	return c.do(ctx, c.rest.Put().AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))
 }
 
+// Try returns what Update would return, and changes nothing (a dry run).
+func (c *Client) Try(ctx context.Context, t Target, body []byte) (*object.Object, error) {
+	return c.do(ctx, c.rest.Put().AbsPath(t.path()...).Param("fieldManager", FieldManager).Param("dryRun", metav1.DryRunAll).Body(body))
+}
+
 // Patch patches an object with a body of the given type.
 func (c *Client) Patch(ctx context.Context, t Target, kind types.PatchType, body []byte) (*object.Object, error) {
 	return c.do(ctx, c.rest.Patch(kind).AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))

@@ -87,7 +87,7 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 		externalversions.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = options.TargetLabelSelector }))
 	return &Manager{informers: informers, shared: &engine.Shared{
 		Options: options, Cluster: window, Own: engine.Own{Cache: revisions, Client: own},
-		Applier: apply.New(apply.Options{Client: window.Client}), Recorder: recorder,
+		Applier: apply.New(apply.Options{Client: window.Client, Try: window.Client.Try}), Recorder: recorder,
 	}}, nil
 }
 
