@@ -59,6 +59,9 @@ func verifyData(lg *zap.Logger, dir string) error {
 		return fmt.Errorf("database file %s is missing, and the write-ahead log begins only at entry %d",
 			file, log.snapshot+1)
 	}
+	if database.consistentIndex == 0 && log.unborn() {
+		return discardUnborn(lg, dir)
+	}
 	if seen := max(database.consistentIndex, log.commit); seen > log.last {
 		return fmt.Errorf("the write-ahead log %s ends at entry %d, but entry %d had been stored: its end was lost",
 			walDir, log.last, seen)
@@ -74,6 +77,22 @@ type logState struct {
 	commit uint64
 	// last is the last entry in the log.
 	last uint64
+}
+
+// unborn reports whether the log is that of a member whose first start was cut short. The first thing that a new member commits,
+// together with the entry itself, is that it is a member; without that it waits for ever for others to elect it, and it has
+// never served.
+func (s logState) unborn() bool {
+	return s.snapshot == 0 && s.commit == 0 && s.last <= 1
+}
+
+// discardUnborn removes what the first start of a member left behind that never served, so that the next start is the first.
+func discardUnborn(lg *zap.Logger, dir string) error {
+	lg.Info("removing what a first start left behind that was cut short; nothing was stored yet", zap.String("dir", dir))
+	if err := os.RemoveAll(datadir.ToMemberDir(dir)); err != nil {
+		return fmt.Errorf("removing what a first start left behind: %w", err)
+	}
+	return nil
 }
 
 // verifyLog reads the write-ahead log as etcd will do, checksums included. An incomplete last record is no damage: it was

@@ -26,7 +26,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 )
 
 // walFile returns the newest file of the write-ahead log.
@@ -214,5 +219,25 @@ func TestRandomDamageIsAllOrNothing(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Errorf("none of %d damaged directories was refused", rounds)
+	}
+}
+
+func TestAFirstStartThatWasCutShortIsMadeAgain(t *testing.T) {
+	for name, entries := range map[string][]*raftpb.Entry{
+		"BeforeTheFirstEntry":            nil,
+		"BeforeTheFirstEntryIsCommitted": {{Term: new(uint64(1)), Index: new(uint64(1)), Type: raftpb.EntryConfChange.Enum()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			mustDo(t, os.MkdirAll(datadir.ToMemberDir(dir), 0o700))
+			metadata, err := proto.Marshal(&etcdserverpb.Metadata{NodeID: new(uint64(1)), ClusterID: new(uint64(2))})
+			mustDo(t, err)
+			log, err := wal.Create(zap.NewNop(), datadir.ToWALDir(dir), metadata)
+			mustDo(t, err)
+			mustDo(t, log.Save(&raftpb.HardState{}, entries))
+			mustDo(t, log.Close())
+			client := mustConnect(t, mustStart(t, Options{Dir: dir}))
+			mustPut(t, client, "/test/key", "value")
+		})
 	}
 }
