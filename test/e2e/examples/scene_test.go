@@ -40,41 +40,56 @@ const (
 	limit = time.Minute
 )
 
-// clusterURL is where an example's controller expects its hook inside a cluster.
-var clusterURL = regexp.MustCompile(`http://[a-z.-]+/sync`)
+// clusterURL is where an example's controller expects its hooks inside a cluster, without the path.
+var clusterURL = regexp.MustCompile(`http://[a-z.-]+/`)
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 func TestExamples(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
-	t.Run("ImmortalContainer", func(t *testing.T) { immortalContainer(t, c) })
-	t.Run("PythonLambda", func(t *testing.T) { pythonLambda(t, c) })
-	t.Run("PodSet", func(t *testing.T) { podSet(t, c) })
+	for name, run := range map[string]func(*testing.T, *cluster.Cluster){
+		"ImmortalContainer": immortalContainer, "PythonLambda": pythonLambda, "PodSet": podSet,
+		"CopyToNamespaces": copyToNamespaces, "JobPerNode": jobPerNode,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, c)
+		})
+	}
 }
 
-// scene is an example with its controller running and its sample object applied.
+// scene is an example with its controller running, and a namespace to try it in.
 type scene struct {
 	*cluster.Cluster
-	t         *testing.T
-	namespace string
+	t                 *testing.T
+	folder, namespace string
 }
 
+// play sets the scene and applies the example's sample object.
 func play(t *testing.T, c *cluster.Cluster, example, controller string) *scene {
 	t.Helper()
+	s := stage(t, c, example, controller, "sync.py")
+	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("example.yaml"))
+	return s
+}
+
+// stage starts the hooks of an example and applies its kind and its controller.
+func stage(t *testing.T, c *cluster.Cluster, example, controller, script string) *scene {
+	t.Helper()
 	folder := filepath.Join(cluster.Root(), "artifacts", "examples", example)
-	s := &scene{Cluster: c, t: t, namespace: c.Namespace(t)}
-	manifest, err := os.ReadFile(filepath.Join(folder, "controller.yaml"))
+	s := &scene{Cluster: c, t: t, folder: folder, namespace: c.Namespace(t)}
+	manifest, err := os.ReadFile(s.file("controller.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := startHook(t, folder)
+	url := startHook(t, s.file(script))
 	local := clusterURL.ReplaceAllString(string(manifest), url)
 	if !strings.Contains(local, url) {
 		t.Fatalf("the controller of %s has no address of a hook", example)
 	}
-	c.Kubectl(t, "apply", "-f", filepath.Join(folder, "crd.yaml"))
-	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "-f", filepath.Join(folder, "crd.yaml"))
+	c.Kubectl(t, "apply", "-f", s.file("crd.yaml"))
+	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "-f", s.file("crd.yaml"))
 	c.KubectlInput(t, local, "apply", "-f", "-")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
@@ -83,21 +98,23 @@ func play(t *testing.T, c *cluster.Cluster, example, controller string) *scene {
 			output, err := c.TryKubectl(ctx, "", "-n", s.namespace, "get", "all,events")
 			t.Logf("%v\n%s", err, output)
 		}
-		for _, args := range [][]string{{"delete", "compositecontroller", controller}, {"delete", "-f", filepath.Join(folder, "crd.yaml")}} {
+		for _, args := range [][]string{{"delete", "compositecontroller", controller}, {"delete", "-f", s.file("crd.yaml")}} {
 			if output, err := c.TryKubectl(ctx, "", args...); err != nil {
 				t.Errorf("cleaning up: %v\n%s", err, output)
 			}
 		}
 	})
 	c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller/"+controller)
-	c.Kubectl(t, "-n", s.namespace, "apply", "-f", filepath.Join(folder, "example.yaml"))
 	return s
 }
 
-// startHook runs an example's hook and returns its address.
-func startHook(t *testing.T, folder string) string {
+// file is the path of one of the example's files.
+func (s *scene) file(name string) string { return filepath.Join(s.folder, name) }
+
+// startHook runs an example's hooks and returns their address, which the path follows.
+func startHook(t *testing.T, script string) string {
 	t.Helper()
-	command := process.Command(t.Context(), "python3", filepath.Join(folder, "sync.py"), "0")
+	command := process.Command(t.Context(), "python3", script, "0")
 	command.Env = append(os.Environ(), "HOST=127.0.0.1")
 	hook, err := process.Start(command, process.Options{
 		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
@@ -115,7 +132,7 @@ func startHook(t *testing.T, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "http://localhost:" + strings.TrimPrefix(line, hookLine) + "/sync"
+	return "http://localhost:" + strings.TrimPrefix(line, hookLine) + "/"
 }
 
 // field reads a field of an object with a JSON path.
