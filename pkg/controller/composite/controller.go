@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
@@ -46,6 +47,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -234,8 +236,16 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() {
 		loop.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
 	})
+	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	close(c.started)
 	c.loop.Run(ctx)
+}
+
+// credentialsChanged retries what failed for want of good credentials, perhaps.
+func (c *Controller) credentialsChanged(r credentials.Reference) {
+	if c.hooks.Reads(webhook.Reference(r)) {
+		c.loop.RetryFailed()
+	}
 }
 
 // distinctChildren returns every child informer once, though two rules may name one resource.

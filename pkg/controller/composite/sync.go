@@ -86,6 +86,8 @@ func (c *Controller) sync(ctx context.Context, key loop.Key) (loop.Result, error
 func (c *Controller) open(key loop.Key) *scope {
 	o, ok := c.parents.Get(key.Namespace, key.Name)
 	if !ok || !c.relevant(o) {
+		// A sync that was under way when the parent went may have put it back.
+		c.customizer.Forget(key)
 		return nil
 	}
 	return &scope{

@@ -30,6 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -114,11 +115,18 @@ func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller [
 	if err != nil {
 		return related.Rules{}, err
 	}
-	return related.Compile(ctx, answer.Rules, related.Scope{Version: z.config.Hook.Version, Namespace: parent.Namespace()},
+	rules, err := related.Compile(ctx, answer.Rules, related.Scope{Version: z.config.Hook.Version, Namespace: parent.Namespace()},
 		func(ctx context.Context, apiVersion, resource string) (related.Type, error) {
 			r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
 			return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 		})
+	if refused, ok := errors.AsType[*related.RuleError](err); ok {
+		err = &hook.RejectedError{Detail: refused.Error()}
+	}
+	if err != nil {
+		return related.Rules{}, z.config.Hook.Failed(err)
+	}
+	return rules, nil
 }
 
 // wait lets the parent be synced as soon as the informers are filled.

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
@@ -39,6 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -239,8 +241,16 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() {
 		loop.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
 	})
+	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	close(c.started)
 	c.loop.Run(ctx)
+}
+
+// credentialsChanged retries what failed for want of good credentials, perhaps.
+func (c *Controller) credentialsChanged(r credentials.Reference) {
+	if c.hooks.Reads(webhook.Reference(r)) {
+		c.loop.RetryFailed()
+	}
 }
 
 // resync asks for a sync of every target (contract §5.3).

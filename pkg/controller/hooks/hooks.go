@@ -19,6 +19,7 @@ package hooks
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -77,6 +78,16 @@ func (s *Set) Forget(parent webhook.RootKey) {
 	}
 }
 
+// Reads reports whether a hook reads its credentials from the Secret or ConfigMap r.
+func (s *Set) Reads(r webhook.Reference) bool {
+	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
+		if h != nil && slices.Contains(h.client.References(), r) {
+			return true
+		}
+	}
+	return false
+}
+
 // Close ends the connections to the hooks.
 func (s *Set) Close() {
 	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
@@ -132,16 +143,18 @@ func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byt
 ) (*A, error) {
 	answer, err := h.client.Call(ctx, parent, body)
 	if err != nil {
-		return nil, h.failed(err)
+		return nil, h.Failed(err)
 	}
 	decoded, err := decode(answer.Body, wire.AnswerOptions{Strict: h.strict, ContentType: answer.ContentType})
 	if err != nil {
-		return nil, h.failed(err)
+		// A hook that is mended may give a good answer the tag of the bad one.
+		h.client.Forget(parent)
+		return nil, h.Failed(err)
 	}
 	return decoded, nil
 }
 
-// failed says which hook an error is about (contract §18.3).
-func (h *Hook) failed(err error) error {
+// Failed says which hook an error is about (contract §18.3).
+func (h *Hook) Failed(err error) error {
 	return fmt.Errorf("%s hook failed (version=%s): %w", h.Name, h.Version, err)
 }

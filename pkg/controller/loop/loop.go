@@ -88,6 +88,10 @@ func (l *Loop) EnqueueAfter(key Key, after time.Duration, p queue.Priority) {
 // Forget drops all that is pending for a parent that is gone.
 func (l *Loop) Forget(key Key) { l.queue.Remove(key) }
 
+// RetryFailed asks at once for a sync of every parent whose last one failed, instead of after its backoff. Parents whose hook
+// asked for patience go on waiting.
+func (l *Loop) RetryFailed() { l.queue.RetryFailed() }
+
 // Run syncs keys until ctx ends, and returns when no sync is under way any more. A sync under way is given the grace
 // time to end by itself, so that nothing is left half done.
 func (l *Loop) Run(ctx context.Context) {

@@ -17,6 +17,7 @@ limitations under the License.
 package queue
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -242,4 +243,34 @@ func TestManyDelaysUseOneTimer(t *testing.T) {
 	eventually(func() bool { return q.Len() == Lengths{Live: 50, Delayed: 50} })
 	c.Step(50 * time.Second)
 	eventually(func() bool { return q.Len() == Lengths{Live: 100} })
+}
+
+func TestRetryFailedEndsBackoffsOnly(t *testing.T) {
+	q, c := newTestQueue(t)
+	for range 10 {
+		q.Fail("failed")
+	}
+	q.Fail("asked for patience")
+	q.RetryAfter("asked for patience", time.Hour, Retry)
+	q.AddAfter("resync", time.Hour, Live)
+	q.Fail("worked on")
+	q.Add("worked on", Live)
+	if key, _, _ := q.Get(); key != "worked on" {
+		t.Fatalf("got %q", key)
+	}
+
+	q.RetryFailed()
+	if got := drain(q); !slices.Equal(got, []popped{{"failed", Retry}}) {
+		t.Errorf("ready are %v, want only the key in backoff: pauses and resyncs have their own times", got)
+	}
+	if n := q.Failures("failed"); n != 10 {
+		t.Errorf("%d failures are counted, want 10: it is not known yet whether the cause is mended", n)
+	}
+	q.Fail("worked on")
+	q.Done("worked on")
+	if got := drain(q); !slices.Equal(got, []popped{{"worked on", Retry}}) {
+		t.Errorf("ready are %v; a key that is failing while the cause is mended must not wait for its backoff", got)
+	}
+	c.Step(time.Hour)
+	eventually(func() bool { return q.Len().Ready() == 2 })
 }

@@ -43,6 +43,8 @@ type item[K comparable] struct {
 	// again is the priority of adds while a worker has the key; none without such adds.
 	again      Priority
 	processing bool
+	// backsOff says that retryAt is a backoff, not a pause that somebody asked for.
+	backsOff bool
 }
 
 // due is the earliest time at which something is to be done; unset when there is none.

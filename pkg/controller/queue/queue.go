@@ -132,7 +132,9 @@ func (q *Queue[K]) RetryAfter(key K, d time.Duration, p Priority) {
 	if q.closed {
 		return
 	}
-	q.retry(q.item(key), d, p.known())
+	if i := q.item(key); q.retry(i, d, p.known()) {
+		i.backsOff = false
+	}
 }
 
 // Fail records a failure of key and asks for it at priority Retry after its backoff: BaseDelay after the first failure
@@ -150,7 +152,23 @@ func (q *Queue[K]) Fail(key K) time.Duration {
 	if !q.retry(i, d, Retry) {
 		return 0
 	}
+	i.backsOff = true
 	return d
+}
+
+// RetryFailed ends the backoff of every key that waits in one: what made them fail may be mended. Pauses that RetryAfter
+// began go on, and the numbers of failures are kept. A key that failed before and that a worker has now is asked for again.
+func (q *Queue[K]) RetryFailed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	for _, i := range q.items {
+		if i.failures > 0 && (i.processing || i.backsOff && i.retryAt != unset) {
+			q.add(i, Retry)
+		}
+	}
 }
 
 // Forget sets the number of failures of key to zero. Work that is pending stays. Workers call it after success, before
