@@ -157,12 +157,7 @@ func (a *Applier) one(ctx context.Context, parent string, in plan.Input, step pl
 func (a *Applier) write(ctx context.Context, parent string, in plan.Input, outcome *Outcome) (err error) {
 	target := client.Target{Resource: outcome.Resource, Namespace: outcome.Namespace, Name: outcome.Name}
 	if outcome.Action == plan.Create {
-		outcome.Written, err = a.client.Create(ctx, client.Target{Resource: target.Resource, Namespace: target.Namespace}, outcome.Body)
-		if apierrors.IsAlreadyExists(err) {
-			outcome.Stale, err = a.isOurs(ctx, in, target)
-			if err == nil && !outcome.Stale {
-				err = &ConflictError{Key: outcome.Key, Parent: parent}
-			}
+		if err := a.create(ctx, parent, in, target, outcome); err != nil || outcome.Stale {
 			return err
 		}
 	} else {
@@ -177,6 +172,29 @@ func (a *Applier) write(ctx context.Context, parent string, in plan.Input, outco
 	}
 	outcome.Done = true
 	in.Memory.Wrote(in, outcome.Step, outcome.Written)
+	return nil
+}
+
+// create creates a child. An object that is in the way and goes in the very moment wakes nobody, for it has nothing to do with
+// the parent; so the child is created again then.
+func (a *Applier) create(ctx context.Context, parent string, in plan.Input, target client.Target, outcome *Outcome) (err error) {
+	where := client.Target{Resource: target.Resource, Namespace: target.Namespace}
+	outcome.Written, err = a.client.Create(ctx, where, outcome.Body)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	existing, err := a.client.Get(ctx, target)
+	if isGone(err) {
+		outcome.Written, err = a.client.Create(ctx, where, outcome.Body)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("reading the object of that name: %w", err)
+	}
+	if owner := existing.Controller(); owner == nil || owner.UID != in.Parent {
+		return &ConflictError{Key: outcome.Key, Parent: parent}
+	}
+	outcome.Stale = true
 	return nil
 }
 
@@ -243,19 +261,6 @@ func bare(o *object.Object) (map[string]any, error) {
 		}
 	}
 	return content, nil
-}
-
-// isOurs reports whether an object that was not observed is the parent's child already, or is gone again.
-func (a *Applier) isOurs(ctx context.Context, in plan.Input, target client.Target) (bool, error) {
-	existing, err := a.client.Get(ctx, target)
-	if isGone(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading the object of that name: %w", err)
-	}
-	owner := existing.Controller()
-	return owner != nil && owner.UID == in.Parent, nil
 }
 
 // Reader returns a function that reads single objects, for plan.Input.

@@ -62,6 +62,8 @@ var nothing = answer{http.StatusNotFound, "404 page not found\n"}
 // stubborn gives the same answers to all requests and keeps them.
 type stubborn struct {
 	answers answers
+	// then are the answers after the first GET, where they are others.
+	then answers
 
 	mu       sync.Mutex
 	requests []string
@@ -77,6 +79,9 @@ func (s *stubborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path+" "+string(body))
 	s.mu.Unlock()
 	a, ok := s.answers[r.Method]
+	if later, changes := s.then[r.Method]; changes && slices.ContainsFunc(s.seen(), isGet) {
+		a, ok = later, true
+	}
 	if !ok {
 		a = answer{http.StatusTeapot, ""}
 	}
@@ -84,6 +89,14 @@ func (s *stubborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(a.code)
 	_, _ = io.WriteString(w, a.body)
 }
+
+func (s *stubborn) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+func isGet(request string) bool { return strings.HasPrefix(request, http.MethodGet+" ") }
 
 func resist(t *testing.T, a answers, options apply.Options) (*stubborn, *apply.Applier) {
 	t.Helper()
@@ -159,7 +172,11 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 			answers{http.MethodPost: exists, http.MethodGet: {http.StatusOK, ours}},
 			true, "",
 		},
-		{"the object of that name went meanwhile", plan.Create, answers{http.MethodPost: exists, http.MethodGet: gone}, true, ""},
+		{
+			"objects of that name come and go", plan.Create,
+			answers{http.MethodPost: exists, http.MethodGet: gone},
+			false, "creating ConfigMap ns/a: AlreadyExists says the server",
+		},
 		{
 			"the object of that name cannot be read", plan.Create,
 			answers{http.MethodPost: exists, http.MethodGet: broken},
@@ -226,6 +243,21 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 				t.Errorf("error %v, want %s", err, test.err)
 			}
 		})
+	}
+}
+
+func TestAChildIsCreatedWhenWhatWasInItsWayHasJustGone(t *testing.T) {
+	server, applier := resist(t, answers{
+		http.MethodPost: failure(http.StatusConflict, "AlreadyExists", "a"),
+		http.MethodGet:  failure(http.StatusNotFound, "NotFound", "a"),
+	}, apply.Options{})
+	server.then = answers{http.MethodPost: {http.StatusCreated, ours}}
+	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Create))
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written == nil {
+		t.Errorf("outcomes %+v, error %v", outcomes, err)
+	}
+	if len(server.requests) != 3 {
+		t.Errorf("requests %q", server.requests)
 	}
 }
 
