@@ -18,18 +18,15 @@ package examples
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
-
-// soon is how long something may take that an event has to bring about. Resyncs and retries take longer.
-const soon = 20 * time.Second
 
 // copyToNamespaces runs the sample, and follows it through changes of labels and of the source.
 func copyToNamespaces(t *testing.T, c *cluster.Cluster) {
@@ -64,26 +61,26 @@ func copyToNamespaces(t *testing.T, c *cluster.Cluster) {
 	copySecret(s, chosen, never)
 }
 
-// copySecret copies a Secret from one namespace to another, takes a key away, and ends with the garbage collector.
+// copySecret does the same with a Secret, and without a conflict: there are no retries here, only events.
 func copySecret(s *scene, from, to string) {
-	t := s.t
-	t.Helper()
-	s.Kubectl(t, "-n", from, "create", "secret", "generic", "login", "--type=kubernetes.io/basic-auth",
+	s.t.Helper()
+	s.Kubectl(s.t, "-n", from, "create", "secret", "generic", "login", "--type=kubernetes.io/basic-auth",
 		"--from-literal=username=jane", "--from-literal=password=secret")
-	s.KubectlInput(t, `{"apiVersion":"example.com/v1","kind":"ObjectCopy","metadata":{"name":"login"},"spec":{
+	s.KubectlInput(s.t, `{"apiVersion":"example.com/v1","kind":"ObjectCopy","metadata":{"name":"login"},"spec":{
 		"source":{"kind":"Secret","namespace":"`+from+`","name":"login"},
-		"namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["`+from+`","`+to+`"]}]}}}`,
-		"apply", "-f", "-")
-	await := func(want string) {
-		t.Helper()
+		"namespaceSelector":{"matchExpressions":[{"key":"example.com/login","operator":"Exists"}]}}}`, "apply", "-f", "-")
+	await := func(namespaces int, want string) {
+		s.t.Helper()
 		s.awaitIn(to, "secret/login", "{.type} {.data.username} {.data.password}", want)
+		s.awaitField("objectcopy/login", "{.status.namespaces} {.status.copies}", fmt.Sprint(namespaces, namespaces))
 	}
-	await("kubernetes.io/basic-auth amFuZQ== c2VjcmV0")
-	s.awaitField("objectcopy/login", "{.status.namespaces} {.status.copies}", "1 1")
-	s.Kubectl(t, "-n", from, "patch", "secret", "login", "--type=merge", "-p", `{"data":{"username":null,"password":"b3RoZXI="}}`)
-	await("kubernetes.io/basic-auth  b3RoZXI=")
-	s.Kubectl(t, "delete", "objectcopy", "login")
-	await("NotFound")
+	await(0, "NotFound")
+	s.Kubectl(s.t, "label", "namespace", from, to, "example.com/login=")
+	await(1, "kubernetes.io/basic-auth amFuZQ== c2VjcmV0")
+	s.Kubectl(s.t, "-n", from, "patch", "secret", "login", "--type=merge", "-p", `{"data":{"username":null,"password":"b3RoZXI="}}`)
+	await(1, "kubernetes.io/basic-auth  b3RoZXI=")
+	s.Kubectl(s.t, "label", "namespace", to, "example.com/login-")
+	await(0, "NotFound")
 }
 
 // jobPerNode runs the sample on the node that is there, on one that comes, and on it no more when it goes.
@@ -161,10 +158,9 @@ func (s *scene) awaitCopy(namespace, want string) {
 }
 
 // awaitIn waits until a field of an object in a namespace has a value; "NotFound" waits until there is no such object.
-// It takes no longer than events need.
 func (s *scene) awaitIn(namespace, object, path, want string) {
 	s.t.Helper()
-	cluster.Eventually(s.t, soon, object+" in "+namespace+" to be "+want, func(ctx context.Context) (bool, string) {
+	cluster.Eventually(s.t, limit, object+" in "+namespace+" to be "+want, func(ctx context.Context) (bool, string) {
 		got, err := s.TryKubectl(ctx, "", "-n", namespace, "get", object, "-o", "jsonpath="+path)
 		if err != nil {
 			return want == "NotFound" && strings.Contains(err.Error()+got, want), err.Error() + got
@@ -176,7 +172,7 @@ func (s *scene) awaitIn(namespace, object, path, want string) {
 // awaitEvent waits for an event about an object, whose message holds the text.
 func (s *scene) awaitEvent(kind, name, text string) {
 	s.t.Helper()
-	cluster.Eventually(s.t, soon, "the event: "+text, func(ctx context.Context) (bool, string) {
+	cluster.Eventually(s.t, limit, "the event: "+text, func(ctx context.Context) (bool, string) {
 		output, err := s.TryKubectl(ctx, "", "get", "events", "-A", "--field-selector",
 			"involvedObject.kind="+kind+",involvedObject.name="+name, "-o", `jsonpath={range .items[*]}{.type} {.message}{"\n"}{end}`)
 		return err == nil && strings.Contains(output, text), output
