@@ -237,6 +237,10 @@ func (c *Controller) Run(ctx context.Context) {
 		loop.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
 	})
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
+	if c.hooks.Customize != nil {
+		// A rule may name a kind that was not served.
+		defer c.shared.Cluster.Discovery.Subscribe(c.loop.RetryFailed)()
+	}
 	close(c.started)
 	c.loop.Run(ctx)
 }

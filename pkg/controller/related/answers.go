@@ -97,13 +97,6 @@ func (a *Answers[K]) Remove(key K) {
 	delete(a.parents, key)
 }
 
-// Clear forgets all answers, because the types that the cluster serves have changed.
-func (a *Answers[K]) Clear() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.parents)
-}
-
 // Len returns the number of answers.
 func (a *Answers[K]) Len() int {
 	a.mu.Lock()

@@ -1,0 +1,53 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// patience is the backoff that tests wait for before they mend a cause: long enough to tell a retry at once from one that is
+// due.
+const patience = 4 * time.Second
+
+// backsOff waits until the hook at a path, which fails, is called rarely, and returns the time between the last two calls.
+func (s *stage) backsOff(path string) (backoff time.Duration) {
+	s.t.Helper()
+	cluster.Eventually(s.t, limit, "backoff", func(context.Context) (bool, string) {
+		if requests := s.hook.Requests(path); len(requests) > 1 {
+			backoff = requests[len(requests)-1].Time.Sub(requests[len(requests)-2].Time)
+		}
+		return backoff > patience, fmt.Sprint(backoff)
+	})
+	return backoff
+}
+
+// mends mends what makes the hook at a path fail, and checks that the hook is called sooner than after the backoff before,
+// of which the next is the double.
+func (s *stage) mends(path string, backoff time.Duration, mend func()) {
+	s.t.Helper()
+	before, since := len(s.hook.Requests(path)), time.Now()
+	mend()
+	s.awaitCalls(path, "", before+1)
+	if waited := s.hook.Requests(path)[before].Time.Sub(since); waited > backoff {
+		s.t.Errorf("the hook was called after %v, the backoff before was %v: what failed must be retried as soon as the cause is mended", waited, backoff)
+	}
+}

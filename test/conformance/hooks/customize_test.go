@@ -1,0 +1,419 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooks
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+)
+
+const (
+	v1 = v1alpha1.HookVersionV1
+	v2 = v1alpha1.HookVersionV2
+)
+
+// rules is an answer of a customize hook.
+func rules(list ...map[string]any) any { return map[string]any{"relatedResources": list} }
+
+// related returns the inner keys of the related objects of a type, sorted and joined; "none" without any, "" when the type
+// itself is missing.
+func (q question) related(typeKey string) string {
+	types, _ := q["related"].(map[string]any)
+	objects, ok := types[typeKey].(map[string]any)
+	switch {
+	case !ok:
+		return ""
+	case len(objects) == 0:
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(objects)), " ")
+}
+
+// seeing returns a sync hook that reports the related objects of a type in status.seen.
+func seeing(typeKey string) http.Handler {
+	return reporting(func(q question) map[string]any { return map[string]any{"seen": q.related(typeKey)} })
+}
+
+// configMap creates a ConfigMap that has the stage's label.
+func (s *stage) configMap(namespace, name string) {
+	s.t.Helper()
+	s.create(configMaps, namespace, name, nil, map[string]string{selected: s.controller})
+}
+
+// testNamespaceSelector is about contract §16.2 and decisions, section 16.3.
+func testNamespaceSelector(t *testing.T, s *shared, kind string) {
+	st := newStage(t, s, kind)
+	first, second := s.Namespace(t), s.Namespace(t)
+	st.configMap(first, "a")
+	st.configMap(second, "b")
+	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
+	st.hook.Handle("/customize", answering(func(question) any {
+		return rules(map[string]any{
+			"apiVersion": "v1", "resource": "configmaps",
+			"labelSelector":     map[string]any{"matchLabels": map[string]any{selected: st.controller}},
+			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"team": st.controller}},
+		})
+	}))
+	st.run(definition{sync: st.at("/sync", v2), customize: st.at("/customize", v2)})
+	st.parent("p", nil)
+	st.awaitStatus("p", "seen", "none")
+	join := func(keys ...string) string {
+		slices.Sort(keys)
+		return strings.Join(keys, " ")
+	}
+	label := func(namespace, value string) {
+		st.patch(namespaces, "", namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
+	}
+	label(first, `"`+st.controller+`"`)
+	st.awaitStatus("p", "seen", first+"/a")
+	label(second, `"`+st.controller+`"`)
+	st.awaitStatus("p", "seen", join(first+"/a", second+"/b"))
+	st.configMap(first, "c")
+	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", second+"/b"))
+	label(second, "null")
+	st.awaitStatus("p", "seen", join(first+"/a", first+"/c"))
+
+	calls := st.quiet("/sync")
+	st.patch(configMaps, second, "b", `{"data":{"changed":"1"}}`)
+	label(second, `"another"`)
+	if now := st.quiet("/sync"); now != calls {
+		t.Errorf("changes in a namespace that is not selected called the hook %d times", now-calls)
+	}
+	// A namespace that comes with the label.
+	third := st.namespace + "-late"
+	st.create(namespaces, "", third, nil, map[string]string{"team": st.controller})
+	st.configMap(third, "d")
+	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", third+"/d"))
+	st.remove(configMaps, first, "a")
+	st.awaitStatus("p", "seen", join(first+"/c", third+"/d"))
+	if n := len(st.hook.Requests("/customize")); n != 1 {
+		t.Errorf("the customize hook was called %d times for a parent that did not change, want 1", n)
+	}
+}
+
+// testRefusedRules is about the restrictions of contract §16.2. A parent's name says which rule it gets.
+func testRefusedRules(t *testing.T, s *shared, kind string) {
+	for _, version := range []v1alpha1.HookVersion{v1, v2} {
+		t.Run(string(version), func(t *testing.T) {
+			st := newStage(t, s, kind)
+			empty := map[string]any{}
+			cases := map[string]struct {
+				rule map[string]any
+				// text is what the event says; allowed says that this version allows the rule.
+				text    string
+				allowed bool
+			}{
+				"names-and-labels": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"a"}, "labelSelector": empty},
+					text: "relatedResources[0]: names and labelSelector exclude each other; remove one of them",
+				},
+				"names-and-namespaces": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"a"}, "namespaceSelector": empty},
+					text: "relatedResources[0]: names and namespaceSelector exclude each other; remove one of them",
+				},
+				"namespace-and-namespaces": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default", "namespaceSelector": empty},
+					text: "relatedResources[0]: namespace and namespaceSelector exclude each other; remove one of them",
+				},
+				"no-version": {
+					rule: map[string]any{"resource": "configmaps"},
+					text: "relatedResources[0]: apiVersion is missing",
+				},
+				"no-resource": {
+					rule: map[string]any{"apiVersion": "v1"},
+					text: "relatedResources[0]: resource is missing",
+				},
+				"unknown": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "wolpertingers"},
+					text: "relatedResources[0] (v1 wolpertingers): resolving the resource: discovery: can't find resource wolpertingers in apiVersion v1",
+				},
+				"operator": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": map[string]any{
+						"matchExpressions": []any{map[string]any{"key": "a", "operator": "Like"}},
+					}},
+					text: `relatedResources[0]: "Like" is not a valid label selector operator`,
+				},
+				"namespaces-of-cluster-scoped": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "namespaces", "namespaceSelector": empty},
+					text: "relatedResources[0] (v1 namespaces): namespaceSelector needs a namespaced type; remove it",
+				},
+				"namespaces": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespaceSelector": empty},
+					text: "relatedResources[0] (v1 configmaps): namespaceSelector reaches beyond the parent's namespace, " +
+						"which version v1 of the customize hook does not allow; use v2",
+					allowed: version == v2,
+				},
+				"another-namespace": {
+					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default"},
+					text: `relatedResources[0] (v1 configmaps): namespace "default" is not the parent's namespace "` + st.namespace +
+						`", which version v1 of the customize hook does not allow; use v2`,
+					allowed: version == v2,
+				},
+			}
+			st.hook.Handle("/sync", fine())
+			st.hook.Handle("/customize", answering(func(q question) any { return rules(cases[q.parent().GetName()].rule) }))
+			st.run(definition{sync: st.at("/sync", version), customize: st.at("/customize", version)})
+			for _, name := range slices.Sorted(maps.Keys(cases)) {
+				st.parent(name, nil)
+			}
+			for _, name := range slices.Sorted(maps.Keys(cases)) {
+				if cases[name].allowed {
+					st.awaitStatus(name, "done", "yes")
+					st.calm(name)
+					continue
+				}
+				st.syncError(name, "customize hook failed (version="+string(version)+"): "+cases[name].text)
+				if n := len(st.calls("/sync", name)); n > 0 {
+					t.Errorf("the sync hook was called %d times for %s although its related objects are not known", n, name)
+				}
+			}
+		})
+	}
+}
+
+// testScope is about what related rules reach, and what of it a sync request shows (contract §9, §16.2).
+func testScope(t *testing.T, s *shared, kind string) {
+	for name, tc := range map[string]struct {
+		reason     string
+		parent     schema.GroupVersionResource
+		customized v1alpha1.HookVersion
+		synced     v1alpha1.HookVersion
+		rule       map[string]any
+		typeKey    string
+		// want has HERE and THERE for the parent's and another namespace.
+		want string
+	}{
+		"V1LabelsReachTheParentsNamespace": {
+			"Without namespace a v1 rule is about the parent's namespace.", things, v1, v2,
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "HERE/near",
+		},
+		"V2LabelsReachAllNamespaces": {
+			"v2 lifts the restriction.", things, v2, v2,
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "HERE/near THERE/far",
+		},
+		"V1ShowsThePlainNamesOfTheParentsNamespace": {
+			"A v1 sync request has no place for others.", things, v2, v1,
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "near",
+		},
+		"V1NamesAreSoughtEverywhere": {
+			"Names without namespace are the exception to the restriction.", things, v1, v2,
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"near", "far"}}, "ConfigMap.v1", "HERE/near THERE/far",
+		},
+		"V2ReachesAnotherNamespace": {
+			"v2 lifts the restriction.", things, v2, v2,
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "THERE", "labelSelector": "STAGE"}, "ConfigMap.v1", "THERE/far",
+		},
+		"V1LeavesOutWhatIsClusterScoped": {
+			"The type is there, its objects are not.", things, v1, v1,
+			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}}, "Namespace.v1", "none",
+		},
+		"V2ShowsWhatIsClusterScoped": {
+			"Under its plain name. The namespace of the rule does not count.", things, v2, v2,
+			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}, "namespace": "THERE"}, "Namespace.v1", "default",
+		},
+		"V1OfAClusterScopedParentIsNotRestricted": {
+			"There is no namespace to restrict it to.", clusterThings, v1, v1,
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "HERE/near THERE/far",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, s, kind)
+			there := s.Namespace(t)
+			st.configMap(st.namespace, "near")
+			st.configMap(there, "far")
+			st.hook.Handle("/sync", seeing(tc.typeKey))
+			st.hook.Handle("/customize", answering(func(question) any {
+				rule := maps.Clone(tc.rule)
+				if rule["labelSelector"] == "STAGE" {
+					rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{selected: st.controller}}
+				}
+				if rule["namespace"] == "THERE" {
+					rule["namespace"] = there
+				}
+				if rule["names"] != nil && tc.typeKey == "ConfigMap.v1" {
+					// The names are everywhere in this cluster, so they must be this test's own.
+					rule["names"] = []any{"near-" + st.controller, "far-" + st.controller}
+				}
+				return rules(rule)
+			}))
+			near, far := "near", "far"
+			if tc.rule["names"] != nil {
+				near, far = "near-"+st.controller, "far-"+st.controller
+				st.configMap(st.namespace, near)
+				st.configMap(there, far)
+			}
+			st.run(definition{resource: tc.parent, sync: st.at("/sync", tc.synced), customize: st.at("/customize", tc.customized)})
+			namespace, parent := st.namespace, "p"
+			if tc.parent == clusterThings {
+				namespace, parent = "", st.controller
+			}
+			st.create(tc.parent, namespace, parent, nil, map[string]string{selected: st.controller})
+			words := strings.Fields(tc.want)
+			for i := range words {
+				words[i] = strings.NewReplacer("HERE", st.namespace, "THERE", there, "near", near, "far", far).Replace(words[i])
+			}
+			slices.Sort(words)
+			st.awaitStatusOf(tc.parent, namespace, parent, "seen", strings.Join(words, " "))
+			if t.Failed() {
+				t.Log(tc.reason)
+			}
+		})
+	}
+}
+
+// testSelection is about contract §16.3: a related object wakes the parents whose rules select it, before or after the change.
+func testSelection(t *testing.T, s *shared, kind string) {
+	st := newStage(t, s, kind)
+	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
+	st.hook.Handle("/customize", answering(func(q question) any {
+		rule := map[string]any{"apiVersion": "v1", "resource": "configmaps"}
+		switch name := q.parent().GetName(); name {
+		case "red", "blue":
+			rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{"color": name}}
+		case "named":
+			rule["names"] = []any{"one", "two"}
+		case "nothing":
+			return rules()
+		}
+		return rules(rule)
+	}))
+	st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
+	for _, name := range []string{"red", "blue", "named", "nothing"} {
+		st.parent(name, nil)
+		st.awaitCalls("/sync", name, 1)
+	}
+	calls := map[string]int{}
+	// called returns the parents whose hook was called since it was asked last.
+	called := func() string {
+		st.quiet("/sync")
+		var names []string
+		for _, name := range []string{"blue", "named", "nothing", "red"} {
+			n := len(st.calls("/sync", name))
+			if n > calls[name] {
+				names = append(names, name)
+			}
+			calls[name] = n
+		}
+		return strings.Join(names, " ")
+	}
+	called()
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"an object that nobody selects is created", func() { st.create(configMaps, st.namespace, "three", nil, nil) }, ""},
+		{"a selected object is created", func() {
+			st.create(configMaps, st.namespace, "four", nil, map[string]string{"color": "red"})
+		}, "red"},
+		{"it changes", func() { st.patch(configMaps, st.namespace, "four", `{"data":{"a":"1"}}`) }, "red"},
+		{"its label moves to another parent", func() {
+			st.patch(configMaps, st.namespace, "four", `{"metadata":{"labels":{"color":"blue"}}}`)
+		}, "blue red"},
+		{"it loses the label", func() { st.patch(configMaps, st.namespace, "four", `{"metadata":{"labels":{"color":null}}}`) }, "blue"},
+		{"it changes unselected", func() { st.patch(configMaps, st.namespace, "four", `{"data":{"a":"2"}}`) }, ""},
+		{"a named object is created, selected twice", func() {
+			st.create(configMaps, st.namespace, "one", nil, map[string]string{"color": "red"})
+		}, "named red"},
+		{"it is deleted", func() { st.remove(configMaps, st.namespace, "one") }, "named red"},
+		{"an object of that name is created elsewhere", func() {
+			there := s.Namespace(t)
+			st.create(configMaps, there, "three", nil, map[string]string{"color": "red"})
+		}, ""},
+	} {
+		step.do()
+		if got := called(); got != step.want {
+			t.Errorf("when %s the hooks of %q were called, want %q", step.what, got, step.want)
+		}
+	}
+}
+
+// testAnswersAreKept is about decisions, section 16.1.
+func testAnswersAreKept(t *testing.T, s *shared, kind string) {
+	t.Run("OfAParentWithGeneration", func(t *testing.T) {
+		st := newStage(t, s, kind)
+		st.hook.Handle("/sync", fine())
+		st.hook.Handle("/customize", hooktest.Sequence(
+			hooktest.Status(http.StatusInternalServerError, "not yet"), answering(func(question) any { return rules() })))
+		st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
+		st.parent("p", map[string]any{"a": "1"})
+		st.awaitStatus("p", "done", "yes")
+		st.syncError("p", "customize hook failed (version=v1): unsupported status code: 500 body: not yet")
+		st.quiet("/sync")
+		want := 2 // errors are not kept
+		for _, step := range []struct {
+			patch        string
+			subresources []string
+			asks         bool
+		}{
+			{patch: `{"status":{"other":"1"}}`, subresources: []string{"status"}},
+			{patch: `{"metadata":{"finalizers":["hooks.example.com/x"]}}`},
+			{patch: `{"metadata":{"finalizers":null}}`},
+			{patch: `{"spec":{"a":"2"}}`, asks: true},
+			{patch: `{"metadata":{"labels":{"b":"1"}}}`, asks: true},
+			{patch: `{"metadata":{"annotations":{"b":"1"}}}`, asks: true},
+		} {
+			before := len(st.hook.Requests("/sync"))
+			st.patch(things, st.namespace, "p", step.patch, step.subresources...)
+			st.awaitCalls("/sync", "p", before+1)
+			st.quiet("/sync")
+			if step.asks {
+				want++
+			}
+			if got := len(st.hook.Requests("/customize")); got != want {
+				t.Errorf("after %s the customize hook had been called %d times, want %d", step.patch, got, want)
+				want = got
+			}
+		}
+	})
+	t.Run("OfAParentWithoutGeneration", func(t *testing.T) {
+		st := newStage(t, s, kind)
+		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{} }))
+		st.hook.Handle("/customize", answering(func(question) any { return rules() }))
+		st.run(definition{resource: configMaps, sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
+		st.configMap(st.namespace, "p")
+		st.awaitCalls("/sync", "p", 1)
+		st.quiet("/sync")
+		before := len(st.hook.Requests("/customize"))
+		st.patch(configMaps, st.namespace, "p", `{"data":{"a":"1"}}`)
+		st.awaitCalls("/customize", "p", before+1)
+	})
+}
+
+// testLatecomer lets a rule name a kind that is served later than it is asked for.
+func testLatecomer(t *testing.T, s *shared, kind string) {
+	st := newStage(t, s, kind)
+	st.hook.Handle("/sync", fine())
+	plural := "late" + strings.ToLower(kind[:4]) + "s"
+	st.hook.Handle("/customize", answering(func(question) any {
+		return rules(map[string]any{"apiVersion": "hooks.example.com/v1", "resource": plural})
+	}))
+	st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
+	st.parent("p", nil)
+	st.syncError("p", "discovery: can't find resource "+plural+" in apiVersion hooks.example.com/v1")
+	st.mends("/customize", st.backsOff("/customize"), func() { s.define(t, "Late"+kind[:4], plural, "Namespaced") })
+	st.awaitStatus("p", "done", "yes")
+}
