@@ -30,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -59,18 +58,11 @@ type Discovery struct {
 
 	mu          sync.Mutex
 	definitions []*cache.Informer // both while Run runs
-	versions    map[schema.GroupVersion]*entry[map[string]Resource]
-	schemas     map[schema.GroupVersion]*entry[map[string]*Schema]
+	versions    *answers[map[string]Resource]
+	schemas     *answers[map[string]*Schema]
 	groups      map[string]*group
 	subscribers map[*func()]struct{}
 	changed     chan struct{}
-}
-
-// entry is an answer of the API server.
-type entry[T any] struct {
-	answer T
-	// at is how often the group had changed when the answer was asked for; negative if nothing would have told of a change.
-	at int
 }
 
 // group is a group of which a definition changed.
@@ -94,13 +86,13 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for discovery: %w", err)
 	}
-	return &Discovery{
+	d := &Discovery{
 		client: client, cache: c, clock: clock.RealClock{},
-		versions:    map[schema.GroupVersion]*entry[map[string]Resource]{},
-		schemas:     map[schema.GroupVersion]*entry[map[string]*Schema]{},
 		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
-	}, nil
+	}
+	d.versions, d.schemas = newAnswers(d.ask), newAnswers(d.askSchemas)
+	return d, nil
 }
 
 // Run watches definitions until ctx ends.
@@ -263,37 +255,7 @@ func (d *Discovery) resources(ctx context.Context, apiVersion string) (map[strin
 	if err != nil {
 		return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
 	}
-	return answerFor(ctx, d, d.versions, version, d.ask)
-}
-
-// answerFor returns what is known of a group-version, and asks if that is nothing or may be outdated. If asking fails, the
-// last answer stays.
-func answerFor[T any](
-	ctx context.Context, d *Discovery, known map[schema.GroupVersion]*entry[T], version schema.GroupVersion,
-	ask func(context.Context, schema.GroupVersion) (T, error),
-) (T, error) {
-	d.mu.Lock()
-	last, ok := known[version]
-	now := d.now(version.Group)
-	d.mu.Unlock()
-	if ok && now >= 0 && last.at == now {
-		return last.answer, nil
-	}
-	// What changes while the API server answers makes the answer outdated, so the count is of before.
-	answer, err := ask(ctx, version)
-	switch {
-	case err == nil:
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		known[version] = &entry[T]{answer: answer, at: now}
-		return answer, nil
-	case ok && ctx.Err() == nil:
-		klog.FromContext(ctx).V(2).Info("Discovery failed; the last answer stays", "apiVersion", version, "err", err)
-		return last.answer, nil
-	default:
-		var none T
-		return none, err
-	}
+	return answerFor(ctx, d, d.versions, version)
 }
 
 func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[string]Resource, error) {

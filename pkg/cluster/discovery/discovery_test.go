@@ -163,13 +163,7 @@ func TestTheLastGoodAnswerStays(t *testing.T) {
 
 func TestNothingIsAskedTwiceWithoutAChange(t *testing.T) {
 	s, d := run(t)
-	// Until the definitions are watched nothing is relied upon, so ask until an answer is kept.
-	for last := -1; last != s.count(); {
-		last = s.count()
-		if _, err := d.Resource(t.Context(), "example.com/v1", "things"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	relied(t, s, d)
 	before := s.count()
 	for range 10 {
 		if _, err := d.Kind(t.Context(), "example.com/v1", "Thing"); err != nil {
@@ -181,6 +175,36 @@ func TestNothingIsAskedTwiceWithoutAChange(t *testing.T) {
 	}
 	if got := s.count(); got != before {
 		t.Errorf("asked %d times more", got-before)
+	}
+}
+
+func TestManyWhoWantToKnowAtOnceAskOnce(t *testing.T) {
+	s, d := run(t)
+	relied(t, s, d)
+	before := s.count()
+	var asking sync.WaitGroup
+	for range 50 {
+		asking.Go(func() {
+			found, err := d.Schema(t.Context(), schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"})
+			if found == nil || err != nil {
+				t.Errorf("got %v, %v", found, err)
+			}
+		})
+	}
+	asking.Wait()
+	if got := s.count() - before; got != 1 {
+		t.Errorf("asked %d times", got)
+	}
+}
+
+// relied waits until answers are relied upon, which they are not until the definitions are watched.
+func relied(t *testing.T, s *apiServer, d *discovery.Discovery) {
+	t.Helper()
+	for last := -1; last != s.count(); {
+		last = s.count()
+		if _, err := d.Resource(t.Context(), "example.com/v1", "things"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
