@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -72,7 +73,7 @@ func (c *Controller) sync(ctx context.Context, key loop.Key) (loop.Result, error
 	}
 	for _, phase := range []func(context.Context, *scope) error{c.ensureFinalizer, c.claim, c.gatherRelated, c.decide} {
 		if err := phase(ctx, s); err != nil {
-			return loop.Result{ResyncAfter: s.decision.resyncAfter}, parent.IgnoreGone(err)
+			return loop.Result{ResyncAfter: s.decision.resyncAfter}, err
 		}
 		if s.parent == nil {
 			return loop.Result{}, nil
@@ -103,6 +104,11 @@ func (c *Controller) open(key loop.Key) *scope {
 // ensureFinalizer puts the finalizer on the parent or takes it off (contract §15).
 func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.target, s.parent)
+	if apierrors.IsNotFound(err) {
+		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
+		s.parent = nil
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("can't sync finalizer for %s: %w", s.parent, err)
 	}
