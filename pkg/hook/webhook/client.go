@@ -135,7 +135,7 @@ func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Answer, er
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return Answer{}, c.failure(ctx, limited, p.reached(), err)
+		return Answer{}, c.failure(ctx, limited, p.reached(), c.afterHandshake(limited, s, request, err))
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing depends on it
 	answer, err := c.judge(response, key, remembered)

@@ -22,12 +22,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // diagnose returns the cause of a failed call, the same text each time, and what to do about it.
@@ -49,7 +49,7 @@ func diagnoseTLS(err error) (cause, advice string) {
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		if e.Reason == x509.Expired {
-			return stable(e), "renew the certificate of the hook, and compare the clocks"
+			return expired(e), "renew the certificate of the hook, and compare the clocks"
 		}
 		return stable(e), "replace the certificate of the hook"
 	}
@@ -64,6 +64,16 @@ func diagnoseTLS(err error) (cause, advice string) {
 		return "remote error: " + stable(e.Err), adviceOnAlert(e.Err)
 	}
 	return "", ""
+}
+
+// expired says when the certificate is valid. The error's own text holds the time of the call.
+func expired(e x509.CertificateInvalidError) string {
+	const text = "certificate has expired or is not yet valid"
+	if e.Cert == nil {
+		return text
+	}
+	return fmt.Sprintf("%s: it is valid from %s to %s", text,
+		e.Cert.NotBefore.UTC().Format(time.RFC3339), e.Cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 func adviceOnAlert(err error) string {
@@ -91,7 +101,7 @@ func diagnoseNetwork(err error) (cause, advice string) {
 	if errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
 		return stable(err), "check the network and the NetworkPolicies between the server and the hook"
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+	if closed(err) {
 		return "the hook closed the connection before its answer was complete", "see the log of the hook for a crash"
 	}
 	return "", ""

@@ -17,6 +17,7 @@ limitations under the License.
 package webhook_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -115,7 +116,7 @@ func TestUnreachableHooks(t *testing.T) {
 	}{
 		"NothingListens": {"http://" + free + "/sync", nil, []string{"dial " + free + ": connect: connection refused; nothing listens there; check the Pods and the Service of the hook"}},
 		"ExpiredCertificate": {expired.URL("/sync"), expired, []string{
-			"x509: certificate has expired or is not yet valid", "renew the certificate of the hook, and compare the clocks",
+			"certificate has expired or is not yet valid: it is valid from ", "renew the certificate of the hook, and compare the clocks",
 		}},
 		"OtherHost": {otherHost.URL("/sync"), otherHost, []string{
 			"cannot validate certificate for 127.0.0.1", "add the host name to the certificate of the hook",
@@ -183,5 +184,19 @@ func TestHugeAnswersDoNotFillMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
 		t.Errorf("a refused answer allocated %d MiB", used>>20)
+	}
+}
+
+// TestARefusedClientHasOneMessage calls often enough to meet both ways in which a refusal can show.
+func TestARefusedClientHasOneMessage(t *testing.T) {
+	server := hooktest.NewServer(t, hooktest.WithClientCertificates())
+	server.Handle("/sync", hooktest.Body("", `{}`))
+	client := newClient(t, configure(server.URL("/sync"), trusting(server)))
+	want := "http error: calling " + server.URL("/sync") + ": remote error: tls: certificate required; " +
+		"the hook demands a client certificate that it knows; set clientTLS"
+	for range 50 {
+		if _, err := client.Call(t.Context(), fleet, bytes.Repeat([]byte(" "), 1<<20)); err == nil || err.Error() != want {
+			t.Fatalf("got  %v\nwant %s", err, want)
+		}
 	}
 }

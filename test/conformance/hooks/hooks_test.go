@@ -25,6 +25,12 @@ func TestHooks(t *testing.T) {
 		name string
 		run  func(t *testing.T, s *shared, kind string)
 	}{
+		{"02_SourcesOfCABundles", testBundles},
+		{"02_TLSFaultsAreEvents", testTLSFaults},
+		{"02_ClientCertificate", testClientCertificate},
+		{"02_AuthorizationHeader", testHeaders},
+		{"02_ASecretThatAppearsLater", testMissingSecret},
+		{"02_ARotatedToken", testRotation},
 		{"16_NamespaceSelectorFollowsLabels", testNamespaceSelector},
 		{"16_RefusedRulesAreEvents", testRefusedRules},
 		{"16_ScopeDependsOnTheVersion", testScope},

@@ -1,0 +1,73 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// alertPatience is how long a server may take to send an alert after the handshake.
+const alertPatience = time.Second
+
+// closed tells that the other side closed the connection. net.ErrClosed is how writing sees that reading has noticed it.
+func closed(err error) bool {
+	for _, sign := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// afterHandshake returns the reason of a connection that a hook closed before it answered. A TLS 1.3 client has finished its
+// handshake before the server judges its certificate (RFC 8446 §2), so writing the request may fail before the server's alert
+// is read, or may not: without a second look, the same cause would have one message now and another one next time.
+func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.Request, err error) error {
+	if request.URL.Scheme != "https" || !closed(err) {
+		return err
+	}
+	if proxy, errProxy := s.transport.Proxy(request); errProxy != nil || proxy != nil {
+		return err
+	}
+	port := request.URL.Port()
+	if port == "" {
+		port = "443"
+	}
+	ctx, cancel := context.WithTimeout(ctx, alertPatience)
+	defer cancel()
+	connection, errDial := (&tls.Dialer{Config: s.transport.TLSClientConfig}).DialContext(ctx, "tcp", net.JoinHostPort(request.URL.Hostname(), port))
+	if errDial == nil {
+		defer connection.Close() //nolint:errcheck // it was made to be closed
+		if deadline, ok := ctx.Deadline(); ok {
+			errDial = connection.SetReadDeadline(deadline)
+		}
+	}
+	if errDial == nil {
+		_, errDial = connection.Read(make([]byte, 1))
+	}
+	if alert, ok := errors.AsType[*net.OpError](errDial); ok && alert.Op == "remote error" {
+		return alert
+	}
+	return err
+}
