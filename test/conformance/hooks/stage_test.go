@@ -19,6 +19,7 @@ package hooks
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -61,7 +62,14 @@ var (
 	namespaces    = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+// TestMain lets many tests run at the same time, however few processors there are: they spend their time waiting.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(cluster.Main(m))
+}
 
 // shared is the server and the clients of all tests.
 type shared struct {
@@ -153,6 +161,8 @@ type definition struct {
 	endpoints                 []v1alpha1.EndpointConfig
 	resyncPeriod              *int32
 	ignoreStatus              *bool
+	// children declares ConfigMaps and Deployments as children or attachments.
+	children bool
 }
 
 // run creates the controller and waits until it runs.
@@ -164,6 +174,14 @@ func (s *stage) run(d definition) {
 	meta := metav1.ObjectMeta{Name: s.controller}
 	rule := v1alpha1.ResourceRule{APIVersion: d.resource.GroupVersion().String(), Resource: d.resource.Resource}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{selected: s.controller}}
+	var children []v1alpha1.CompositeControllerChildResourceRule
+	var attachments []v1alpha1.DecoratorControllerAttachmentRule
+	if d.children {
+		for _, rule := range []v1alpha1.ResourceRule{{APIVersion: "v1", Resource: "configmaps"}, {APIVersion: "apps/v1", Resource: "deployments"}} {
+			children = append(children, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule})
+			attachments = append(attachments, v1alpha1.DecoratorControllerAttachmentRule{ResourceRule: rule})
+		}
+	}
 	client, err := s.own.MetacontrollerV1alpha1(), error(nil)
 	if s.kind == decorator {
 		_, err = client.DecoratorControllers().Create(s.t.Context(), &v1alpha1.DecoratorController{
@@ -171,6 +189,7 @@ func (s *stage) run(d definition) {
 				Resources: []v1alpha1.DecoratorControllerResourceRule{
 					{ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus},
 				},
+				Attachments:     attachments,
 				Hooks:           &v1alpha1.DecoratorControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
 				EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod,
 			},
@@ -181,6 +200,7 @@ func (s *stage) run(d definition) {
 				ParentResource: v1alpha1.CompositeControllerParentResourceRule{
 					ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus,
 				},
+				ChildResources:  children,
 				Hooks:           &v1alpha1.CompositeControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
 				EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod, GenerateSelector: new(true),
 			},

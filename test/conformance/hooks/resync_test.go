@@ -1,0 +1,148 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooks
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// testResync is about contract §5.3 and §6 step 6.
+func testResync(t *testing.T, s *shared, kind string) {
+	t.Run("ResyncAfterSecondsMayBeAFraction", func(t *testing.T) {
+		t.Parallel()
+		st := newStage(t, s, kind)
+		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0.3} }))
+		st.run(definition{sync: st.at("/sync", v2)})
+		st.parent("p", nil)
+		st.awaitCalls("/sync", "p", 6)
+		requests := st.hook.Requests("/sync")
+		if waited := requests[5].Time.Sub(requests[4].Time); waited < 290*time.Millisecond {
+			t.Errorf("the hook was called again after %v, it asked for 300 ms", waited)
+		}
+	})
+	t.Run("ResyncAfterSecondsOfAFailedSync", func(t *testing.T) {
+		t.Parallel()
+		st := newStage(t, s, kind)
+		// The answer is refused, but the time in it is not.
+		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0} }))
+		st.run(definition{sync: st.at("/sync", v2)})
+		st.parent("p", nil)
+		st.awaitCalls("/sync", "p", 1)
+		calls := st.quiet("/sync")
+		if calls > 3 {
+			t.Errorf("the hook was called %d times, zero asks for no further call", calls)
+		}
+	})
+	t.Run("ResyncPeriodSeconds", func(t *testing.T) {
+		t.Parallel()
+		st := newStage(t, s, kind)
+		st.hook.Handle("/sync", fine())
+		// Less than one means one (contract §5.3).
+		st.run(definition{sync: st.at("/sync", v1), resyncPeriod: new(int32)})
+		st.parent("p", nil)
+		st.parent("q", nil)
+		st.awaitCalls("/sync", "p", 6)
+		st.awaitCalls("/sync", "q", 6)
+		requests := st.hook.Requests("/sync")
+		if took := requests[len(requests)-1].Time.Sub(requests[0].Time); took < 2*time.Second {
+			t.Errorf("six calls took %v; the period is a second", took)
+		}
+	})
+}
+
+// testIgnoreStatus is about contract §5.2.
+func testIgnoreStatus(t *testing.T, s *shared, kind string) {
+	for _, ignore := range []bool{false, true} {
+		t.Run(strconv.FormatBool(ignore), func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, s, kind)
+			st.hook.Handle("/sync", fine())
+			st.run(definition{sync: st.at("/sync", v1), ignoreStatus: &ignore})
+			st.parent("p", nil)
+			st.awaitStatus("p", "done", "yes")
+			st.quiet("/sync")
+			for _, step := range []struct {
+				patch        string
+				subresources []string
+				status       bool
+			}{
+				{patch: `{"status":{"foreign":"1"}}`, subresources: []string{"status"}, status: true},
+				{patch: `{"metadata":{"finalizers":["hooks.example.com/x"]}}`, status: true},
+				{patch: `{"spec":{"a":"1"}}`},
+				{patch: `{"metadata":{"labels":{"a":"1"}}}`},
+				{patch: `{"metadata":{"annotations":{"a":"1"}}}`},
+			} {
+				before := len(st.hook.Requests("/sync"))
+				st.patch(things, st.namespace, "p", step.patch, step.subresources...)
+				called := st.quiet("/sync") > before
+				if want := !step.status || !ignore; called != want {
+					t.Errorf("after %s: called=%t, want %t", step.patch, called, want)
+				}
+			}
+			// A parent that is being deleted is always looked at.
+			before := len(st.hook.Requests("/sync"))
+			st.remove(things, st.namespace, "p")
+			st.awaitCalls("/sync", "p", before+1)
+			st.patch(things, st.namespace, "p", `{"metadata":{"finalizers":null}}`)
+		})
+	}
+}
+
+// testServerSideSelection is about the wish that parents which are not selected cost nothing: the API server leaves them out.
+func testServerSideSelection(t *testing.T, s *shared, kind string) {
+	plural := "selected" + kind[:4]
+	switch kind {
+	case composite:
+		plural = "selectedones"
+	case decorator:
+		plural = "selectedtwos"
+	}
+	s.define(t, "K"+plural, plural, "Namespaced")
+	st := newStage(t, s, kind)
+	st.hook.Handle("/sync", fine())
+	resource := things
+	resource.Resource = plural
+	path := fmt.Sprintf("/apis/%s/%s/%s", resource.Group, resource.Version, plural)
+	st.run(definition{resource: resource, sync: st.at("/sync", v1)})
+	seen := s.proxy.selectors(path)
+	if want := selected + "=" + st.controller; !seen[want] || len(seen) != 1 {
+		t.Errorf("the parents were watched with the label selectors %v, want only %q", seen, want)
+	}
+	// With a finalize hook, parents that were selected once must be seen too (contract §15).
+	st.end()
+	cluster.Eventually(t, limit, "the controller to be gone", func(ctx context.Context) (bool, string) {
+		_, err := st.controllerStatus(ctx)
+		return err != nil, "it is there"
+	})
+	st.hook.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))
+	st.run(definition{resource: resource, sync: st.at("/sync", v1), finalize: st.at("/finalize", v1)})
+	if seen := s.proxy.selectors(path); !seen[""] {
+		t.Errorf("the parents were watched with the label selectors %v only; with a finalize hook all must be seen", seen)
+	}
+	list, err := s.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) > 0 {
+		t.Errorf("there are %v, %v", list, err)
+	}
+}
