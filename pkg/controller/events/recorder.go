@@ -19,9 +19,10 @@ package events
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -57,12 +58,20 @@ type Options struct {
 	NormalBurst int
 }
 
+// lanes is how many events are written at the same time. One lane writes one event after the other, so that an object's
+// events keep their order; with only one, the failures of one controller would hold up the events of all others.
+const lanes = 8
+
 // Recorder records events. It is safe for concurrent use; recording never blocks on the network.
 type Recorder struct {
+	lanes  [lanes]lane
+	client typedcorev1.EventInterface
+	normal flowcontrol.PassiveRateLimiter
+}
+
+type lane struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
-	client      typedcorev1.EventInterface
-	normal      flowcontrol.PassiveRateLimiter
 }
 
 // NewRecorder returns a recorder. Nothing is sent before Run. It is Run's context that ends it, not ctx: what syncs under way
@@ -86,22 +95,35 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	if o.NormalBurst == 0 {
 		o.NormalBurst = 50
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
-		record.WithCorrelatorOptions(record.CorrelatorOptions{QPS: o.QPS, BurstSize: o.Burst}))
-	return &Recorder{
-		broadcaster: broadcaster,
-		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component}),
-		client:      client.Events(""),
-		normal:      flowcontrol.NewTokenBucketPassiveRateLimiter(o.NormalQPS, o.NormalBurst),
-	}, nil
+	r := &Recorder{
+		client: client.Events(""),
+		normal: flowcontrol.NewTokenBucketPassiveRateLimiter(o.NormalQPS, o.NormalBurst),
+	}
+	for i := range r.lanes {
+		broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
+			record.WithCorrelatorOptions(record.CorrelatorOptions{QPS: o.QPS, BurstSize: o.Burst}))
+		r.lanes[i] = lane{broadcaster, broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})}
+	}
+	return r, nil
 }
 
 // Run sends events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	watcher := r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.client})
+	for i := range r.lanes {
+		watcher := r.lanes[i].broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.client})
+		defer r.lanes[i].broadcaster.Shutdown()
+		defer watcher.Stop()
+	}
 	<-ctx.Done()
-	watcher.Stop()
-	r.broadcaster.Shutdown()
+}
+
+// laneOf returns the lane of an object's events, always the same.
+func (r *Recorder) laneOf(subject *corev1.ObjectReference) *lane {
+	h := fnv.New32a()
+	for _, part := range []string{string(subject.UID), subject.Namespace, subject.Name} {
+		_, _ = h.Write([]byte(part)) // hashes do not fail
+	}
+	return &r.lanes[h.Sum32()%lanes]
 }
 
 // Warning records something that went wrong with an object and what to do.
@@ -123,9 +145,10 @@ func (r *Recorder) Lifecycle(subject *corev1.ObjectReference, reason, message st
 	r.record(subject, corev1.EventTypeNormal, reason, message)
 }
 
-func (r *Recorder) record(subject runtime.Object, eventType, reason, message string) {
+func (r *Recorder) record(subject *corev1.ObjectReference, eventType, reason, message string) {
 	if len(message) > maxMessage {
-		message = message[:maxMessage] + "…"
+		// A character may have been cut in two.
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
-	r.recorder.Event(subject, eventType, reason, message)
+	r.laneOf(subject).recorder.Event(subject, eventType, reason, message)
 }

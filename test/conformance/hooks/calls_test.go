@@ -145,7 +145,7 @@ func testTags(t *testing.T, s *shared, kind string) {
 		st.hook.Handle("/sync", hooktest.Status(http.StatusNotModified, ""))
 		st.run(definition{sync: st.at("/sync", v1)})
 		st.parent("p", nil)
-		st.syncError("p", "sync hook failed (version=v1): unsupported status code: 304 body:")
+		st.syncError("p", "sync hook failed (version=v1): unsupported status code: 304 body: ")
 	})
 }
 
@@ -185,7 +185,8 @@ func testModes(t *testing.T, s *shared, kind string) {
 					st.calm("p")
 					return
 				}
-				st.syncError("p", at[1:]+" hook failed (version="+string(tc.version)+`): unknown field "surprise"`)
+				st.syncError("p", at[1:]+" hook failed (version="+string(tc.version)+`): the answer is read strictly and has unknown field "surprise"; `+
+					"correct the hook, or set responseUnMarshallMode: loose")
 			})
 		}
 	}
@@ -209,7 +210,7 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 		"Closed": {hooktest.Closed(), "http error: calling ENDPOINT: the hook closed the connection before its answer was complete; see the log of the hook for a crash"},
 		"Crash":  {hooktest.Status(http.StatusInternalServerError, "KeyError: 'spec'"), "unsupported status code: 500 body: KeyError: 'spec'"},
 		"Unavailable": {
-			hooktest.RetryLater(http.StatusServiceUnavailable, ""), "unsupported status code: 503 body:",
+			hooktest.RetryLater(http.StatusServiceUnavailable, ""), "unsupported status code: 503 body: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +226,7 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 				tc.handler.ServeHTTP(w, r)
 			}))
 			hook := st.at("/sync", v2)
-			if name != "Huge" { // it takes its time
+			if name == "Hang" || name == "SlowDrip" {
 				hook.Webhook.Timeout = &metav1.Duration{Duration: time.Second}
 			}
 			st.run(definition{sync: hook})

@@ -323,10 +323,10 @@ func testMissingSecret(t *testing.T, s *shared, kind string) {
 	st.parent("p", nil)
 	text := fmt.Sprintf("authorization of the hook, Secret %[1]s/login: secrets \"%[1]s/login\" not found", st.namespace)
 	st.syncError("p", text)
-	// Every failed sync counts in the event; after this many the next is more than four seconds away.
-	cluster.Eventually(t, limit, "backoff", func(context.Context) (bool, string) {
-		n := st.syncError("p", text).Count
-		return n >= 11, fmt.Sprint(n)
+	// After so many failures the next attempt is more than four seconds away.
+	cluster.Eventually(t, limit, "backoff", func(ctx context.Context) (bool, string) {
+		status, err := st.controllerStatus(ctx)
+		return err == nil && status.Counters != nil && status.Counters.FailedSyncs >= 11, fmt.Sprintf("%+v %v", status.Counters, err)
 	})
 	st.mends("/sync", patience, func() { st.secret("login", map[string]string{"token": "one"}) })
 	st.awaitStatus("p", "done", "yes")

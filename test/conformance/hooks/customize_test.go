@@ -20,6 +20,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -65,7 +66,7 @@ func (s *stage) configMap(namespace, name string) {
 // testNamespaceSelector is about contract §16.2 and decisions, section 16.3.
 func testNamespaceSelector(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)
-	first, second := s.Namespace(t), s.Namespace(t)
+	first, second := s.namespace(t), s.namespace(t)
 	st.configMap(first, "a")
 	st.configMap(second, "b")
 	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
@@ -241,7 +242,7 @@ func testScope(t *testing.T, s *shared, kind string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			there := s.Namespace(t)
+			there := s.namespace(t)
 			st.configMap(st.namespace, "near")
 			st.configMap(there, "far")
 			st.hook.Handle("/sync", seeing(tc.typeKey))
@@ -295,6 +296,8 @@ func testSelection(t *testing.T, s *shared, kind string) {
 			rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{"color": name}}
 		case "named":
 			rule["names"] = []any{"one", "two"}
+		case "witness":
+			rule["names"] = []any{"witnessed"}
 		case "nothing":
 			return rules()
 		}
@@ -305,9 +308,17 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		st.parent(name, nil)
 		st.awaitCalls("/sync", name, 1)
 	}
+	st.parent("witness", nil)
+	st.create(configMaps, st.namespace, "witnessed", nil, nil)
+	st.awaitCalls("/sync", "witness", 1)
 	calls := map[string]int{}
-	// called returns the parents whose hook was called since it was asked last.
+	// called returns the parents whose hook was called since it was asked last. What the witness sees comes after what the
+	// others saw.
 	called := func() string {
+		st.quiet("/sync")
+		calls["witness"] = len(st.calls("/sync", "witness"))
+		st.patch(configMaps, st.namespace, "witnessed", `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
+		st.awaitCalls("/sync", "witness", calls["witness"]+1)
 		st.quiet("/sync")
 		var names []string
 		for _, name := range []string{"blue", "named", "nothing", "red"} {
@@ -340,7 +351,7 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		}, "named red"},
 		{"it is deleted", func() { st.remove(configMaps, st.namespace, "one") }, "named red"},
 		{"an object of that name is created elsewhere", func() {
-			there := s.Namespace(t)
+			there := s.namespace(t)
 			st.create(configMaps, there, "three", nil, map[string]string{"color": "red"})
 		}, ""},
 	} {

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -55,7 +56,6 @@ const (
 )
 
 var (
-	kinds         = []string{composite, decorator}
 	things        = schema.GroupVersionResource{Group: "hooks.example.com", Version: "v1", Resource: "things"}
 	clusterThings = schema.GroupVersionResource{Group: "hooks.example.com", Version: "v1", Resource: "clusterthings"}
 	configMaps    = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -65,7 +65,7 @@ var (
 // TestMain lets many tests run at the same time, however few processors there are: they spend their time waiting.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	os.Exit(cluster.Main(m))
@@ -87,6 +87,7 @@ func setUp(t *testing.T) *shared {
 	s := &shared{Cluster: c, proxy: newProxy(t, c)}
 	s.server = server.Start(t, c, server.Options{Kubeconfig: s.proxy.kubeconfig})
 	config := c.Config(t)
+	config.QPS = -1
 	var err error
 	if s.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatal(err)
@@ -136,10 +137,26 @@ type stage struct {
 // newStage makes the stage of a test, without controller.
 func newStage(t *testing.T, s *shared, kind string, options ...hooktest.Option) *stage {
 	t.Helper()
-	namespace := s.Namespace(t)
+	namespace := s.namespace(t)
 	st := &stage{shared: s, t: t, kind: kind, namespace: namespace, controller: namespace, hook: hooktest.NewServer(t, options...)}
 	t.Cleanup(st.end)
 	return st
+}
+
+// namespace makes a namespace that goes with the test. It is made without kubectl, which would take its time for so many.
+func (s *shared) namespace(t *testing.T) string {
+	t.Helper()
+	name := "hooks-" + rand.String(8)
+	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := s.kube.CoreV1().Namespaces().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.kube.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("deleting namespace %s: %v", name, err)
+		}
+	})
+	return name
 }
 
 func (s *stage) end() {
