@@ -48,6 +48,12 @@ type Options struct {
 	Config *rest.Config
 	// KeepManagedFields keeps metadata.managedFields in the objects.
 	KeepManagedFields bool
+	// Managers is how the names of the field managers begin of which objects know what they have applied. Empty: of none.
+	Managers string
+}
+
+func (o Options) parsing() object.ParseOptions {
+	return object.ParseOptions{KeepManagedFields: o.KeepManagedFields, Managers: o.Managers}
 }
 
 // Query says what an informer watches.
@@ -66,8 +72,8 @@ type Query struct {
 
 // Cache holds the informers. It is safe for concurrent use.
 type Cache struct {
-	full, metadata    rest.Interface
-	keepManagedFields bool
+	full, metadata rest.Interface
+	parsing        object.ParseOptions
 
 	mu        sync.Mutex
 	informers map[Query]*Informer
@@ -86,7 +92,7 @@ func New(o Options) (*Cache, error) {
 		return nil, err
 	}
 	return &Cache{
-		full: full, metadata: metadata, keepManagedFields: o.KeepManagedFields, informers: map[Query]*Informer{},
+		full: full, metadata: metadata, parsing: o.parsing(), informers: map[Query]*Informer{},
 	}, nil
 }
 
@@ -97,7 +103,7 @@ func newClient(o Options, accept string) (rest.Interface, error) {
 		AcceptContentTypes:   accept,
 		ContentType:          runtime.ContentTypeJSON,
 		GroupVersion:         &schema.GroupVersion{Version: "v1"},
-		NegotiatedSerializer: object.Codec{Options: object.ParseOptions{KeepManagedFields: o.KeepManagedFields}},
+		NegotiatedSerializer: object.Codec{Options: o.parsing()},
 	}
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
@@ -192,7 +198,7 @@ func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
 			if err != nil {
 				return nil, err
 			}
-			events := object.NewEventReader(response, object.ParseOptions{KeepManagedFields: c.keepManagedFields})
+			events := object.NewEventReader(response, c.parsing)
 			undecodable := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
 			return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, undecodable), nil
 		},

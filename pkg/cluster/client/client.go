@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,14 @@ type Target struct {
 
 // Client talks to one cluster. It is safe for concurrent use; connections are shared by all calls.
 type Client struct {
-	rest rest.Interface
+	rest    rest.Interface
+	parsing object.ParseOptions
+}
+
+// Knowing returns a client that returns objects which know what was applied by field managers whose names begin with managers.
+// It shares the connections of c.
+func (c *Client) Knowing(managers string) *Client {
+	return &Client{rest: c.rest, parsing: object.ParseOptions{Managers: managers}}
 }
 
 // New returns a client for the cluster of config, whose QPS and burst are used as they are: a negative QPS means no limit.
@@ -82,6 +90,12 @@ func (c *Client) Get(ctx context.Context, t Target) (*object.Object, error) {
 	return c.do(ctx, c.rest.Get().AbsPath(t.path()...))
 }
 
+// GetWhole reads an object with its managedFields.
+func (c *Client) GetWhole(ctx context.Context, t Target) (*object.Object, error) {
+	whole := Client{rest: c.rest, parsing: object.ParseOptions{KeepManagedFields: true}}
+	return whole.Get(ctx, t)
+}
+
 // Create creates an object from its JSON and returns it as stored. The error is one of package apierrors.
 func (c *Client) Create(ctx context.Context, t Target, body []byte) (*object.Object, error) {
 	return c.do(ctx, c.rest.Post().AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))
@@ -100,6 +114,29 @@ func (c *Client) Try(ctx context.Context, t Target, body []byte) (*object.Object
 // Patch patches an object with a body of the given type.
 func (c *Client) Patch(ctx context.Context, t Target, kind types.PatchType, body []byte) (*object.Object, error) {
 	return c.do(ctx, c.rest.Patch(kind).AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))
+}
+
+// An Application is an object to be applied (server-side apply, KEP 555).
+type Application struct {
+	// Manager is the field manager that owns the fields of Body afterwards.
+	Manager string
+	// Force takes fields from other field managers. Without it a field of theirs that Body changes is a conflict.
+	Force bool
+	// Try asks what would come of it, and changes nothing (a dry run).
+	Try bool
+	// Body is the object as JSON, with the fields that Manager wants and no others.
+	Body []byte
+}
+
+// Apply applies an object: it is created if it is not there. A UID in the body makes it fail with a conflict if the object is
+// another one or is not there.
+func (c *Client) Apply(ctx context.Context, t Target, a Application) (*object.Object, error) {
+	request := c.rest.Patch(types.ApplyPatchType).AbsPath(t.path()...).Param("fieldManager", a.Manager).
+		Param("force", strconv.FormatBool(a.Force)).Body(a.Body)
+	if a.Try {
+		request = request.Param("dryRun", metav1.DryRunAll)
+	}
+	return c.do(ctx, request)
 }
 
 // Delete deletes the object with the given UID, in the background (contract §11). An object of that name with another
@@ -127,7 +164,7 @@ func (c *Client) do(ctx context.Context, request *rest.Request) (*object.Object,
 	if err != nil {
 		return nil, err
 	}
-	written, err := object.Parse(data, object.ParseOptions{})
+	written, err := object.Parse(data, c.parsing)
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's answer: %w", err)
 	}

@@ -38,6 +38,8 @@ type Object struct {
 	namespace       unique.Handle[string]
 	controller      *OwnerReference
 	generation      int64
+	// applied has the fields of field managers of interest, empty in most objects.
+	applied string
 
 	labels, annotations, owners, finalizers, created, deleted span
 }

@@ -288,3 +288,35 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestObjectsKnowWhatManagersHaveApplied(t *testing.T) {
+	const managed = `[{"manager":"metacontroller/c/a","operation":"Apply","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:x":{}}}},` +
+		`{"manager":"metacontroller/c/a","operation":"Apply","subresource":"status","fieldsV1":{"f:status":{}}},` +
+		`{"manager":"metacontroller/c/b","operation":"Update","fieldsV1":{"f:data":{"f:y":{}}}},` +
+		`{"manager":"kubectl","operation":"Apply","fieldsV1":{"f:data":{"f:z":{}}}}]`
+	data := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","managedFields":` + managed + `},"data":{"x":"1"}}`)
+	for name, tc := range map[string]struct {
+		reason            string
+		managers, manager string
+		want              string
+	}{
+		"Ours":       {"What was applied to the object itself is known.", "metacontroller", "metacontroller/c/a", `{"f:data":{"f:x":{}}}`},
+		"Updated":    {"Writes of other kinds are not applied.", "metacontroller", "metacontroller/c/b", ""},
+		"Others":     {"Managers of no interest cost no memory.", "metacontroller", "kubectl", ""},
+		"NoInterest": {"By default nothing is kept.", "", "metacontroller/c/a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := object.Parse(data, object.ParseOptions{Managers: tc.managers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok := o.AppliedFields(tc.manager)
+			if string(got) != tc.want || ok != (tc.want != "") {
+				t.Errorf("%s\ngot %s, %v", tc.reason, got, ok)
+			}
+			if strings.Contains(string(o.JSON()), "managedFields") {
+				t.Errorf("the JSON has managedFields: %s", o.JSON())
+			}
+		})
+	}
+}

@@ -34,6 +34,8 @@ type ParseOptions struct {
 	APIVersion, Kind string
 	// KeepManagedFields keeps metadata.managedFields in the object's JSON. By default it is cut out.
 	KeepManagedFields bool
+	// Managers is how the names of the field managers begin of which [Object.AppliedFields] is to know. Empty: of none.
+	Managers string
 }
 
 // errDuplicate says that a field that matters was there twice.
@@ -297,6 +299,9 @@ func (f *fields) object(options ParseOptions) (*Object, error) {
 		finalizers:  at.move(f.finalizers),
 		created:     at.move(f.created),
 		deleted:     at.move(f.deleted),
+	}
+	if m := f.managed; !m.none() {
+		o.applied = appliedIn(f.data[m.start:m.end], options.Managers)
 	}
 	o.name = o.textAt(at.move(f.name))
 	o.uid = o.textAt(at.move(f.uid))
