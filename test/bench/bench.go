@@ -33,17 +33,14 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-)
-
-var (
-	parentResource = schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: "things"}
-	childResource  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 )
 
 // bench is everything that a run has started.
@@ -55,23 +52,37 @@ type bench struct {
 	stop     context.CancelFunc
 	kubectl  string
 	kubeFile string
-	binary   string
 	port     int
 	hookURL  string
-	server   *exec.Cmd
+	process  *exec.Cmd
 	started  []*exec.Cmd
 	held     []io.Closer
 	own      *http.Client
-	profile  string
-	serial   int
+	cluster  *http.Client
+	tally    gauge.Tally
+	options
+	serial int
+	// knownToCollector says that collected has returned.
+	knownToCollector bool
 }
 
-func newBench(ctx context.Context, binary, profile string) (*bench, error) {
+// options are what a run is told.
+type options struct {
+	// server is the server's binary, root the folder of the module.
+	server, root string
+	// profile is a folder for profiles, empty for none.
+	profile string
+	plan    plan
+	// keep is told of each result.
+	keep func(report.Result) error
+}
+
+func newBench(ctx context.Context, o options) (*bench, error) {
 	folder, err := os.MkdirTemp("", "metacontroller-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("creating a folder: %w", err)
 	}
-	b := &bench{folder: folder, binary: binary, profile: profile}
+	b := &bench{folder: folder, options: o}
 	if err := b.start(ctx); err != nil {
 		b.end()
 		return nil, err
@@ -84,7 +95,7 @@ func (b *bench) start(ctx context.Context) error {
 		Kubeconfig string `json:"kubeconfig"`
 		Kubectl    string `json:"kubectl"`
 	}
-	line, err := b.launch(exec.CommandContext(ctx, "go", "run", ".", "start", "--with-stdin"), "test/controlplane", true)
+	line, err := b.launch(exec.CommandContext(ctx, "go", "run", ".", "start", "--with-stdin"), filepath.Join(b.root, "test", "controlplane"), true)
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
@@ -96,6 +107,10 @@ func (b *bench) start(ctx context.Context) error {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	b.config.QPS = -1
+	b.config.Wrap(b.tally.Wrap)
+	if b.cluster, err = rest.HTTPClientFor(b.config); err != nil {
+		return fmt.Errorf("preparing to ask the API server: %w", err)
+	}
 	if b.client, err = client.New(b.config); err != nil {
 		return err
 	}
@@ -160,14 +175,14 @@ func (b *bench) startServer(ctx context.Context) error {
 		return fmt.Errorf("creating the server's log: %w", err)
 	}
 	data := filepath.Join(b.folder, "data")
-	b.server = exec.CommandContext(ctx, b.binary, "--kubeconfig", b.kubeFile, "--data-dir", data, "--bind-address", "127.0.0.1",
+	b.process = exec.CommandContext(ctx, b.options.server, "--kubeconfig", b.kubeFile, "--data-dir", data, "--bind-address", "127.0.0.1",
 		"--secure-port", strconv.Itoa(b.port))
-	b.server.Stdout, b.server.Stderr = log, log
-	b.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := b.server.Start(); err != nil {
+	b.process.Stdout, b.process.Stderr = log, log
+	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := b.process.Start(); err != nil {
 		return fmt.Errorf("starting the server: %w", err)
 	}
-	register := exec.CommandContext(ctx, b.binary, "register", "--kubeconfig", b.kubeFile, "--data-dir", data,
+	register := exec.CommandContext(ctx, b.options.server, "register", "--kubeconfig", b.kubeFile, "--data-dir", data,
 		"--host", "localhost", "--port", strconv.Itoa(b.port))
 	for attempt := 0; ; attempt++ {
 		output, err := register.CombinedOutput()
@@ -177,7 +192,7 @@ func (b *bench) startServer(ctx context.Context) error {
 		if attempt == 60 {
 			return fmt.Errorf("registering the server: %w\n%s", err, output)
 		}
-		register = exec.CommandContext(ctx, b.binary, register.Args[1:]...)
+		register = exec.CommandContext(ctx, b.options.server, register.Args[1:]...)
 		if err := pause(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
@@ -185,58 +200,21 @@ func (b *bench) startServer(ctx context.Context) error {
 }
 
 func (b *bench) stopServer() {
-	_ = b.server.Process.Signal(syscall.SIGTERM)
-	_ = b.server.Wait()
+	_ = b.process.Process.Signal(syscall.SIGTERM)
+	_ = b.process.Wait()
 }
 
-// prepare creates the kinds and the controller.
+// prepare creates the kinds and the controller of the sized workloads.
 func (b *bench) prepare(ctx context.Context) error {
-	manifests := `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: things.bench.example.com}
-spec:
-  group: bench.example.com
-  names: {kind: Thing, plural: things, singular: thing}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec: {type: object, properties: {children: {type: integer}, revision: {type: string}}}
-          status:
-            type: object
-            properties: {children: {type: integer}, revision: {type: string}, observedGeneration: {type: integer}}
----
-apiVersion: metacontroller.k8s.io/v1alpha1
-kind: CompositeController
-metadata: {name: bench}
-spec:
-  generateSelector: true
-  parentResource: {apiVersion: bench.example.com/v1, resource: things, labelSelector: {matchLabels: {bench: "yes"}}}
-  childResources:
-  - {apiVersion: v1, resource: configmaps, updateStrategy: {method: InPlace}}
-  hooks: {sync: {webhook: {url: ` + b.hookURL + `/sync}}}
-`
-	apply := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(manifests)
-	if output, err := apply.CombinedOutput(); err != nil {
-		return fmt.Errorf("applying the bench's objects: %w\n%s", err, output)
+	if err := b.kubectlApply(ctx, definition); err != nil {
+		return err
 	}
-	wait := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller/bench")
-	if output, err := wait.CombinedOutput(); err != nil {
-		return fmt.Errorf("waiting for the controller: %w\n%s", err, output)
-	}
-	return nil
+	_, err := b.controller(ctx, composite{name: "bench", hooks: map[string]string{"sync": hookserver.PathSync}, method: "InPlace"})
+	return err
 }
 
 func (b *bench) end() {
-	if b.server != nil && b.server.Process != nil {
+	if b.process != nil && b.process.Process != nil {
 		b.stopServer()
 	}
 	if b.stop != nil {

@@ -16,27 +16,27 @@ limitations under the License.
 
 // Command bench measures the server against what the API server itself can take.
 //
-// One run starts a local control plane, the server with default flags, and a hook in a process of its own. For every size
-// it measures, side by side on the same control plane, the limit (16 clients that do only the writes that must be done)
-// and the server. It prints one JSON line for each workload, and a table at the end. See docs/performance.md.
+// One run starts a local control plane, the server with default flags, and a hook in a process of its own. For every
+// workload it measures, side by side on the same control plane, the limit (16 clients that do only the writes that must
+// be done) and the server. It prints one JSON line for each workload, and tables at the end. See docs/performance.md.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 )
-
-// size is a number of parents with a number of children each.
-type size struct{ parents, children int }
-
-func (s size) String() string { return fmt.Sprintf("%d×%d", s.parents, s.children) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -51,60 +51,134 @@ func main() {
 // command runs the hook, as the bench starts it, or the bench.
 func command(ctx context.Context) error {
 	if len(os.Args) > 1 && os.Args[1] == "hook" {
-		return runHook(ctx, os.Stdout)
+		return hookserver.Run(ctx, os.Stdout)
 	}
-	return run(ctx)
+	p := defaultPlan()
+	sizes := flag.String("sizes", "300x3,3000x3,10000x3,100x50", "sizes of the sized workloads, parents x children; empty for none")
+	names := flag.String("workloads", "", "the workloads to measure, comma separated; all where it is empty: "+allWorkloads)
+	runs := flag.Int("runs", 1, "how often each workload is measured; the tables have medians. With 0 only the document is written")
+	o := options{root: "."}
+	flag.StringVar(&o.server, "server", "bin/metacontroller-apiserver", "the server's binary")
+	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")
+	document := flag.String("document", "", "a document in which the texts between the markers are replaced")
+	flag.StringVar(&o.profile, "profile", "", "a folder for CPU and heap profiles of the last creation")
+	flag.Parse()
+	var err error
+	if p.sizes, err = parseSizes(*sizes); err != nil {
+		return err
+	}
+	if p.workloads, err = parseWorkloads(*names); err != nil {
+		return err
+	}
+	o.plan = p
+	var results []report.Result
+	if *kept != "" {
+		if results, err = report.Read(*kept); err != nil {
+			return err
+		}
+	}
+	o.keep = func(r report.Result) error {
+		results = append(results, r)
+		if *kept != "" {
+			if err := report.Append(*kept, r); err != nil {
+				return err
+			}
+		}
+		return json.NewEncoder(os.Stdout).Encode(r)
+	}
+	versions, err := measureAll(ctx, o, *runs)
+	fmt.Fprintf(os.Stderr, "\n%s\n%s\n", report.Table(results), report.Targets(results))
+	if *document == "" || err != nil {
+		return err
+	}
+	return write(ctx, *document, results, versions, o)
 }
 
-func run(ctx context.Context) error {
-	sizes := flag.String("sizes", "300x3,3000x3", "sizes to measure, parents x children")
-	runs := flag.Int("runs", 1, "how often each size is measured; the table has medians")
-	server := flag.String("server", "bin/metacontroller-apiserver", "the server's binary")
-	document := flag.String("document", "", "a file in which the table between the markers is replaced")
-	profile := flag.String("profile", "", "a folder for CPU and heap profiles of the largest size")
-	flag.Parse()
-	parsed, err := parseSizes(*sizes)
-	if err != nil {
-		return err
+// measureAll measures everything as often as it is told. It returns a sentence about the machine, empty without runs.
+func measureAll(ctx context.Context, o options, runs int) (machine string, err error) {
+	if runs < 1 {
+		return "", nil
 	}
-	b, err := newBench(ctx, *server, *profile)
+	b, err := newBench(ctx, o)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer b.end()
-	var results []result
-	for range *runs {
-		for _, s := range parsed {
-			measured, err := b.measure(ctx, s)
-			for _, r := range measured {
-				if encodeErr := json.NewEncoder(os.Stdout).Encode(r); encodeErr != nil {
-					return encodeErr
-				}
-			}
-			if err != nil {
-				return fmt.Errorf("measuring %s: %w", s, err)
-			}
-			results = append(results, measured...)
+	for range runs {
+		if err := b.run(ctx); err != nil {
+			return "", err
 		}
 	}
-	table := tableOf(results)
-	fmt.Fprintln(os.Stderr, "\n"+table)
-	if *document != "" {
-		return replaceTable(*document, table)
-	}
-	return nil
+	return b.machine(ctx)
 }
 
-func parseSizes(text string) ([]size, error) {
-	var sizes []size
-	for part := range strings.SplitSeq(text, ",") {
-		parents, children, ok := strings.Cut(part, "x")
-		p, errParents := strconv.Atoi(parents)
-		c, errChildren := strconv.Atoi(children)
-		if !ok || errParents != nil || errChildren != nil || p < 1 || c < 1 {
-			return nil, fmt.Errorf("size %q is not of the form 300x3", part)
-		}
-		sizes = append(sizes, size{p, c})
+// write writes what there is into the document.
+func write(ctx context.Context, document string, results []report.Result, machine string, o options) error {
+	texts := map[string]string{"figures": report.Table(results), "targets": report.Targets(results)}
+	if machine != "" {
+		texts["machine"] = machine
 	}
-	return sizes, nil
+	if o.profile != "" {
+		for name, arguments := range profileTexts {
+			text, err := o.profileText(ctx, arguments...)
+			if err != nil {
+				return err
+			}
+			texts[name] = text
+		}
+	}
+	var errs []error
+	for name, text := range texts {
+		errs = append(errs, report.Replace(document, name, text))
+	}
+	return errors.Join(errs...)
+}
+
+// profileTexts are the arguments of go tool pprof for each text of the document.
+var profileTexts = map[string][]string{
+	"profile cpu":         {"-top", "-nodecount=30", "cpu.pprof"},
+	"profile cpu callers": {"-top", "-cum", "-nodecount=40", "cpu.pprof"},
+	"profile heap":        {"-top", "-sample_index=inuse_space", "-nodecount=20", "heap.pprof"},
+	"profile allocation":  {"-top", "-sample_index=alloc_space", "-nodecount=30", "heap.pprof"},
+}
+
+// profileText returns a summary of a profile. The last argument is the profile's file.
+func (o options) profileText(ctx context.Context, arguments ...string) (string, error) {
+	last := len(arguments) - 1
+	all := append([]string{"tool", "pprof"}, arguments[:last]...)
+	output, err := exec.CommandContext(ctx, "go", append(all, o.server, filepath.Join(o.profile, arguments[last]))...).Output()
+	if err != nil {
+		return "", fmt.Errorf("summarizing the profile %s: %w", arguments[last], err)
+	}
+	// The first lines name the file and the build.
+	text := string(output)
+	if i := strings.Index(text, "Showing nodes"); i > 0 {
+		text = text[i:]
+	}
+	return "```text\n" + text + "```\n", nil
+}
+
+// machine says on what was measured.
+func (b *bench) machine(ctx context.Context) (string, error) {
+	body, err := b.fetch(ctx, b.cluster, b.config.Host+"/version")
+	if err != nil {
+		return "", fmt.Errorf("reading the API server's version: %w", err)
+	}
+	var kubernetes struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(body, &kubernetes); err != nil {
+		return "", fmt.Errorf("reading the API server's version: %w", err)
+	}
+	own, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/version", b.port))
+	if err != nil {
+		return "", fmt.Errorf("reading the server's version: %w", err)
+	}
+	var server struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(own, &server); err != nil {
+		return "", fmt.Errorf("reading the server's version: %w", err)
+	}
+	return report.Machine(kubernetes.GitVersion, server.GitVersion), nil
 }

@@ -1,0 +1,223 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+)
+
+// rolling measures a rolling update of all parents at once, one child of each at a time.
+func (b *bench) rolling(ctx context.Context) error {
+	s := b.plan.rolling
+	l, err := b.newLimit(ctx, s)
+	if err != nil {
+		return err
+	}
+	if _, err := l.create(ctx); err != nil {
+		return err
+	}
+	bare, err := l.update(ctx, "2", true)
+	if err != nil {
+		return err
+	}
+	if err := b.clear(ctx, l.namespace); err != nil {
+		return err
+	}
+	return b.with(ctx, s, composite{name: "rolling", hooks: map[string]string{"sync": hookserver.PathSync}, method: "RollingInPlace"}, func(m *meter) error {
+		if err := m.createParents(ctx); err != nil {
+			return err
+		}
+		return m.one(ctx, workload{name: "rolling", limit: bare, run: m.update}, true)
+	})
+}
+
+// with runs do with a controller and parents of its own, and deletes both afterwards.
+func (b *bench) with(ctx context.Context, s size, c composite, do func(m *meter) error) error {
+	remove, err := b.controller(ctx, c)
+	if err != nil {
+		return err
+	}
+	m, err := b.newMeter(ctx, s, c.name)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if err := do(m); err != nil {
+		return err
+	}
+	if err := b.clear(ctx, m.namespace); err != nil {
+		return err
+	}
+	return remove(ctx)
+}
+
+// remove measures the deletion of all parents: the cluster's garbage collector removes their children.
+func (b *bench) remove(ctx context.Context) error {
+	return b.removal(ctx, "delete", composite{name: "delete", hooks: map[string]string{"sync": hookserver.PathSync}, method: "InPlace"})
+}
+
+// finalize measures the deletion of all parents where a finalize hook has the server remove the children.
+func (b *bench) finalize(ctx context.Context) error {
+	hooks := map[string]string{"sync": hookserver.PathSync, "finalize": hookserver.PathFinalize}
+	return b.removal(ctx, "finalize", composite{name: "finalize", hooks: hooks, method: "InPlace"})
+}
+
+func (b *bench) removal(ctx context.Context, name string, c composite) error {
+	s, finalizer := b.plan.removed, c.hooks["finalize"] != ""
+	l, err := b.newLimit(ctx, s)
+	if err != nil {
+		return err
+	}
+	if _, err := l.create(ctx); err != nil {
+		return err
+	}
+	bare, err := l.remove(ctx, finalizer)
+	if err != nil {
+		return err
+	}
+	return b.with(ctx, s, c, func(m *meter) error {
+		if err := m.createParents(ctx); err != nil {
+			return err
+		}
+		family := newFamily(m)
+		for _, q := range []cache.Query{{Resource: parentResource}, children} {
+			if _, err := m.watch(ctx, q, family.see); err != nil {
+				return err
+			}
+		}
+		return m.one(ctx, workload{name: name, limit: bare, run: func(ctx context.Context) error {
+			m.expect(s.parents)
+			err := each(ctx, s.parents, func(i int) error {
+				o, ok := m.parents.Get(m.namespace, parentName(i))
+				if !ok {
+					return fmt.Errorf("parent %s is missing", parentName(i))
+				}
+				m.note("family/"+o.Name(), "", 0)
+				return m.client.Delete(ctx, target(m.namespace, o.Name()), o.UID())
+			})
+			if err != nil {
+				return err
+			}
+			return m.await(ctx)
+		}}, true)
+	})
+}
+
+// family tells when a parent and all its children are gone.
+type family struct {
+	meter *meter
+	mu    sync.Mutex
+	left  map[string]int
+}
+
+func newFamily(m *meter) *family { return &family{meter: m, left: map[string]int{}} }
+
+func (f *family) see(e cache.Event) {
+	if e.Type != cache.Deleted {
+		return
+	}
+	name := e.Old.Name()
+	if e.Old.Kind() != "Thing" {
+		name = parentOf(name)
+	}
+	f.mu.Lock()
+	f.left[name]++
+	gone := f.left[name] == 1+f.meter.size.children
+	f.mu.Unlock()
+	if gone {
+		f.meter.is("family/"+name, "", 0)
+	}
+}
+
+// slowHook measures the creation of parents whose hook takes 50 ms. The limit is the time that its calls take with as
+// many workers as a controller has.
+func (b *bench) slowHook(ctx context.Context) error {
+	hooks := map[string]string{"sync": hookserver.PathSync + "?delay=" + b.plan.delay.String()}
+	return b.with(ctx, b.plan.slow, composite{name: "slow", hooks: hooks, method: "InPlace"}, func(m *meter) error {
+		r, err := m.measure(ctx, workload{name: "slow-hook", run: m.createParents, cached: m.size.parents * (1 + m.size.children)})
+		if err != nil {
+			return err
+		}
+		r.Limit = r.CallsPerParent * float64(r.Parents) * b.plan.delay.Seconds() / workers
+		r.Ratio = r.Seconds / r.Limit
+		return m.keep(r)
+	})
+}
+
+// workers is the server's default for --workers.
+const workers = 20
+
+// controllers measures the start of many controllers at once, each with parents that wait for it.
+func (b *bench) controllers(ctx context.Context) error {
+	s := b.plan.fleet
+	l, err := b.newLimit(ctx, s)
+	if err != nil {
+		return err
+	}
+	bare, err := l.create(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.clear(ctx, l.namespace); err != nil {
+		return err
+	}
+	m, err := b.newMeter(ctx, s, "")
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	n := b.plan.controllers
+	controller := func(i int) string { return fmt.Sprintf("fleet-%d", i%n) }
+	if err := each(ctx, s.parents, func(i int) error {
+		_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, parentName(i), s, controller(i)))
+		return err
+	}); err != nil {
+		return err
+	}
+	err = m.one(ctx, workload{name: fmt.Sprintf("%d-controllers", n), limit: bare, cached: s.parents * (1 + s.children), run: func(ctx context.Context) error {
+		m.expect(s.parents)
+		for i := range s.parents {
+			m.note(parentName(i), m.revision, s.children)
+		}
+		if err := each(ctx, n, func(i int) error {
+			c := composite{name: controller(i), hooks: map[string]string{"sync": hookserver.PathSync}, method: "InPlace"}
+			return b.createController(ctx, compositeResource, b.compositeBody(c))
+		}); err != nil {
+			return err
+		}
+		return m.await(ctx)
+	}}, true)
+	if err != nil {
+		return err
+	}
+	if err := b.clear(ctx, m.namespace); err != nil {
+		return err
+	}
+	return each(ctx, n, func(i int) error { return b.deleteController(ctx, compositeResource, controller(i)) })
+}
+
+// poke changes an annotation that hooks read as the revision.
+func (m *meter) poke(revision string) (types.PatchType, []byte) {
+	return types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"revision":%q}}}`, revision)
+}

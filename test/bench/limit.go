@@ -1,0 +1,157 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// limit does the writes that must be done, and nothing else, in a namespace of its own.
+type limit struct {
+	*bench
+	size      size
+	namespace string
+	mu        sync.Mutex
+	parents   map[string]*object.Object
+}
+
+func (b *bench) newLimit(ctx context.Context, s size) (*limit, error) {
+	namespace, err := b.namespace(ctx, "limit")
+	return &limit{bench: b, size: s, namespace: namespace, parents: map[string]*object.Object{}}, err
+}
+
+// timed returns the seconds that do takes for all parents from all clients.
+func (l *limit) timed(ctx context.Context, do func(name string) error) (float64, error) {
+	started := time.Now()
+	err := each(ctx, l.size.parents, func(i int) error { return do(parentName(i)) })
+	if err != nil {
+		return 0, fmt.Errorf("the bare writes: %w", err)
+	}
+	return time.Since(started).Seconds(), nil
+}
+
+func (l *limit) create(ctx context.Context) (float64, error) {
+	return l.timed(ctx, func(name string) error {
+		written, err := l.client.Create(ctx, target(l.namespace, ""), parentBody(l.namespace, name, l.size, ""))
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.parents[name] = written
+		l.mu.Unlock()
+		return l.createChildren(ctx, name, written)
+	})
+}
+
+func (l *limit) createChildren(ctx context.Context, name string, owner *object.Object) error {
+	for c := range l.size.children {
+		if _, err := l.client.Create(ctx, childTarget(l.namespace, ""), childBody(l.namespace, name, c, "1", owner)); err != nil {
+			return err
+		}
+	}
+	return l.bareStatus(ctx, l.namespace, name, l.size.children, "1")
+}
+
+func (l *limit) owner(name string) *object.Object {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parents[name]
+}
+
+// update changes parents and children. With revisions it also writes what a rolling update keeps on the way: a
+// ControllerRevision that comes, is told of each child, and goes.
+func (l *limit) update(ctx context.Context, revision string, revisions bool) (float64, error) {
+	return l.timed(ctx, func(name string) error {
+		if _, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, fmt.Appendf(nil, `{"spec":{"revision":%q}}`, revision)); err != nil {
+			return err
+		}
+		kept := client.Target{Resource: revisionResource, Namespace: l.namespace}
+		if revisions {
+			if _, err := l.client.Create(ctx, kept, fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision",`+
+				`"metadata":{"name":%q,"namespace":%q},"parentPatch":{"spec":{"children":%d,"revision":%q}}}`, name, l.namespace, l.size.children, revision)); err != nil {
+				return err
+			}
+			kept.Name = name
+		}
+		for c := range l.size.children {
+			if revisions {
+				names := fmt.Appendf(nil, `{"children":[{"apiGroup":"","kind":"ConfigMap","names":[%q]}]}`, childName(name, c))
+				if _, err := l.client.Patch(ctx, kept, types.MergePatchType, names); err != nil {
+					return err
+				}
+			}
+			body := childBody(l.namespace, name, c, revision, l.owner(name))
+			if _, err := l.client.Update(ctx, childTarget(l.namespace, childName(name, c)), body); err != nil {
+				return err
+			}
+		}
+		if revisions {
+			if err := l.delete(ctx, kept); err != nil {
+				return err
+			}
+		}
+		return l.bareStatus(ctx, l.namespace, name, l.size.children, revision)
+	})
+}
+
+// drift deletes one child of each parent and creates it again.
+func (l *limit) drift(ctx context.Context) (float64, error) {
+	return l.timed(ctx, func(name string) error {
+		if err := l.delete(ctx, childTarget(l.namespace, childName(name, 0))); err != nil {
+			return err
+		}
+		_, err := l.client.Create(ctx, childTarget(l.namespace, ""), childBody(l.namespace, name, 0, "2", l.owner(name)))
+		return err
+	})
+}
+
+// remove deletes all parents, with their children first where the parents have a finalizer, and else after them.
+func (l *limit) remove(ctx context.Context, finalizer bool) (float64, error) {
+	if finalizer {
+		if _, err := l.timed(ctx, func(name string) error {
+			_, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":["bench.example.com/hold"]}}`))
+			return err
+		}); err != nil {
+			return 0, err
+		}
+	}
+	return l.timed(ctx, func(name string) error {
+		if finalizer {
+			if err := l.delete(ctx, target(l.namespace, name)); err != nil {
+				return err
+			}
+		}
+		for c := range l.size.children {
+			if err := l.delete(ctx, childTarget(l.namespace, childName(name, c))); err != nil {
+				return err
+			}
+		}
+		if finalizer {
+			_, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			return err
+		}
+		return l.delete(ctx, target(l.namespace, name))
+	})
+}

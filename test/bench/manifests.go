@@ -1,0 +1,123 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+)
+
+var (
+	parentResource    = schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: "things"}
+	childResource     = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	podResource       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	compositeResource = schema.GroupVersionResource{Group: "metacontroller.k8s.io", Version: "v1alpha1", Resource: "compositecontrollers"}
+	decoratorResource = schema.GroupVersionResource{Group: "metacontroller.k8s.io", Version: "v1alpha1", Resource: "decoratorcontrollers"}
+	revisionResource  = schema.GroupVersionResource{Group: "metacontroller.k8s.io", Version: "v1alpha1", Resource: "controllerrevisions"}
+)
+
+const definition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.bench.example.com}
+spec:
+  group: bench.example.com
+  names: {kind: Thing, plural: things, singular: thing}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {children: {type: integer}, revision: {type: string}}}
+          status:
+            type: object
+            properties: {children: {type: integer}, revision: {type: string}, observedGeneration: {type: integer}}
+`
+
+// composite is a CompositeController for the parents whose label bench has its name.
+type composite struct {
+	name string
+	// hooks are the paths by the name of the hook.
+	hooks  map[string]string
+	method string
+}
+
+func (b *bench) compositeBody(c composite) []byte {
+	hooks := map[string]any{}
+	for name, path := range c.hooks {
+		hooks[name] = map[string]any{"webhook": map[string]any{"url": b.hookURL + path}}
+	}
+	// Marshaling strings and maps of them cannot fail.
+	encoded, _ := json.Marshal(hooks)
+	return fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":%q},"spec":{`+
+		`"generateSelector":true,"parentResource":{"apiVersion":"bench.example.com/v1","resource":"things","labelSelector":{"matchLabels":{"bench":%q}}},`+
+		`"childResources":[{"apiVersion":"v1","resource":"configmaps","updateStrategy":{"method":%q}}],"hooks":%s}}`, c.name, c.name, c.method, encoded)
+}
+
+// controller creates a controller and waits until it runs. The function that it returns deletes it.
+func (b *bench) controller(ctx context.Context, c composite) (func(context.Context) error, error) {
+	if err := b.kubectlApply(ctx, string(b.compositeBody(c))); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx, "compositecontroller/"+c.name); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return b.deleteController(ctx, compositeResource, c.name) }, nil
+}
+
+func (b *bench) createController(ctx context.Context, resource schema.GroupVersionResource, body []byte) error {
+	if _, err := b.client.Create(ctx, client.Target{Resource: resource}, body); err != nil {
+		return fmt.Errorf("creating a controller: %w", err)
+	}
+	return nil
+}
+
+func (b *bench) deleteController(ctx context.Context, resource schema.GroupVersionResource, name string) error {
+	if err := b.delete(ctx, client.Target{Resource: resource, Name: name}); err != nil {
+		return fmt.Errorf("deleting controller %s: %w", name, err)
+	}
+	return nil
+}
+
+func (b *bench) kubectlApply(ctx context.Context, manifests string) error {
+	apply := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(manifests)
+	if output, err := apply.CombinedOutput(); err != nil {
+		return fmt.Errorf("applying the bench's objects: %w\n%s", err, output)
+	}
+	return nil
+}
+
+func (b *bench) ready(ctx context.Context, controller string) error {
+	wait := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "wait", "--for=condition=Ready", "--timeout=60s", controller)
+	if output, err := wait.CombinedOutput(); err != nil {
+		return fmt.Errorf("waiting for %s: %w\n%s", controller, err, output)
+	}
+	return nil
+}

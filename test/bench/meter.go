@@ -1,0 +1,331 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
+)
+
+// meter measures workloads on the parents of one namespace, of the controllers whose names begin with a prefix.
+type meter struct {
+	*bench
+	waits
+	size       size
+	namespace  string
+	controller string
+	revision   string
+	parents    *cache.Informer
+	release    []func()
+}
+
+// newMeter returns a meter for a server that has just been started, so that growth of memory is not hidden by what the
+// server has freed before.
+func (b *bench) newMeter(ctx context.Context, s size, controller string) (*meter, error) {
+	if !b.plan.quick {
+		b.stopServer()
+		if err := b.startServer(ctx); err != nil {
+			return nil, err
+		}
+	}
+	namespace, err := b.namespace(ctx, "bench")
+	if err != nil {
+		return nil, err
+	}
+	m := &meter{bench: b, size: s, namespace: namespace, controller: controller, revision: "1"}
+	m.parents, err = m.watch(ctx, cache.Query{Resource: parentResource}, m.seeParent)
+	return m, err
+}
+
+// watch tells handle of the changes of one resource in the namespace until the meter is closed.
+func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Event)) (*cache.Informer, error) {
+	informer := m.cache.Acquire(q)
+	cancel := informer.Subscribe(func(e cache.Event) {
+		o := e.New
+		if o == nil {
+			o = e.Old
+		}
+		if o.Namespace() == m.namespace {
+			handle(e)
+		}
+	})
+	m.release = append(m.release, func() { cancel(); informer.Release() })
+	select {
+	case <-informer.Synced():
+		return informer, nil
+	case <-ctx.Done():
+		return informer, ctx.Err()
+	}
+}
+
+func (m *meter) close() {
+	for _, release := range m.release {
+		release()
+	}
+}
+
+// seeParent is told of every change of a parent.
+func (m *meter) seeParent(e cache.Event) {
+	if e.New == nil {
+		return
+	}
+	raw, ok := e.New.Field("status")
+	if !ok {
+		return
+	}
+	var status struct {
+		Children           int    `json:"children"`
+		Revision           string `json:"revision"`
+		ObservedGeneration int64  `json:"observedGeneration"`
+	}
+	if json.Unmarshal(raw, &status) == nil && status.ObservedGeneration == e.New.Generation() {
+		m.is(e.New.Name(), status.Revision, status.Children)
+	}
+}
+
+// seeChild is told of every change of a child or attachment. Its revision is waited for under "child/" and its name.
+func (m *meter) seeChild(e cache.Event) {
+	if e.Type == cache.Deleted {
+		m.is("gone/"+e.Old.Name(), "", 0)
+		return
+	}
+	raw, ok := e.New.Field("data", "revision")
+	if !ok || e.Initial {
+		return
+	}
+	var revision string
+	if json.Unmarshal(raw, &revision) == nil {
+		m.is("child/"+e.New.Name(), revision, 0)
+	}
+}
+
+// workload is what is measured at once.
+type workload struct {
+	name  string
+	limit float64
+	run   func(context.Context) error
+	// per is the number of parents by which calls and usage are divided, that of the size where it is zero.
+	per int
+	// settled says that all objects are settled, so that all writes are unasked for.
+	settled bool
+	// restarts says that the server is another process afterwards.
+	restarts bool
+	// cached is the number of objects that the server caches afterwards and did not before.
+	cached int
+}
+
+// measure runs a workload and says what it took.
+func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) {
+	fmt.Fprintf(os.Stderr, "%s %s …\n", w.name, m.size)
+	before, err := m.settle(ctx)
+	if err != nil {
+		return report.Result{}, err
+	}
+	m.times()
+	profiled := make(chan error, 1)
+	if m.profile != "" && w.name == "create" {
+		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=8") }()
+	} else {
+		profiled <- nil
+	}
+	started := time.Now()
+	if err := w.run(ctx); err != nil {
+		return report.Result{}, fmt.Errorf("%s %s: %w", w.name, m.size, err)
+	}
+	seconds := time.Since(started).Seconds()
+	if err := <-profiled; err != nil {
+		return report.Result{}, err
+	}
+	after, err := m.settle(ctx)
+	if err != nil {
+		return report.Result{}, err
+	}
+	if w.restarts {
+		// The counters started anew with the process.
+		before.cpu, before.own, before.mallocs, before.allocated = 0, nil, 0, 0
+	}
+	r := m.result(w, seconds, before, after)
+	if w.name == "create" {
+		err = m.writeProfile(ctx, "heap.pprof", "heap?gc=1")
+	}
+	return r, err
+}
+
+func (m *meter) result(w workload, seconds float64, before, after usage) report.Result {
+	per := float64(w.per)
+	if per == 0 {
+		per = float64(m.size.parents)
+	}
+	took, calls, callsBefore := m.times(), after.hook.Total(), before.hook.Total()
+	r := report.Result{
+		Workload: w.name, Parents: m.size.parents, Children: m.size.children, Seconds: seconds, Limit: w.limit,
+		P50: report.Percentile(took, 0.5), P99: report.Percentile(took, 0.99),
+		CallsPerParent:    float64(calls.Calls-callsBefore.Calls) / per,
+		BytesInPerParent:  float64(calls.BytesIn-callsBefore.BytesIn) / per,
+		BytesOutPerParent: float64(calls.BytesOut-callsBefore.BytesOut) / per,
+		Requests:          less(after.requests, before.requests), OwnRequests: less(after.own, before.own),
+		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000, RSSBefore: before.rss, RSSAfter: after.rss,
+		Mallocs: (after.mallocs - before.mallocs) / per, AllocBytes: (after.allocated - before.allocated) / per,
+	}
+	if w.limit > 0 {
+		r.Ratio = seconds / w.limit
+	}
+	if w.settled {
+		writes := r.Writes()
+		r.UnaskedWrites = &writes
+	}
+	if w.cached > 0 {
+		r.BytesPerObject = (after.rss - before.rss) * (1 << 20) / float64(w.cached)
+	}
+	return r
+}
+
+// less returns what was counted between two readings.
+func less(after, before map[string]int64) map[string]int64 {
+	counts := map[string]int64{}
+	for key, n := range after {
+		if n -= before[key]; n != 0 {
+			counts[key] = n
+		}
+	}
+	return counts
+}
+
+// settle waits until the hook is left alone for a while, and returns the usage then.
+func (m *meter) settle(ctx context.Context) (usage, error) {
+	last, err := m.hookCounts(ctx)
+	for err == nil {
+		if err = pause(ctx, m.plan.settle); err != nil {
+			break
+		}
+		now, err := m.hookCounts(ctx)
+		if err != nil {
+			return usage{}, err
+		}
+		if now.Total().Calls == last.Total().Calls {
+			return m.usage(ctx)
+		}
+		last = now
+	}
+	return usage{}, err
+}
+
+// createParents creates all parents and waits until they have converged.
+func (m *meter) createParents(ctx context.Context) error {
+	m.expect(m.size.parents)
+	if err := each(ctx, m.size.parents, func(i int) error { return m.createParent(ctx, parentName(i)) }); err != nil {
+		return err
+	}
+	return m.await(ctx)
+}
+
+func (m *meter) createParent(ctx context.Context, name string) error {
+	m.note(name, m.revision, m.size.children)
+	_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, name, m.size, m.controller))
+	return err
+}
+
+// parentOf returns the name of the parent of a child such as p17-2.
+func parentOf(child string) string {
+	return child[:max(0, strings.LastIndexByte(child, '-'))]
+}
+
+// waits are changes whose effect is waited for. The zero value waits for nothing. It is safe for concurrent use.
+type waits struct {
+	mu    sync.Mutex
+	wants map[string]want
+	took  []float64
+	left  int
+	done  chan struct{}
+	first time.Time
+}
+
+// want is what an object is to become.
+type want struct {
+	revision string
+	children int
+	since    time.Time
+}
+
+// expect starts to wait for n changes.
+func (w *waits) expect(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wants, w.left, w.done, w.first = make(map[string]want, n), n, make(chan struct{}), time.Time{}
+}
+
+// note says that an object is changed now.
+func (w *waits) note(key, revision string, children int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wants[key] = want{revision, children, time.Now()}
+}
+
+// is tells what an object has become.
+func (w *waits) is(key, revision string, children int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wanted, ok := w.wants[key]
+	if !ok || wanted.revision != revision || wanted.children != children {
+		return
+	}
+	delete(w.wants, key)
+	now := time.Now()
+	w.took = append(w.took, float64(now.Sub(wanted.since).Microseconds())/1000)
+	if w.first.IsZero() {
+		w.first = now
+	}
+	if w.left--; w.left == 0 {
+		close(w.done)
+	}
+}
+
+// await waits until all that is expected has happened.
+func (w *waits) await(ctx context.Context) error {
+	w.mu.Lock()
+	done := w.done
+	w.mu.Unlock()
+	timeout := time.NewTimer(10 * time.Minute)
+	defer timeout.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timeout.C:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return fmt.Errorf("%d objects have not converged in ten minutes", w.left)
+	}
+}
+
+// times returns how long each change took since the last call, in milliseconds.
+func (w *waits) times() []float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	took := w.took
+	w.took = nil
+	return took
+}

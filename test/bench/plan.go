@@ -1,0 +1,171 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// size is a number of parents with a number of children each.
+type size struct{ parents, children int }
+
+func (s size) String() string { return fmt.Sprintf("%d×%d", s.parents, s.children) }
+
+// plan says what is measured, and how large.
+type plan struct {
+	// sizes are those of the sized workloads.
+	sizes []size
+	// workloads are those that are measured, all where it is empty.
+	workloads []string
+	// settle is for how long the hook must be left alone before usage is read, steady the length of the workload.
+	settle, steady time.Duration
+	// trials is the number of single changes, fresh the least number of parents created after a restart.
+	trials, fresh int
+
+	rolling, removed, slow, customized, fleet size
+	// delay is how long the slow hook takes.
+	delay time.Duration
+	// pods are those of the decorator, of which some match.
+	pods, matching int
+	// related objects are selected by an equal number of parents each; changes is how often one is changed.
+	related, changes int
+	controllers      int
+
+	// quick saves time where times do not count: the server is not restarted for each measurement of memory, and the
+	// sized workloads come after those that do not mind the garbage collector's first reads of a new kind.
+	quick bool
+}
+
+func defaultPlan() plan {
+	return plan{
+		settle: 2 * time.Second, steady: 15 * time.Second, trials: 200, fresh: 100,
+		rolling: size{300, 3}, removed: size{300, 3}, slow: size{1000, 3}, delay: 50 * time.Millisecond,
+		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50,
+		pods: 5000, matching: 100,
+	}
+}
+
+// sizedWorkloads are measured on the parents of each size, in this order.
+const sizedWorkloads = "create,steady,update,drift,resync,single,restart"
+
+// otherWorkloads have a size of their own.
+const otherWorkloads = "slow-hook,decorator,customize,controllers,rolling,delete,finalize"
+
+const allWorkloads = sizedWorkloads + "," + otherWorkloads
+
+// selected reports whether a workload is measured. A workload that belongs to another, such as decorator-change, goes with it.
+func (p plan) selected(name string) bool {
+	if len(p.workloads) == 0 || slices.Contains(p.workloads, name) {
+		return true
+	}
+	for _, w := range strings.Split(otherWorkloads, ",") {
+		if slices.Contains(p.workloads, w) && strings.Contains(name, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// run measures every workload once.
+func (b *bench) run(ctx context.Context) error {
+	steps := []func(context.Context) error{b.collected, b.allSizes, b.others}
+	if b.plan.quick {
+		steps = []func(context.Context) error{b.others, b.collected, b.allSizes}
+	}
+	// The garbage collector deletes only what it knows, so this comes last in any case.
+	for _, step := range append(steps, b.removals) {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) allSizes(ctx context.Context) error {
+	if !slices.ContainsFunc(strings.Split(sizedWorkloads, ","), b.plan.selected) {
+		return nil
+	}
+	for _, s := range b.plan.sizes {
+		if err := b.sized(ctx, s); err != nil {
+			return fmt.Errorf("measuring %s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// others measures the workloads that have a size of their own.
+func (b *bench) others(ctx context.Context) error {
+	return b.each(ctx, []named{
+		{"slow-hook", b.slowHook}, {"decorator", b.decorator}, {"customize", b.customize}, {"controllers", b.controllers}, {"rolling", b.rolling},
+	})
+}
+
+func (b *bench) removals(ctx context.Context) error {
+	return b.each(ctx, []named{{"delete", b.remove}, {"finalize", b.finalize}})
+}
+
+type named struct {
+	name string
+	run  func(context.Context) error
+}
+
+func (b *bench) each(ctx context.Context, all []named) error {
+	for _, w := range all {
+		if !b.plan.selected(w.name) {
+			continue
+		}
+		if err := w.run(ctx); err != nil {
+			return fmt.Errorf("measuring %s: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+func parseWorkloads(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	names := strings.Split(text, ",")
+	for _, name := range names {
+		if !slices.Contains(strings.Split(allWorkloads, ","), name) {
+			return nil, fmt.Errorf("there is no workload %q, only %s", name, allWorkloads)
+		}
+	}
+	return names, nil
+}
+
+func parseSizes(text string) ([]size, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var sizes []size
+	for part := range strings.SplitSeq(text, ",") {
+		parents, children, ok := strings.Cut(part, "x")
+		p, errParents := strconv.Atoi(parents)
+		c, errChildren := strconv.Atoi(children)
+		if !ok || errParents != nil || errChildren != nil || p < 1 || c < 1 {
+			return nil, fmt.Errorf("size %q is not of the form 300x3", part)
+		}
+		sizes = append(sizes, size{p, c})
+	}
+	return sizes, nil
+}

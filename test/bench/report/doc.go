@@ -1,0 +1,22 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package report turns what the bench has measured into tables.
+//
+// A [Result] is one workload of one run; [Read] and [Append] keep results as JSON lines. [Table] and [Targets] have the
+// medians of all runs, [Machine] says where they were measured, and [Replace] puts a text between two markers of a
+// document. The bench uses it; it measures nothing.
+package report

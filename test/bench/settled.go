@@ -1,0 +1,279 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
+)
+
+// children selects what has a parent.
+var children = cache.Query{Resource: childResource, LabelSelector: "controller-uid"}
+
+// sized measures all workloads of one size on the same parents.
+func (b *bench) sized(ctx context.Context, s size) error {
+	l, err := b.newLimit(ctx, s)
+	if err != nil {
+		return err
+	}
+	var create, update, drift float64
+	if create, err = l.create(ctx); err != nil {
+		return err
+	}
+	if b.plan.selected("update") {
+		if update, err = l.update(ctx, "2", false); err != nil {
+			return err
+		}
+	}
+	if b.plan.selected("drift") {
+		if drift, err = l.drift(ctx); err != nil {
+			return err
+		}
+	}
+	if err := b.clear(ctx, l.namespace); err != nil {
+		return err
+	}
+	m, err := b.newMeter(ctx, s, "bench")
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	// The others need what create creates.
+	if err := m.one(ctx, workload{name: "create", limit: create, run: m.createParents, cached: s.parents * (1 + s.children)}, true); err != nil {
+		return err
+	}
+	for _, w := range []workload{
+		{name: "steady", run: func(ctx context.Context) error { return pause(ctx, b.plan.steady) }, settled: true},
+		{name: "update", limit: update, run: m.update},
+		{name: "drift", limit: drift, run: m.drift},
+		{name: "resync", run: m.resync, settled: true},
+	} {
+		if err := m.one(ctx, w, false); err != nil {
+			return err
+		}
+	}
+	if b.plan.selected("single") {
+		if err := m.single(ctx); err != nil {
+			return err
+		}
+	}
+	if b.plan.selected("restart") {
+		if err := m.restart(ctx); err != nil {
+			return err
+		}
+	}
+	return b.clear(ctx, m.namespace)
+}
+
+// one measures a workload if it is selected, and keeps the result. One that others need is run in any case.
+func (m *meter) one(ctx context.Context, w workload, needed bool) error {
+	if !m.plan.selected(w.name) {
+		if needed {
+			return w.run(ctx)
+		}
+		return nil
+	}
+	r, err := m.measure(ctx, w)
+	if err != nil {
+		return err
+	}
+	return m.keep(r)
+}
+
+func (m *meter) update(ctx context.Context) error {
+	m.revision = "2"
+	m.expect(m.size.parents)
+	err := each(ctx, m.size.parents, func(i int) error {
+		name := parentName(i)
+		m.note(name, m.revision, m.size.children)
+		_, err := m.client.Patch(ctx, target(m.namespace, name), types.MergePatchType, []byte(`{"spec":{"revision":"2"}}`))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return m.await(ctx)
+}
+
+// drift deletes one child of each parent and waits until all are there again.
+func (m *meter) drift(ctx context.Context) error {
+	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
+		return err
+	}
+	m.expect(m.size.parents)
+	err := each(ctx, m.size.parents, func(i int) error {
+		name := childName(parentName(i), 0)
+		m.note("child/"+name, m.revision, 0)
+		return m.delete(ctx, childTarget(m.namespace, name))
+	})
+	if err != nil {
+		return err
+	}
+	return m.await(ctx)
+}
+
+// resync changes the controller, which syncs all parents once, and waits until the hook was called for all of them.
+func (m *meter) resync(ctx context.Context) error {
+	before, err := m.hookCounts(ctx)
+	if err != nil {
+		return err
+	}
+	m.serial++
+	controller := client.Target{Resource: compositeResource, Name: m.controller}
+	patch := fmt.Appendf(nil, `{"spec":{"resyncPeriodSeconds":%d}}`, 86400+m.serial)
+	if _, err := m.client.Patch(ctx, controller, types.MergePatchType, patch); err != nil {
+		return err
+	}
+	return m.awaitCalls(ctx, before.Total().Calls+int64(m.size.parents))
+}
+
+// awaitCalls waits until the hook was called that often.
+func (m *meter) awaitCalls(ctx context.Context, calls int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	for {
+		counts, err := m.hookCounts(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for %d hook calls: %w", calls, err)
+		}
+		if counts.Total().Calls >= calls {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for %d hook calls: %w", calls, err)
+		}
+	}
+}
+
+// single changes one child at a time, and measures the same kind of write to a ConfigMap of nobody in between.
+func (m *meter) single(ctx context.Context) error {
+	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
+		return err
+	}
+	if _, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, "nobodys", "{}", "1")); err != nil {
+		return err
+	}
+	var writes []float64
+	r, err := m.measure(ctx, workload{name: "single", per: m.plan.trials, run: func(ctx context.Context) error {
+		for i := range m.plan.trials {
+			//nolint:gosec // A number that nobody must guess.
+			child := childName(parentName(rand.IntN(m.size.parents)), 0)
+			patch := fmt.Appendf(nil, `{"data":{"revision":"broken-%d"}}`, i)
+			m.expect(1)
+			m.note("child/"+child, m.revision, 0)
+			if _, err := m.client.Patch(ctx, childTarget(m.namespace, child), types.MergePatchType, patch); err != nil {
+				return err
+			}
+			if err := m.await(ctx); err != nil {
+				return err
+			}
+			started := time.Now()
+			if _, err := m.client.Patch(ctx, childTarget(m.namespace, "nobodys"), types.MergePatchType, patch); err != nil {
+				return err
+			}
+			writes = append(writes, float64(time.Since(started).Microseconds())/1000)
+		}
+		return nil
+	}})
+	if err != nil {
+		return err
+	}
+	r.WriteP50, r.WriteP99 = report.Percentile(writes, 0.5), report.Percentile(writes, 0.99)
+	return m.keep(r)
+}
+
+// restart restarts the server with everything settled, and creates parents until the restart has settled. Seconds are
+// those from the start of the process until the first of them is handled.
+func (m *meter) restart(ctx context.Context) error {
+	// Every write to a new object is one change that its watchers see. What is written besides was not asked for.
+	var asked atomic.Int64
+	count := func(e cache.Event) {
+		if e.New != nil && !e.Initial && strings.HasPrefix(e.New.Name(), "fresh") {
+			asked.Add(1)
+		}
+	}
+	for _, q := range []cache.Query{{Resource: parentResource}, children} {
+		if _, err := m.watch(ctx, q, count); err != nil {
+			return err
+		}
+	}
+	var handled time.Duration
+	created := 0
+	r, err := m.measure(ctx, workload{name: "restart", restarts: true, run: func(ctx context.Context) error {
+		before, err := m.hookCounts(ctx)
+		if err != nil {
+			return err
+		}
+		m.stopServer()
+		started := time.Now()
+		if err := m.startServer(ctx); err != nil {
+			return err
+		}
+		created, err = m.createFresh(ctx, before)
+		m.mu.Lock()
+		handled = m.first.Sub(started)
+		m.mu.Unlock()
+		return err
+	}})
+	if err != nil {
+		return err
+	}
+	unasked := r.Writes() - (asked.Load() - int64(created))
+	r.UnaskedWrites, r.Seconds = &unasked, handled.Seconds()
+	return m.keep(r)
+}
+
+// createFresh creates parents one after the other until all old ones have been synced. It returns how many.
+func (m *meter) createFresh(ctx context.Context, before hookserver.Counts) (int, error) {
+	const most = 2000
+	m.expect(most)
+	created := 0
+	for ; created < most; created++ {
+		if created >= m.plan.fresh && created%10 == 0 {
+			now, err := m.hookCounts(ctx)
+			if err != nil {
+				return created, err
+			}
+			if now.Total().Calls-before.Total().Calls >= int64(m.size.parents) {
+				break
+			}
+		}
+		if err := m.createParent(ctx, fmt.Sprintf("fresh%d", created)); err != nil {
+			return created, err
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return created, err
+		}
+	}
+	m.mu.Lock()
+	if m.left -= most - created; m.left == 0 && created < most {
+		close(m.done)
+	}
+	m.mu.Unlock()
+	return created, m.await(ctx)
+}

@@ -1,0 +1,123 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+)
+
+// usage is what the server and the hook have used so far.
+type usage struct {
+	cpu                float64 // seconds
+	rss                float64 // MB
+	mallocs, allocated float64
+	// requests are those that the API server counted, without those of the bench; own is the server's own count.
+	requests, own map[string]int64
+	hook          hookserver.Counts
+}
+
+// usage reads the counters of the server, the API server and the hook.
+func (b *bench) usage(ctx context.Context) (usage, error) {
+	var u usage
+	var errs [6]error
+	u.cpu, errs[0] = gauge.CPU(b.process.Process.Pid)
+	u.rss, errs[1] = gauge.RSS(b.process.Process.Pid)
+	u.hook, errs[2] = b.hookCounts(ctx)
+	if err := errors.Join(errs[:]...); err != nil {
+		return u, err
+	}
+	page, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/metrics", b.port))
+	if err != nil {
+		return u, err
+	}
+	u.mallocs, errs[3] = gauge.Value(page, "go_memstats_mallocs_total")
+	u.allocated, errs[4] = gauge.Value(page, "go_memstats_alloc_bytes_total")
+	u.own, errs[5] = gauge.Methods(page, strings.TrimPrefix(b.config.Host, "https://"))
+	if err := errors.Join(errs[:]...); err != nil {
+		return u, err
+	}
+	u.requests, err = b.apiRequests(ctx)
+	return u, err
+}
+
+// apiRequests returns the requests that the API server counted for the workloads' resources, without those of the bench.
+func (b *bench) apiRequests(ctx context.Context) (map[string]int64, error) {
+	page, err := b.fetch(ctx, b.cluster, b.config.Host+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	all, err := gauge.Requests(page, parentResource.Resource, childResource.Resource, podResource.Resource)
+	if err != nil {
+		return nil, err
+	}
+	return less(all, b.tally.Counts()), nil
+}
+
+func (b *bench) hookCounts(ctx context.Context) (hookserver.Counts, error) {
+	body, err := b.fetch(ctx, http.DefaultClient, b.hookURL+hookserver.PathCounts)
+	if err != nil {
+		return nil, err
+	}
+	var counts hookserver.Counts
+	if err := json.Unmarshal(body, &counts); err != nil {
+		return nil, fmt.Errorf("reading the hook's counters: %w", err)
+	}
+	return counts, nil
+}
+
+func (b *bench) fetch(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", url, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s: %s", url, response.Status, body)
+	}
+	return body, nil
+}
+
+// writeProfile stores one of the server's profiles.
+func (b *bench) writeProfile(ctx context.Context, name, path string) error {
+	if b.profile == "" {
+		return nil
+	}
+	body, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/%s", b.port, path))
+	if err != nil {
+		return fmt.Errorf("reading the profile %s: %w", name, err)
+	}
+	return os.WriteFile(filepath.Join(b.profile, name), body, 0o644)
+}
