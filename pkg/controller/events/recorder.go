@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -109,12 +110,18 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 
 // Run sends events until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
+	var sending sync.WaitGroup
 	for i := range r.lanes {
-		watcher := r.lanes[i].broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.client})
-		defer r.lanes[i].broadcaster.Shutdown()
-		defer watcher.Stop()
+		sending.Go(func() { r.lanes[i].run(ctx, r.client) })
 	}
+	sending.Wait()
+}
+
+func (l *lane) run(ctx context.Context, client typedcorev1.EventInterface) {
+	watcher := l.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client})
 	<-ctx.Done()
+	watcher.Stop()
+	l.broadcaster.Shutdown()
 }
 
 // laneOf returns the lane of an object's events, always the same.

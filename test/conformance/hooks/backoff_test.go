@@ -18,7 +18,6 @@ package hooks
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -35,7 +34,7 @@ func (s *stage) backsOff(path string) (backoff time.Duration) {
 		if requests := s.hook.Requests(path); len(requests) > 1 {
 			backoff = requests[len(requests)-1].Time.Sub(requests[len(requests)-2].Time)
 		}
-		return backoff > patience, fmt.Sprint(backoff)
+		return backoff > patience, backoff.String()
 	})
 	return backoff
 }

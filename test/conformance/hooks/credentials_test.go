@@ -113,15 +113,18 @@ func testTLSFaults(t *testing.T, s *shared, kind string) {
 			"http error: calling ENDPOINT: certificate signed by unknown authority; set caBundle to the certificate authority of the hook",
 		},
 		"expired": {
-			[]hooktest.Option{hooktest.WithExpiredCertificate()}, bundled,
+			[]hooktest.Option{hooktest.WithExpiredCertificate()},
+			bundled,
 			"; renew the certificate of the hook, and compare the clocks",
 		},
 		"wrong-host": {
-			[]hooktest.Option{hooktest.WithCertificateFor("hook.example.com")}, bundled,
+			[]hooktest.Option{hooktest.WithCertificateFor("hook.example.com")},
+			bundled,
 			"; add the host name to the certificate of the hook, or use a name that is in it",
 		},
 		"client-certificate-missing": {
-			[]hooktest.Option{hooktest.WithClientCertificates()}, bundled,
+			[]hooktest.Option{hooktest.WithClientCertificates()},
+			bundled,
 			"http error: calling ENDPOINT: remote error: tls: certificate required; the hook demands a client certificate that it knows; set clientTLS",
 		},
 		"client-certificate-of-a-stranger": {

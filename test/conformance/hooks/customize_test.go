@@ -208,35 +208,43 @@ func testScope(t *testing.T, s *shared, kind string) {
 	}{
 		"V1LabelsReachTheParentsNamespace": {
 			"Without namespace a v1 rule is about the parent's namespace.", things, v1, v2,
-			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "HERE/near",
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
+			"ConfigMap.v1", "HERE/near",
 		},
 		"V2LabelsReachAllNamespaces": {
 			"v2 lifts the restriction.", things, v2, v2,
-			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "HERE/near THERE/far",
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
+			"ConfigMap.v1", "HERE/near THERE/far",
 		},
 		"V1ShowsThePlainNamesOfTheParentsNamespace": {
 			"A v1 sync request has no place for others.", things, v2, v1,
-			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "near",
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
+			"ConfigMap.v1", "near",
 		},
 		"V1NamesAreSoughtEverywhere": {
 			"Names without namespace are the exception to the restriction.", things, v1, v2,
-			map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"near", "far"}}, "ConfigMap.v1", "HERE/near THERE/far",
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"near", "far"}},
+			"ConfigMap.v1", "HERE/near THERE/far",
 		},
 		"V2ReachesAnotherNamespace": {
 			"v2 lifts the restriction.", things, v2, v2,
-			map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "THERE", "labelSelector": "STAGE"}, "ConfigMap.v1", "THERE/far",
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "THERE", "labelSelector": "STAGE"},
+			"ConfigMap.v1", "THERE/far",
 		},
 		"V1LeavesOutWhatIsClusterScoped": {
 			"The type is there, its objects are not.", things, v1, v1,
-			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}}, "Namespace.v1", "none",
+			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}},
+			"Namespace.v1", "none",
 		},
 		"V2ShowsWhatIsClusterScoped": {
 			"Under its plain name. The namespace of the rule does not count.", things, v2, v2,
-			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}, "namespace": "THERE"}, "Namespace.v1", "default",
+			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}, "namespace": "THERE"},
+			"Namespace.v1", "default",
 		},
 		"V1OfAClusterScopedParentIsNotRestricted": {
 			"There is no namespace to restrict it to.", clusterThings, v1, v1,
-			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"}, "ConfigMap.v1", "HERE/near THERE/far",
+			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
+			"ConfigMap.v1", "HERE/near THERE/far",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -288,6 +296,8 @@ func testScope(t *testing.T, s *shared, kind string) {
 // testSelection is about contract §16.3: a related object wakes the parents whose rules select it, before or after the change.
 func testSelection(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)
+	// Names are sought in all namespaces, so they are this test's own.
+	one, witnessed := "one-"+st.controller, "witnessed-"+st.controller
 	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
 	st.hook.Handle("/customize", answering(func(q question) any {
 		rule := map[string]any{"apiVersion": "v1", "resource": "configmaps"}
@@ -295,9 +305,9 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		case "red", "blue":
 			rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{"color": name}}
 		case "named":
-			rule["names"] = []any{"one", "two"}
+			rule["names"] = []any{one, "two-" + st.controller}
 		case "witness":
-			rule["names"] = []any{"witnessed"}
+			rule["names"] = []any{witnessed}
 		case "nothing":
 			return rules()
 		}
@@ -309,7 +319,7 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		st.awaitCalls("/sync", name, 1)
 	}
 	st.parent("witness", nil)
-	st.create(configMaps, st.namespace, "witnessed", nil, nil)
+	st.create(configMaps, st.namespace, witnessed, nil, nil)
 	st.awaitCalls("/sync", "witness", 1)
 	calls := map[string]int{}
 	// called returns the parents whose hook was called since it was asked last. What the witness sees comes after what the
@@ -317,7 +327,7 @@ func testSelection(t *testing.T, s *shared, kind string) {
 	called := func() string {
 		st.quiet("/sync")
 		calls["witness"] = len(st.calls("/sync", "witness"))
-		st.patch(configMaps, st.namespace, "witnessed", `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
+		st.patch(configMaps, st.namespace, witnessed, `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
 		st.awaitCalls("/sync", "witness", calls["witness"]+1)
 		st.quiet("/sync")
 		var names []string
@@ -347,9 +357,9 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		{"it loses the label", func() { st.patch(configMaps, st.namespace, "four", `{"metadata":{"labels":{"color":null}}}`) }, "blue"},
 		{"it changes unselected", func() { st.patch(configMaps, st.namespace, "four", `{"data":{"a":"2"}}`) }, ""},
 		{"a named object is created, selected twice", func() {
-			st.create(configMaps, st.namespace, "one", nil, map[string]string{"color": "red"})
+			st.create(configMaps, st.namespace, one, nil, map[string]string{"color": "red"})
 		}, "named red"},
-		{"it is deleted", func() { st.remove(configMaps, st.namespace, "one") }, "named red"},
+		{"it is deleted", func() { st.remove(configMaps, st.namespace, one) }, "named red"},
 		{"an object of that name is created elsewhere", func() {
 			there := s.namespace(t)
 			st.create(configMaps, there, "three", nil, map[string]string{"color": "red"})

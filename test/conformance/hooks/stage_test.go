@@ -199,7 +199,8 @@ func (s *stage) run(d definition) {
 			attachments = append(attachments, v1alpha1.DecoratorControllerAttachmentRule{ResourceRule: rule})
 		}
 	}
-	client, err := s.own.MetacontrollerV1alpha1(), error(nil)
+	var err error
+	client := s.own.MetacontrollerV1alpha1()
 	if s.kind == decorator {
 		_, err = client.DecoratorControllers().Create(s.t.Context(), &v1alpha1.DecoratorController{
 			ObjectMeta: meta, Spec: v1alpha1.DecoratorControllerSpec{
