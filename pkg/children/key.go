@@ -58,6 +58,10 @@ type Rule struct {
 	HasStatus bool
 	// Method says how existing children are changed. Empty means OnDelete.
 	Method v1alpha1.ChildUpdateMethod
+	// ServerSide says that children are written by server-side apply. Otherwise they are merged here.
+	ServerSide bool
+	// Force says that server-side apply takes fields from other field managers, rather than to fail.
+	Force bool
 }
 
 // ResourceIn returns the rule's resource in the version of an apiVersion.

@@ -22,6 +22,7 @@ import (
 	// The requests to the host cluster are counted in metrics.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 )
@@ -39,6 +40,8 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			EventsQPS:           c.Controllers.EventsQPS,
 			EventsBurst:         c.Controllers.EventsBurst,
 			TargetLabelSelector: c.Controllers.TargetLabelSelector,
+			ServerSideApply:     c.Controllers.ApplyStrategy == options.ServerSideApply,
+			FieldManager:        c.Controllers.FieldManager,
 			HookManagedFields:   c.Controllers.HookManagedFields,
 			HookResponseLimit:   c.Controllers.HookResponseLimit.Value(),
 			ServerNamespace:     c.Controllers.Namespace,

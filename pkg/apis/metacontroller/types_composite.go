@@ -105,6 +105,14 @@ type CompositeControllerChildUpdateStrategy struct {
 	// a percentage of the children that the hook desires (rounded down, at least 1). Default 1. It has no effect with
 	// methods that do not roll.
 	MaxUnavailable *intstr.IntOrString
+	// apply says who works out what an existing child becomes: Merge (this server, from what the hook returned now and before)
+	// or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's
+	// flag --apply-strategy says.
+	Apply ChildApplyStrategy
+	// force says whether server-side apply takes fields that other field managers own. Default true. With false such fields
+	// are a conflict, nothing of the child is applied, and an event names the fields and their managers. It has no effect
+	// with Merge.
+	Force *bool
 }
 
 // ChildUpdateStatusChecks are what an updated child must show before a rolling update goes on.

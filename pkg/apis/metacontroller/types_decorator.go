@@ -90,6 +90,14 @@ type DecoratorControllerAttachmentUpdateStrategy struct {
 	// method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it
 	// anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.
 	Method ChildUpdateMethod
+	// apply says who works out what an existing attachment becomes: Merge (this server, from what the hook returned now and before)
+	// or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's
+	// flag --apply-strategy says.
+	Apply ChildApplyStrategy
+	// force says whether server-side apply takes fields that other field managers own. Default true. With false such fields
+	// are a conflict, nothing of the attachment is applied, and an event names the fields and their managers. It has no effect
+	// with Merge.
+	Force *bool
 }
 
 // DecoratorControllerHooks are the webhooks of a DecoratorController.

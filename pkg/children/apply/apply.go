@@ -65,7 +65,7 @@ type Options struct {
 	Writes int
 	// WritesPerParent is the number of concurrent writes of one parent's children. Default 8.
 	WritesPerParent int
-	// Try returns what an update would make of an object, without making it (a dry run). It is asked before a child is
+	// Try returns what an update would make of an object that is merged here, without making it (a dry run). It is asked before a child is
 	// deleted to be made anew when it may be the API server, or an admission webhook, that changed what was applied, which
 	// is so after a restart. Nil: such a child is deleted.
 	Try func(ctx context.Context, target client.Target, body []byte) (*object.Object, error)
@@ -156,19 +156,28 @@ func (a *Applier) one(ctx context.Context, parent string, in plan.Input, step pl
 
 func (a *Applier) write(ctx context.Context, parent string, in plan.Input, outcome *Outcome) (err error) {
 	target := client.Target{Resource: outcome.Resource, Namespace: outcome.Namespace, Name: outcome.Name}
-	if outcome.Action == plan.Create {
-		if err := a.create(ctx, parent, in, target, outcome); err != nil || outcome.Stale {
-			return err
-		}
-	} else {
+	switch {
+	case outcome.Manager != "":
+		err = a.serverSide(ctx, parent, in, target, outcome)
+	case outcome.Action == plan.Create:
+		err = a.create(ctx, parent, in, target, outcome)
+	default:
 		outcome.Written, err = a.client.Update(ctx, target, outcome.Body)
-		if apierrors.IsConflict(err) || isGone(err) {
-			outcome.Stale = true
-			return nil
-		}
 	}
-	if err != nil {
+	if conflict := ownership(err); conflict != nil {
+		return conflict
+	}
+	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || isGone(err)) {
+		outcome.Stale = true
+		return nil
+	}
+	if err != nil || outcome.Stale {
 		return err
+	}
+	if outcome.Manager != "" && outcome.Action == plan.Update && outcome.Written.ResourceVersion() == outcome.Observed.ResourceVersion() {
+		// The API server found nothing to change.
+		in.Memory.Accepted(in, outcome.Step)
+		return nil
 	}
 	outcome.Done = true
 	in.Memory.Wrote(in, outcome.Step, outcome.Written)
@@ -183,10 +192,19 @@ func (a *Applier) create(ctx context.Context, parent string, in plan.Input, targ
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+	if err := a.judgeObstacle(ctx, parent, in, target, outcome); err != nil || outcome.Stale {
+		return err
+	}
+	outcome.Written, err = a.client.Create(ctx, where, outcome.Body)
+	return err
+}
+
+// judgeObstacle looks at the object that is in the way of a child to be created. It returns a ConflictError if it is not the
+// parent's, notes that the step is stale if it is, and does neither if it is gone.
+func (a *Applier) judgeObstacle(ctx context.Context, parent string, in plan.Input, target client.Target, outcome *Outcome) error {
 	existing, err := a.client.Get(ctx, target)
 	if isGone(err) {
-		outcome.Written, err = a.client.Create(ctx, where, outcome.Body)
-		return err
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading the object of that name: %w", err)
@@ -226,10 +244,10 @@ func (a *Applier) delete(ctx context.Context, in plan.Input, outcome *Outcome) e
 // invalid. Then it has other values than were applied last in fields that nobody can have changed since; a new child would
 // get the same values, or be refused.
 func (a *Applier) isAsDesired(ctx context.Context, target client.Target, outcome *Outcome) (bool, error) {
-	if a.try == nil || outcome.Action != plan.Recreate || outcome.Body == nil {
+	if a.try == nil && outcome.Manager == "" || outcome.Action != plan.Recreate || outcome.Body == nil {
 		return false, nil
 	}
-	updated, err := a.try(ctx, target, outcome.Body)
+	updated, err := a.tryStep(ctx, target, outcome)
 	switch {
 	case apierrors.IsInvalid(err):
 		return true, nil

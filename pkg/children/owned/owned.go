@@ -29,19 +29,37 @@ import (
 // be changed; it has the order of content in its lists. Fields that content does not have are left out. It fails if fields is
 // no FieldsV1.
 func Extract(content map[string]any, fields []byte) (map[string]any, error) {
+	return extractObject(content, fields, func(leaf any) any { return leaf })
+}
+
+// Outline is Extract, with values that are owned as a whole left empty. The API server completes such values with defaults, so not
+// all that is in them was applied.
+func Outline(content map[string]any, fields []byte) (map[string]any, error) {
+	return extractObject(content, fields, func(leaf any) any {
+		switch leaf.(type) {
+		case map[string]any:
+			return map[string]any{}
+		case []any:
+			return []any{}
+		default:
+			return leaf
+		}
+	})
+}
+
+func extractObject(content map[string]any, fields []byte, leaf func(any) any) (map[string]any, error) {
 	var set map[string]any
 	if err := json.Unmarshal(fields, &set); err != nil {
 		return nil, fmt.Errorf("reading the fields of a field manager: %w", err)
 	}
-	part, _ := extract(content, set).(map[string]any)
+	part, _ := extract(content, set, leaf).(map[string]any)
 	return part, nil
 }
 
-// extract returns the owned part of a value.
-func extract(value any, set map[string]any) any {
+// extract returns the owned part of a value; leaf says what is returned of a value that is owned as a whole.
+func extract(value any, set map[string]any, leaf func(any) any) any {
 	if len(set) == 0 {
-		// A leaf: the value is owned as a whole.
-		return value
+		return leaf(value)
 	}
 	switch value := value.(type) {
 	case map[string]any:
@@ -52,18 +70,18 @@ func extract(value any, set map[string]any) any {
 				continue
 			}
 			if field, ok := value[name]; ok {
-				part[name] = extract(field, asSet(below))
+				part[name] = extract(field, asSet(below), leaf)
 			}
 		}
 		return part
 	case []any:
-		return extractItems(value, set)
+		return extractItems(value, set, leaf)
 	default:
 		return value
 	}
 }
 
-func extractItems(list []any, set map[string]any) []any {
+func extractItems(list []any, set map[string]any, leaf func(any) any) []any {
 	part := make([]any, 0, min(len(list), len(set)))
 	matchers := make([]matcher, 0, len(set))
 	for _, key := range slices.Sorted(maps.Keys(set)) {
@@ -74,7 +92,7 @@ func extractItems(list []any, set map[string]any) []any {
 	for i, item := range list {
 		for _, m := range matchers {
 			if m.matches(i, item) {
-				part = append(part, extract(item, m.below))
+				part = append(part, extract(item, m.below, leaf))
 				break
 			}
 		}

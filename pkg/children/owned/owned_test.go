@@ -65,6 +65,15 @@ func TestExtractReturnsWhatIsOwned(t *testing.T) {
 	}
 }
 
+func TestOutlineLeavesValuesThatAreOwnedAsAWholeEmpty(t *testing.T) {
+	const fields = `{"f:metadata":{"f:labels":{}},"f:spec":{"f:externalIPs":{},"f:clusterIP":{},"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}`
+	const want = `{"metadata":{"labels":{}},"spec":{"externalIPs":[],"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`
+	got, err := owned.Outline(parsed(t, service), []byte(fields))
+	if err != nil || !reflect.DeepEqual(got, parsed(t, want)) {
+		t.Errorf("got %v, %v, want %s", got, err, want)
+	}
+}
+
 func TestExtractRefusesWhatIsNoFieldSet(t *testing.T) {
 	for _, fields := range []string{"", "[]", "1", "{"} {
 		if got, err := owned.Extract(parsed(t, service), []byte(fields)); err == nil {

@@ -81,7 +81,8 @@ func (in Input) merge(step *Step, o *object.Object, text string) (map[string]any
 func (in Input) lastApplied(o *object.Object, text string) (last map[string]any, fresh bool, err error) {
 	recorded, ok := o.Annotation(merge.Annotation)
 	if !ok {
-		return nil, false, nil
+		last, err = in.appliedBefore(o)
+		return last, false, err
 	}
 	last = in.applicable(merge.Decode(recorded))
 	if recorded == text || last == nil || merge.IsSecret(last) {

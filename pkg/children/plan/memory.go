@@ -220,6 +220,9 @@ func (m *Memory) accept(in Input, step Step, o *object.Object, returned baseline
 
 // differences returns what an API server made of what a step applies.
 func (in Input) differences(step Step, o *object.Object) baseline {
+	if step.Manager != "" {
+		return in.returnedBy(step, o)
+	}
 	returned := baseline{seed: in.Memory.seed, values: map[string]uint64{}}
 	content, err := o.Decode()
 	if err != nil {

@@ -82,6 +82,12 @@ type Step struct {
 	Body []byte
 	// Changed are the first places at which the child differs.
 	Changed []string
+	// Manager is the field manager of a child that is written by server-side apply, and empty for one that is merged.
+	Manager string
+	// Force says that server-side apply takes fields from other managers.
+	Force bool
+	// Migrate says that what was applied in another way has to be moved over to Manager first.
+	Migrate bool
 
 	// desired is the hash of what is applied, content is what is applied, and returned is what the API server is taken to
 	// have made of it.
@@ -133,6 +139,8 @@ type Input struct {
 	// children that the hook returns in another version than their rule's. Without it, such a child is written in the
 	// version in which it is observed.
 	Read func(resource schema.GroupVersionResource, namespace, name string) (*object.Object, error)
+	// Manager is the field manager for the children of server-side rules.
+	Manager string
 	// Memory is what is remembered of former plans.
 	Memory *Memory
 }
@@ -198,6 +206,9 @@ func (in Input) step(d children.Desired, o *object.Object) (Step, error) {
 	rule, _ := in.Rules.For(d.GroupKind())
 	step := Step{Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), Observed: o}
 	step.content = in.applicable(d.Content)
+	if rule.ServerSide {
+		return in.applyStep(step, d, o, rule)
+	}
 	text, err := merge.Encode(step.content)
 	if err != nil {
 		return step, err
@@ -208,38 +219,51 @@ func (in Input) step(d children.Desired, o *object.Object) (Step, error) {
 		step.Body, err = in.createBody(step.content, d.Content["status"], text)
 		return step, err
 	}
-	step.Action = Leave
-	if o.Deleting() {
-		step.Reason = Deleting
-		return step, nil
-	}
-	var settled bool
-	if step.Reason, settled = in.Memory.settled(in.Parent, d.Key, step.desired, o.ResourceVersion()); settled {
-		return step, nil
-	}
-	if o.APIVersion() != d.APIVersion {
-		if o, err = in.inVersion(&step, rule, o); err != nil {
-			return step, err
-		}
-		if o == nil {
-			step.Reason = Deleting
-			return step, nil
-		}
+	o, err = in.present(&step, d, o, rule)
+	if err != nil || o == nil {
+		return step, err
 	}
 	merged, err := in.merge(&step, o, text)
 	if err != nil {
 		return step, err
 	}
 	if len(step.Changed) == 0 {
-		step.Reason = Same
-		in.Memory.settle(in.Parent, step, Same)
-		return step, nil
+		return in.same(step), nil
 	}
-	return in.decide(step, rule.Method, merged)
+	return in.decide(step, rule.Method, func() ([]byte, error) { return json.Marshal(merged) })
+}
+
+// present returns the observed child in the version of the step, and nil if nothing is to be done with it, which the step then
+// says.
+func (in Input) present(step *Step, d children.Desired, o *object.Object, rule children.Rule) (*object.Object, error) {
+	step.Action = Leave
+	if o.Deleting() {
+		step.Reason = Deleting
+		return nil, nil
+	}
+	var settled bool
+	if step.Reason, settled = in.Memory.settled(in.Parent, d.Key, step.desired, o.ResourceVersion()); settled {
+		return nil, nil
+	}
+	if o.APIVersion() == d.APIVersion {
+		return o, nil
+	}
+	o, err := in.inVersion(step, rule, o)
+	if err == nil && o == nil {
+		step.Reason = Deleting
+	}
+	return o, err
+}
+
+// same completes the step for a child that is as desired.
+func (in Input) same(step Step) Step {
+	step.Reason = Same
+	in.Memory.settle(in.Parent, step, Same)
+	return step
 }
 
 // decide chooses the action for a child that differs.
-func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, merged map[string]any) (Step, error) {
+func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, body func() ([]byte, error)) (Step, error) {
 	switch method {
 	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:
 		step.Action = Recreate
@@ -262,11 +286,11 @@ func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, merged map[
 	}
 	// There is a baseline to be found when no write of this process tells.
 	if doubtful := step.returned != nil; step.Action == Update || doubtful {
-		body, err := json.Marshal(merged)
+		encoded, err := body()
 		if err != nil {
-			return step, fmt.Errorf("encoding the merged object: %w", err)
+			return step, fmt.Errorf("encoding the changed object: %w", err)
 		}
-		step.Body = body
+		step.Body = encoded
 	}
 	return step, nil
 }

@@ -135,10 +135,15 @@ func (c *Controller) resolve(ctx context.Context) error {
 		}
 		c.childResources = append(c.childResources, resource)
 		kind := resource.GroupVersionKind()
-		rules = append(rules, children.Rule{
-			Kind: kind, Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced,
-			HasStatus: resource.HasStatus, Method: methodOf(rule.UpdateStrategy),
-		})
+		declared := children.Rule{
+			Kind: kind, Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced, HasStatus: resource.HasStatus,
+		}
+		c.shared.Options.ApplyTo(&declared, "", nil)
+		if strategy := rule.UpdateStrategy; strategy != nil {
+			declared.Method = strategy.Method
+			c.shared.Options.ApplyTo(&declared, strategy.Apply, strategy.Force)
+		}
+		rules = append(rules, declared)
 		delete(rolling, kind.GroupKind())
 		if rolls, ok := rollout.RuleOf(rule.UpdateStrategy); ok {
 			rolling[kind.GroupKind()] = rolls
@@ -203,7 +208,7 @@ func (c *Controller) prepare() {
 	})
 	c.converger = converge.New(converge.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
-		Rules: c.rules, Informers: informers,
+		Manager: c.shared.Options.FieldManagerOf("CompositeController", c.name), Rules: c.rules, Informers: informers,
 	})
 }
 
@@ -294,13 +299,6 @@ func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.spec.Wo
 
 func (c *Controller) generatesSelector() bool {
 	return c.spec.GenerateSelector != nil && *c.spec.GenerateSelector
-}
-
-func methodOf(strategy *v1alpha1.CompositeControllerChildUpdateStrategy) v1alpha1.ChildUpdateMethod {
-	if strategy == nil {
-		return v1alpha1.ChildUpdateOnDelete
-	}
-	return strategy.Method
 }
 
 func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {

@@ -56,6 +56,8 @@ type Config struct {
 	Recorder Recorder
 	// Counters count conflicts and flapping children.
 	Counters *loop.Counters
+	// Manager is the field manager for server-side apply.
+	Manager string
 	// Rules are the declared kinds.
 	Rules children.Rules
 	// Informers has the informer for each declared kind.
@@ -92,6 +94,7 @@ func (c *Converger) Input(ctx context.Context, parent *object.Object, observed [
 		Desired:  desired,
 		Schema:   func(kind schema.GroupVersionKind) merge.Schema { return c.schema(ctx, kind) },
 		Read:     c.config.Applier.Reader(ctx),
+		Manager:  c.config.Manager,
 		Memory:   c.memory,
 	}
 }

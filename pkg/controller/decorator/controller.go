@@ -145,14 +145,16 @@ func (c *Controller) resolveAttachments(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("attachment: %w", err)
 		}
-		method := v1alpha1.ChildUpdateOnDelete
-		if declared.UpdateStrategy != nil {
-			method = declared.UpdateStrategy.Method
-		}
-		rules = append(rules, children.Rule{
+		rule := children.Rule{
 			Kind: resource.GroupVersionKind(), Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced,
-			HasStatus: resource.HasStatus, Method: method,
-		})
+			HasStatus: resource.HasStatus, Method: v1alpha1.ChildUpdateOnDelete,
+		}
+		c.shared.Options.ApplyTo(&rule, "", nil)
+		if strategy := declared.UpdateStrategy; strategy != nil {
+			rule.Method = strategy.Method
+			c.shared.Options.ApplyTo(&rule, strategy.Apply, strategy.Force)
+		}
+		rules = append(rules, rule)
 		c.attachments = append(c.attachments, attachment{resource: resource})
 	}
 	c.attachmentRules = children.NewRules(rules)
@@ -202,7 +204,7 @@ func (c *Controller) prepare() {
 	})
 	c.converger = converge.New(converge.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
-		Rules: c.attachmentRules, Informers: informers,
+		Manager: c.shared.Options.FieldManagerOf("DecoratorController", c.name), Rules: c.attachmentRules, Informers: informers,
 	})
 }
 

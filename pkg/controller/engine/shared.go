@@ -67,6 +67,11 @@ type Options struct {
 	EventsBurst int
 	// TargetLabelSelector restricts the manager to controller objects with matching labels. Empty: all.
 	TargetLabelSelector string
+	// ServerSideApply says that children are written by server-side apply where their rule does not say. By default they are
+	// merged here.
+	ServerSideApply bool
+	// FieldManager is the field manager of all controllers for server-side apply. Empty: each has its own.
+	FieldManager string
 	// HookManagedFields includes metadata.managedFields in what hooks are sent.
 	HookManagedFields bool
 	// HookResponseLimit is the size in bytes above which a hook's answer is refused. Default 32 MiB.

@@ -65,7 +65,9 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	webhook.RegisterMetrics()
 	host := rest.CopyConfig(c.Cluster)
 	host.QPS, host.Burst = options.ClientQPS, options.ClientBurst
-	window, err := cluster.New(cluster.Options{Config: host, KeepManagedFields: options.HookManagedFields})
+	window, err := cluster.New(cluster.Options{
+		Config: host, KeepManagedFields: options.HookManagedFields, Managers: options.Managers(),
+	})
 	if err != nil {
 		return nil, err
 	}

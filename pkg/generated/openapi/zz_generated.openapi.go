@@ -446,6 +446,21 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerChildUpdateStrat
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
+					"apply": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apply says who works out what an existing child becomes: Merge (this server, from what the hook returned now and before) or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's flag --apply-strategy says.\n\nPossible enum values:\n - `\"Merge\"` merges what the hook returned into the child, with what it returned before, as kubectl apply did.\n - `\"ServerSide\"` leaves the merge to the API server (server-side apply): the controller owns the fields that the hook returned, and no others.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Merge", "ServerSide"},
+						},
+					},
+					"force": {
+						SchemaProps: spec.SchemaProps{
+							Description: "force says whether server-side apply takes fields that other field managers own. Default true. With false such fields are a conflict, nothing of the child is applied, and an event names the fields and their managers. It has no effect with Merge.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
@@ -1137,6 +1152,21 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentUpdate
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"InPlace", "OnDelete", "Recreate", "RollingInPlace", "RollingRecreate"},
+						},
+					},
+					"apply": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apply says who works out what an existing attachment becomes: Merge (this server, from what the hook returned now and before) or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's flag --apply-strategy says.\n\nPossible enum values:\n - `\"Merge\"` merges what the hook returned into the child, with what it returned before, as kubectl apply did.\n - `\"ServerSide\"` leaves the merge to the API server (server-side apply): the controller owns the fields that the hook returned, and no others.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Merge", "ServerSide"},
+						},
+					},
+					"force": {
+						SchemaProps: spec.SchemaProps{
+							Description: "force says whether server-side apply takes fields that other field managers own. Default true. With false such fields are a conflict, nothing of the attachment is applied, and an event names the fields and their managers. It has no effect with Merge.",
+							Type:        []string{"boolean"},
+							Format:      "",
 						},
 					},
 				},

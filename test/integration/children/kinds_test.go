@@ -31,21 +31,48 @@ func TestChildrenOfBuiltInKindsSettle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, guess := range []bool{false, true} {
-		name := "lists merged by schema"
-		if guess {
-			name = "lists merged by guessing"
-		}
+	for name, how := range map[string]struct{ guess, serverSide bool }{
+		"lists merged by schema":   {false, false},
+		"lists merged by guessing": {true, false},
+		"server-side apply":        {false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, file := range files {
 				t.Run(strings.TrimSuffix(file.Name(), ".yaml"), func(t *testing.T) {
 					t.Parallel()
 					s := newScene(t)
-					s.noSchema = guess
-					settles(t, s, s.load(t, file.Name(), v1alpha1.ChildUpdateInPlace))
+					s.noSchema, s.serverSide = how.guess, how.serverSide
+					content := s.load(t, file.Name(), v1alpha1.ChildUpdateInPlace)
+					if how.serverSide {
+						withoutDuplicates(content)
+					}
+					settles(t, s, content)
 				})
 			}
 		})
+	}
+}
+
+// withoutDuplicates takes out of a Pod the variable that is there twice, which merging takes and server-side apply refuses.
+func withoutDuplicates(content map[string]any) {
+	if content["kind"] != "Pod" {
+		return
+	}
+	spec, _ := content["spec"].(map[string]any)
+	containers, _ := spec["containers"].([]any)
+	main, _ := containers[0].(map[string]any)
+	env, _ := main["env"].([]any)
+	main["env"] = env[:len(env)-1]
+}
+
+func TestServerSideApplyRefusesItemsThatAreThereTwice(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.serverSide = true
+	_, err := s.sync(t, s.input(t, nil, s.load(t, "pod.yaml", v1alpha1.ChildUpdateInPlace)))
+	const want = `.spec.containers[name="main"].env: duplicate entries for key [name="TWICE"]`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -36,11 +36,16 @@ func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(file.Name(), ".yaml"), func(t *testing.T) {
+	for name, serverSide := range both(files) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
-			content := s.load(t, file.Name(), v1alpha1.ChildUpdateRecreate)
+			s.serverSide = serverSide
+			file, _, _ := strings.Cut(name, " ")
+			content := s.load(t, file+".yaml", v1alpha1.ChildUpdateRecreate)
+			if serverSide {
+				withoutDuplicates(content)
+			}
 			before := s.gets(t, plan.Create, content).Written
 			s.quiet(t, "after the create", content)
 			s.restart()
@@ -59,6 +64,17 @@ func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
 			s.quiet(t, "after it was created anew", content)
 		})
 	}
+}
+
+// both returns the names of tests of files with both strategies, and whether they use server-side apply.
+func both(files []os.DirEntry) map[string]bool {
+	names := make(map[string]bool, 2*len(files))
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".yaml")
+		names[name] = false
+		names[name+" applied server-side"] = true
+	}
+	return names
 }
 
 // TestARestartRecreatesNothingThatTheServerWouldNotChange has children with fields that the server drops or that cannot be

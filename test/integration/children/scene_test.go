@@ -44,6 +44,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
+// manager is the field manager for server-side apply.
+const manager = plan.LegacyManager + "/compositecontroller/test"
+
 // scene is a parent, which is a namespace, and what syncs its children. Objects are read live instead of from a cache.
 type scene struct {
 	client    *client.Client
@@ -52,6 +55,8 @@ type scene struct {
 	memory    *plan.Memory
 	// noSchema has lists merged by guessing.
 	noSchema bool
+	// serverSide has children written by server-side apply.
+	serverSide bool
 
 	parent *object.Object
 	rules  []children.Rule
@@ -65,6 +70,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c = c.Knowing(plan.LegacyManager)
 	s := &scene{client: c, memory: plan.NewMemory(nil)}
 	s.applier = apply.New(apply.Options{Client: c, Try: try(t, config)})
 	s.rediscover(t)
@@ -147,6 +153,7 @@ func (s *scene) declare(t *testing.T, content map[string]any, method v1alpha1.Ch
 	}
 	s.rules = append(s.rules, children.Rule{
 		Kind: resource.GroupVersionKind(), Resource: resource.GroupVersionResource, Namespaced: resource.Namespaced, Method: method,
+		ServerSide: s.serverSide, Force: true,
 	})
 	if metadata, ok := content["metadata"].(map[string]any); ok && resource.Namespaced {
 		metadata["namespace"] = s.parent.Name()
@@ -182,7 +189,7 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 		t.Fatal(err)
 	}
 	in := plan.Input{
-		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Memory: s.memory,
+		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Memory: s.memory, Manager: manager,
 		Schema: s.schema(t.Context()), Read: s.applier.Reader(t.Context()),
 	}
 	for _, d := range desired {

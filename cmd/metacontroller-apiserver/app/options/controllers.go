@@ -34,7 +34,9 @@ const (
 	ServerSideApply = "server-side-apply"
 
 	defaultNamespace = "metacontroller"
-	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	// maxFieldManager is the longest field manager that API servers take, in bytes.
+	maxFieldManager = 128
+	namespaceFile   = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
 // Controllers are the settings of the engine that runs controllers. Flags are those of contract §19.1; defaults differ where
@@ -57,6 +59,8 @@ type Controllers struct {
 	TargetLabelSelector string
 	// ApplyStrategy is DynamicApply or ServerSideApply.
 	ApplyStrategy string
+	// FieldManager is the field manager of all controllers for server-side apply. Empty: each has its own.
+	FieldManager string
 	// HookManagedFields includes metadata.managedFields in what hooks are sent. Default false.
 	HookManagedFields bool
 	// HookResponseLimit is the size above which a hook's answer is refused. Default 32 MiB.
@@ -102,7 +106,10 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.TargetLabelSelector, "target-label-selector", c.TargetLabelSelector,
 		"Run only controllers whose labels match this selector. Empty: all.")
 	fs.StringVar(&c.ApplyStrategy, "apply-strategy", c.ApplyStrategy, "How children are updated: "+DynamicApply+
-		" merges what the hook returned into the child, with what it returned before.")
+		" merges what the hook returned into the child, with what it returned before; "+ServerSideApply+
+		" leaves the merge to the API server. A controller's updateStrategy.apply overrides it.")
+	fs.StringVar(&c.FieldManager, "apply-strategy-ssa-field-manager", c.FieldManager,
+		"Field manager of all controllers for "+ServerSideApply+". Empty: each controller has its own, metacontroller/<kind>/<name>.")
 	fs.BoolVar(&c.HookManagedFields, "hook-managed-fields", c.HookManagedFields,
 		"Include metadata.managedFields in the objects that hooks are sent.")
 	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the answer of a hook is refused, for example 32Mi.")
@@ -132,11 +139,12 @@ func (c *Controllers) validate() []error {
 		wrong("--target-label-selector: %w", err)
 	}
 	switch c.ApplyStrategy {
-	case DynamicApply:
-	case ServerSideApply:
-		wrong("--apply-strategy=%s is not available in this version: use %s", ServerSideApply, DynamicApply)
+	case DynamicApply, ServerSideApply:
 	default:
-		wrong("--apply-strategy must be %s, not %q", DynamicApply, c.ApplyStrategy)
+		wrong("--apply-strategy must be %s or %s, not %q", DynamicApply, ServerSideApply, c.ApplyStrategy)
+	}
+	if len(c.FieldManager) > maxFieldManager {
+		wrong("--apply-strategy-ssa-field-manager must have at most %d bytes, not %d", maxFieldManager, len(c.FieldManager))
 	}
 	return errs
 }

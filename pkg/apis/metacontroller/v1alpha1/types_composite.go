@@ -148,6 +148,18 @@ type CompositeControllerChildUpdateStrategy struct {
 	// +k8s:optional
 	// +k8s:opaqueType
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// apply says who works out what an existing child becomes: Merge (this server, from what the hook returned now and before)
+	// or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's
+	// flag --apply-strategy says.
+	// +optional
+	// +k8s:optional
+	Apply ChildApplyStrategy `json:"apply,omitempty"`
+	// force says whether server-side apply takes fields that other field managers own. Default true. With false such fields
+	// are a conflict, nothing of the child is applied, and an event names the fields and their managers. It has no effect
+	// with Merge.
+	// +optional
+	// +k8s:optional
+	Force *bool `json:"force,omitempty"`
 }
 
 // ChildUpdateStatusChecks are what an updated child must show before a rolling update goes on.

@@ -46,3 +46,17 @@ const (
 	// ChildUpdateRollingInPlace updates, a few children at a time.
 	ChildUpdateRollingInPlace ChildUpdateMethod = "RollingInPlace"
 )
+
+// ChildApplyStrategy says who works out what an existing child becomes.
+// +enum
+// +k8s:enum
+type ChildApplyStrategy string
+
+// The apply strategies.
+const (
+	// ChildApplyMerge merges what the hook returned into the child, with what it returned before, as kubectl apply did.
+	ChildApplyMerge ChildApplyStrategy = "Merge"
+	// ChildApplyServerSide leaves the merge to the API server (server-side apply): the controller owns the fields that the hook
+	// returned, and no others.
+	ChildApplyServerSide ChildApplyStrategy = "ServerSide"
+)

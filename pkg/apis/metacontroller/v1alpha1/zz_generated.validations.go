@@ -348,6 +348,21 @@ func Validate_CABundleReference(
 	return errs
 }
 
+var symbolsForChildApplyStrategy = sets.New(ChildApplyMerge, ChildApplyServerSide)
+
+// Validate_ChildApplyStrategy validates an instance of ChildApplyStrategy according
+// to declarative validation rules in the API schema.
+func Validate_ChildApplyStrategy(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *ChildApplyStrategy) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForChildApplyStrategy, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	return errs
+}
+
 var symbolsForChildUpdateMethod = sets.New(ChildUpdateInPlace, ChildUpdateOnDelete, ChildUpdateRecreate, ChildUpdateRollingInPlace, ChildUpdateRollingRecreate)
 
 // Validate_ChildUpdateMethod validates an instance of ChildUpdateMethod according
@@ -696,6 +711,64 @@ func Validate_CompositeControllerChildUpdateStrategy(
 				return oldObj.MaxUnavailable
 			})
 		errs = append(errs, fn(fldPath.Child("maxUnavailable"), obj.MaxUnavailable, oldVal, oldObj != nil)...)
+	}
+
+	{ // field CompositeControllerChildUpdateStrategy.Apply
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ChildApplyStrategy,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ChildApplyStrategy(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerChildUpdateStrategy) *ChildApplyStrategy {
+				return &oldObj.Apply
+			})
+		errs = append(errs, fn(fldPath.Child("apply"), &obj.Apply, oldVal, oldObj != nil)...)
+	}
+
+	{ // field CompositeControllerChildUpdateStrategy.Force
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *bool,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerChildUpdateStrategy) *bool {
+				return oldObj.Force
+			})
+		errs = append(errs, fn(fldPath.Child("force"), obj.Force, oldVal, oldObj != nil)...)
 	}
 
 	return errs
@@ -1741,7 +1814,7 @@ func Validate_DecoratorControllerAttachmentRule(
 			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
 			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
 					return nil
 				}
 			}
@@ -1801,6 +1874,64 @@ func Validate_DecoratorControllerAttachmentUpdateStrategy(
 				return &oldObj.Method
 			})
 		errs = append(errs, fn(fldPath.Child("method"), &obj.Method, oldVal, oldObj != nil)...)
+	}
+
+	{ // field DecoratorControllerAttachmentUpdateStrategy.Apply
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ChildApplyStrategy,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ChildApplyStrategy(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerAttachmentUpdateStrategy) *ChildApplyStrategy {
+				return &oldObj.Apply
+			})
+		errs = append(errs, fn(fldPath.Child("apply"), &obj.Apply, oldVal, oldObj != nil)...)
+	}
+
+	{ // field DecoratorControllerAttachmentUpdateStrategy.Force
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *bool,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerAttachmentUpdateStrategy) *bool {
+				return oldObj.Force
+			})
+		errs = append(errs, fn(fldPath.Child("force"), obj.Force, oldVal, oldObj != nil)...)
 	}
 
 	return errs

@@ -39,6 +39,14 @@ type CompositeControllerChildUpdateStrategyApplyConfiguration struct {
 	// a percentage of the children that the hook desires (rounded down, at least 1). Default 1. It has no effect with
 	// methods that do not roll.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// apply says who works out what an existing child becomes: Merge (this server, from what the hook returned now and before)
+	// or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's
+	// flag --apply-strategy says.
+	Apply *metacontrollerv1alpha1.ChildApplyStrategy `json:"apply,omitempty"`
+	// force says whether server-side apply takes fields that other field managers own. Default true. With false such fields
+	// are a conflict, nothing of the child is applied, and an event names the fields and their managers. It has no effect
+	// with Merge.
+	Force *bool `json:"force,omitempty"`
 }
 
 // CompositeControllerChildUpdateStrategyApplyConfiguration constructs a declarative configuration of the CompositeControllerChildUpdateStrategy type for use with
@@ -68,5 +76,21 @@ func (b *CompositeControllerChildUpdateStrategyApplyConfiguration) WithStatusChe
 // If called multiple times, the MaxUnavailable field is set to the value of the last call.
 func (b *CompositeControllerChildUpdateStrategyApplyConfiguration) WithMaxUnavailable(value intstr.IntOrString) *CompositeControllerChildUpdateStrategyApplyConfiguration {
 	b.MaxUnavailable = &value
+	return b
+}
+
+// WithApply sets the Apply field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Apply field is set to the value of the last call.
+func (b *CompositeControllerChildUpdateStrategyApplyConfiguration) WithApply(value metacontrollerv1alpha1.ChildApplyStrategy) *CompositeControllerChildUpdateStrategyApplyConfiguration {
+	b.Apply = &value
+	return b
+}
+
+// WithForce sets the Force field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Force field is set to the value of the last call.
+func (b *CompositeControllerChildUpdateStrategyApplyConfiguration) WithForce(value bool) *CompositeControllerChildUpdateStrategyApplyConfiguration {
+	b.Force = &value
 	return b
 }

@@ -30,6 +30,14 @@ type DecoratorControllerAttachmentUpdateStrategyApplyConfiguration struct {
 	// method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it
 	// anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.
 	Method *metacontrollerv1alpha1.ChildUpdateMethod `json:"method,omitempty"`
+	// apply says who works out what an existing attachment becomes: Merge (this server, from what the hook returned now and before)
+	// or ServerSide (the API server, by server-side apply with a field manager of this controller). Empty: what the server's
+	// flag --apply-strategy says.
+	Apply *metacontrollerv1alpha1.ChildApplyStrategy `json:"apply,omitempty"`
+	// force says whether server-side apply takes fields that other field managers own. Default true. With false such fields
+	// are a conflict, nothing of the attachment is applied, and an event names the fields and their managers. It has no effect
+	// with Merge.
+	Force *bool `json:"force,omitempty"`
 }
 
 // DecoratorControllerAttachmentUpdateStrategyApplyConfiguration constructs a declarative configuration of the DecoratorControllerAttachmentUpdateStrategy type for use with
@@ -43,5 +51,21 @@ func DecoratorControllerAttachmentUpdateStrategy() *DecoratorControllerAttachmen
 // If called multiple times, the Method field is set to the value of the last call.
 func (b *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration) WithMethod(value metacontrollerv1alpha1.ChildUpdateMethod) *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration {
 	b.Method = &value
+	return b
+}
+
+// WithApply sets the Apply field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Apply field is set to the value of the last call.
+func (b *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration) WithApply(value metacontrollerv1alpha1.ChildApplyStrategy) *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration {
+	b.Apply = &value
+	return b
+}
+
+// WithForce sets the Force field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Force field is set to the value of the last call.
+func (b *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration) WithForce(value bool) *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration {
+	b.Force = &value
 	return b
 }
