@@ -190,7 +190,7 @@ func (b *bench) controllers(ctx context.Context) error {
 	n := b.plan.controllers
 	controller := func(i int) string { return fmt.Sprintf("fleet-%d", i%n) }
 	if err := each(ctx, s.parents, func(i int) error {
-		_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, parentName(i), s, controller(i)))
+		_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, parentName(i), s, controller(i), "1"))
 		return err
 	}); err != nil {
 		return err

@@ -54,7 +54,7 @@ func (l *limit) timed(ctx context.Context, do func(name string) error) (float64,
 
 func (l *limit) create(ctx context.Context) (float64, error) {
 	return l.timed(ctx, func(name string) error {
-		written, err := l.client.Create(ctx, target(l.namespace, ""), parentBody(l.namespace, name, l.size, ""))
+		written, err := l.client.Create(ctx, target(l.namespace, ""), parentBody(l.namespace, name, l.size, "", "1"))
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func command(ctx context.Context) error {
 	flag.StringVar(&o.server, "server", "bin/metacontroller-apiserver", "the server's binary")
 	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")
 	document := flag.String("document", "", "a document in which the texts between the markers are replaced")
-	flag.StringVar(&o.profile, "profile", "", "a folder for CPU and heap profiles of the last creation")
+	flag.StringVar(&o.profile, "profile", "", "a folder for CPU and heap profiles of the creation of 3000x3, or of the last size")
 	flag.Parse()
 	var err error
 	if p.sizes, err = parseSizes(*sizes); err != nil {

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +146,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	}
 	m.times()
 	profiled := make(chan error, 1)
-	if m.profile != "" && w.name == "create" {
+	if m.profiles(w) {
 		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=8") }()
 	} else {
 		profiled <- nil
@@ -167,10 +168,23 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 		before.cpu, before.own, before.mallocs, before.allocated = 0, nil, 0, 0
 	}
 	r := m.result(w, seconds, before, after)
-	if w.name == "create" {
+	if m.profiles(w) {
 		err = m.writeProfile(ctx, "heap.pprof", "heap?gc=1")
 	}
 	return r, err
+}
+
+// profiles reports whether profiles are taken of a workload: the creation of 3000×3, or else of the last size.
+func (m *meter) profiles(w workload) bool {
+	if m.profile == "" || w.name != "create" {
+		return false
+	}
+	sizes := m.plan.sizes
+	of := size{3000, 3}
+	if !slices.Contains(sizes, of) {
+		of = sizes[len(sizes)-1]
+	}
+	return m.size == of
 }
 
 func (m *meter) result(w workload, seconds float64, before, after usage) report.Result {
@@ -189,6 +203,7 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000, RSSBefore: before.rss, RSSAfter: after.rss,
 		Mallocs: (after.mallocs - before.mallocs) / per, AllocBytes: (after.allocated - before.allocated) / per,
 	}
+	attribute(r.Requests, r.OwnRequests["GET"])
 	if w.limit > 0 {
 		r.Ratio = seconds / w.limit
 	}
@@ -200,6 +215,16 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		r.BytesPerObject = (after.rss - before.rss) * (1 << 20) / float64(w.cached)
 	}
 	return r
+}
+
+// attribute reduces reads to as many as the server can have made: it counts its GETs itself, watches among them, and the
+// rest are the garbage collector's.
+func attribute(requests map[string]int64, own int64) {
+	for key, n := range requests {
+		if verb, _, _ := strings.Cut(key, " "); verb == "GET" || verb == "LIST" {
+			requests[key] = min(n, own)
+		}
+	}
 }
 
 // less returns what was counted between two readings.
@@ -243,7 +268,7 @@ func (m *meter) createParents(ctx context.Context) error {
 
 func (m *meter) createParent(ctx context.Context, name string) error {
 	m.note(name, m.revision, m.size.children)
-	_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, name, m.size, m.controller))
+	_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, name, m.size, m.controller, m.revision))
 	return err
 }
 

@@ -112,9 +112,6 @@ func (b *bench) fetch(ctx context.Context, client *http.Client, url string) ([]b
 
 // writeProfile stores one of the server's profiles.
 func (b *bench) writeProfile(ctx context.Context, name, path string) error {
-	if b.profile == "" {
-		return nil
-	}
 	body, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/%s", b.port, path))
 	if err != nil {
 		return fmt.Errorf("reading the profile %s: %w", name, err)

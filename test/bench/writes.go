@@ -88,9 +88,9 @@ func childTarget(namespace, name string) client.Target {
 }
 
 // parentBody returns a parent of the controller with that name, or of none where it is empty.
-func parentBody(namespace, name string, s size, controller string) []byte {
+func parentBody(namespace, name string, s size, controller, revision string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"bench.example.com/v1","kind":"Thing","metadata":{"name":%q,"namespace":%q,"labels":{"bench":%q}},`+
-		`"spec":{"children":%d,"revision":"1"}}`, name, namespace, controller, s.children)
+		`"spec":{"children":%d,"revision":%q}}`, name, namespace, controller, s.children, revision)
 }
 
 func childBody(namespace, parent string, i int, revision string, owner *object.Object) []byte {
@@ -171,7 +171,7 @@ func (b *bench) collected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := b.client.Create(ctx, target(namespace, ""), parentBody(namespace, "p0", size{1, 1}, ""))
+	owner, err := b.client.Create(ctx, target(namespace, ""), parentBody(namespace, "p0", size{1, 1}, "", "1"))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,89 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestParseSizes(t *testing.T) {
+	got, err := parseSizes("300x3,100x50")
+	if want := []size{{300, 3}, {100, 50}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	for _, bad := range []string{"300", "x3", "0x3", "3x0", "3x3,", "axb"} {
+		if got, err := parseSizes(bad); err == nil {
+			t.Errorf("%q: got %v and no error", bad, got)
+		}
+	}
+}
+
+func TestParseWorkloads(t *testing.T) {
+	if got, err := parseWorkloads("create,single"); err != nil || len(got) != 2 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := parseWorkloads("crate"); err == nil {
+		t.Errorf("got %v and no error for a workload that is none", got)
+	}
+}
+
+func TestSelected(t *testing.T) {
+	for _, c := range []struct {
+		workloads []string
+		name      string
+		want      bool
+	}{
+		{nil, "create", true},
+		{[]string{"steady"}, "create", false},
+		{[]string{"decorator"}, "decorator-change", true},
+		{[]string{"controllers"}, "50-controllers", true},
+		{[]string{"delete"}, "finalize", false},
+	} {
+		if got := (plan{workloads: c.workloads}).selected(c.name); got != c.want {
+			t.Errorf("%s of %v: got %t, want %t", c.name, c.workloads, got, c.want)
+		}
+	}
+}
+
+func TestReadsAreAttributedUpToTheServersOwnCount(t *testing.T) {
+	requests := map[string]int64{"GET things": 40, "LIST configmaps": 1, "PUT configmaps": 9}
+	attribute(requests, 3)
+	if requests["GET things"] != 3 || requests["LIST configmaps"] != 1 || requests["PUT configmaps"] != 9 {
+		t.Errorf("got %v, want at most 3 reads of each kind, and all writes", requests)
+	}
+}
+
+func TestWaitsTellOnlyOfWhatIsExpected(t *testing.T) {
+	var w waits
+	w.expect(1)
+	w.note("p0", "2", 3)
+	w.is("p0", "1", 3)
+	w.is("p0", "2", 2)
+	w.is("p1", "2", 3)
+	if got := w.times(); len(got) != 0 {
+		t.Fatalf("got %v before p0 has become what is wanted", got)
+	}
+	w.is("p0", "2", 3)
+	w.is("p0", "2", 3)
+	if err := w.await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.times(); len(got) != 1 {
+		t.Errorf("got %v, want one time", got)
+	}
+}

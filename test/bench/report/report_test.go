@@ -1,0 +1,156 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package report
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPercentile(t *testing.T) {
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(100 - i)
+	}
+	for _, c := range []struct {
+		name   string
+		values []float64
+		p      float64
+		want   float64
+	}{
+		{"None", nil, 0.99, 0},
+		{"One", []float64{7}, 0.5, 7},
+		{"Half", hundred, 0.5, 50},
+		{"NotTheGreatest", hundred, 0.99, 99},
+		{"Greatest", hundred, 1, 100},
+		{"Least", hundred, 0, 1},
+	} {
+		if got := Percentile(c.values, c.p); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+	if hundred[0] != 100 {
+		t.Error("the caller's values were sorted")
+	}
+}
+
+func TestMedian(t *testing.T) {
+	seconds := func(r Result) float64 { return r.Seconds }
+	for want, values := range map[float64][]float64{0: {}, 3: {3}, 2: {1, 3}, 5: {9, 5, 1}} {
+		results := make([]Result, len(values))
+		for i, v := range values {
+			results[i].Seconds = v
+		}
+		if got := Median(results, seconds); got != want {
+			t.Errorf("median of %v: got %v, want %v", values, got, want)
+		}
+	}
+}
+
+func TestReadsAndWrites(t *testing.T) {
+	r := Result{Requests: map[string]int64{"GET things": 2, "LIST configmaps": 1, "GET pods": 5, "PATCH things/status": 3, "DELETE pods": 4}}
+	if got := r.Reads("things", "configmaps"); got != 3 {
+		t.Errorf("got %d reads, want 3", got)
+	}
+	if got := r.Writes(); got != 7 {
+		t.Errorf("got %d writes, want 7", got)
+	}
+}
+
+func TestTableHasMediansOfTheRuns(t *testing.T) {
+	unasked := int64(0)
+	table := Table([]Result{
+		{Workload: "create", Parents: 300, Children: 3, Seconds: 1, Limit: 1, Ratio: 1.5, Requests: map[string]int64{"POST configmaps": 900}},
+		{Workload: "steady", Parents: 300, Children: 3, UnaskedWrites: &unasked},
+		{Workload: "create", Parents: 300, Children: 3, Seconds: 3, Limit: 1, Ratio: 1.7, Requests: map[string]int64{"POST configmaps": 900}},
+	})
+	for _, want := range []string{
+		"| create | 300×3 | 2 | 2.00 | 1.00 | 1.60 |", "| create | 300×3 | 2 | 0 | 900 | 0 | 0 | 0 |  | 0 |", "| steady | 300×3 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+	for line := range strings.SplitSeq(table, "\n") {
+		if line != "" && (!strings.HasPrefix(line, "|") || !strings.HasSuffix(line, "|")) {
+			t.Errorf("%q is no line of a table", line)
+		}
+	}
+}
+
+func TestTargetsShowTheTrueFigure(t *testing.T) {
+	table := Targets([]Result{
+		{Workload: "create", Parents: 300, Children: 3, Ratio: 1.4}, {Workload: "update", Parents: 3000, Children: 3, Ratio: 1.3},
+		{Workload: "single", Parents: 10000, Children: 3, P99: 30, WriteP99: 10},
+	})
+	for _, want := range []string{
+		"| create, time to converge ÷ limit | 300×3 | 1.6 | ≤ 1.4 | 1.40 | yes |",
+		"| update in place ÷ limit | 3000×3 | 1.6 | ≤ 1.25 | 1.30 | **no** |",
+		"| create, time to converge ÷ limit | 3000×3 | 3.9 | ≤ 1.4 | not measured | |",
+		"| not measured | ≤ 50 | 20.00 | yes |",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the targets lack %q:\n%s", want, table)
+		}
+	}
+}
+
+func TestReplace(t *testing.T) {
+	document := "a\n<!-- begin x: written by make bench -->\nold\n<!-- end x -->\nb\n"
+	got, err := replace(document, "x", "new\n")
+	want := "a\n<!-- begin x: written by make bench -->\n\nnew\n\n<!-- end x -->\nb\n"
+	if err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if again, err := replace(got, "x", "new"); err != nil || again != want {
+		t.Errorf("a second time: got %q, %v, want %q", again, err, want)
+	}
+	for _, bad := range []string{"", "<!-- begin x: written by make bench -->"} {
+		if _, err := replace(bad, "x", "new"); err == nil {
+			t.Errorf("no error for %q, which lacks a marker", bad)
+		}
+	}
+}
+
+func TestResultsAreKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results")
+	if got, err := Read(file); err != nil || len(got) != 0 {
+		t.Errorf("before the first: got %v, %v", got, err)
+	}
+	for _, workload := range []string{"create", "steady"} {
+		if err := Append(file, Result{Workload: workload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Read(file)
+	if err != nil || len(got) != 2 || got[1].Workload != "steady" {
+		t.Errorf("got %v, %v, want both in their order", got, err)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	got := machine(machineFacts{"Model", 2, "8388608 kB", "6.1", "go1.26", "v1.36.3", "v0.1.0"})
+	want := "2 cores (Model) and 8 GB of memory, shared by the control plane, the server, the hook and the clients; " +
+		"Linux 6.1, go1.26, Kubernetes v1.36.3, server v0.1.0."
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := field("processor : 0\nmodel name\t: A: B\n", "model name"); got != "A: B" {
+		t.Errorf("got %q, want %q", got, "A: B")
+	}
+}
