@@ -23,6 +23,9 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMI
 PORT ?=
 # Time that each fuzz target gets.
 FUZZTIME ?= 30s
+# How often each microbenchmark is run, and the commit with which they are compared.
+COUNT ?= 6
+BASE ?= HEAD
 
 ##@ General
 
@@ -88,6 +91,14 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)
+
+.PHONY: microbench
+microbench: ## Run the microbenchmarks COUNT times.
+	@hack/microbench.sh $(COUNT)
+
+.PHONY: microbench-compare
+microbench-compare: ## Compare the microbenchmarks with those of the commit BASE.
+	@hack/microbench.sh $(COUNT) $(BASE)
 
 .PHONY: vet
 vet: ## Run go vet over every module.

@@ -209,7 +209,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.kubectlApply(ctx, definition); err != nil {
 		return err
 	}
-	_, err := b.controller(ctx, composite{name: "bench", hooks: map[string]string{"sync": hookserver.PathSync}, method: "InPlace"})
+	_, err := b.controller(ctx, composite{name: "bench", hooks: map[string]string{hookSync: hookserver.PathSync}, method: inPlace})
 	return err
 }
 

@@ -49,8 +49,8 @@ func (b *bench) customize(ctx context.Context) error {
 	if err := b.clear(ctx, l.namespace); err != nil {
 		return err
 	}
-	hooks := map[string]string{"sync": hookserver.PathRelated, "customize": fmt.Sprintf("%s?related=%d", hookserver.PathCustomize, b.plan.related)}
-	return b.with(ctx, s, composite{name: "customize", hooks: hooks, method: "InPlace"}, func(m *meter) error {
+	hooks := map[string]string{hookSync: hookserver.PathRelated, "customize": fmt.Sprintf("%s?related=%d", hookserver.PathCustomize, b.plan.related)}
+	return b.with(ctx, s, composite{name: "customize", hooks: hooks, method: inPlace}, func(m *meter) error {
 		if err := each(ctx, b.plan.related, func(i int) error {
 			_, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, relatedName(i), fmt.Sprintf(`{"slot":"%d"}`, i), "1"))
 			return err

@@ -44,7 +44,7 @@ func (b *bench) rolling(ctx context.Context) error {
 	if err := b.clear(ctx, l.namespace); err != nil {
 		return err
 	}
-	return b.with(ctx, s, composite{name: "rolling", hooks: map[string]string{"sync": hookserver.PathSync}, method: "RollingInPlace"}, func(m *meter) error {
+	return b.with(ctx, s, composite{name: "rolling", hooks: map[string]string{hookSync: hookserver.PathSync}, method: "RollingInPlace"}, func(m *meter) error {
 		if err := m.createParents(ctx); err != nil {
 			return err
 		}
@@ -74,13 +74,13 @@ func (b *bench) with(ctx context.Context, s size, c composite, do func(m *meter)
 
 // remove measures the deletion of all parents: the cluster's garbage collector removes their children.
 func (b *bench) remove(ctx context.Context) error {
-	return b.removal(ctx, "delete", composite{name: "delete", hooks: map[string]string{"sync": hookserver.PathSync}, method: "InPlace"})
+	return b.removal(ctx, "delete", composite{name: "delete", hooks: map[string]string{hookSync: hookserver.PathSync}, method: inPlace})
 }
 
 // finalize measures the deletion of all parents where a finalize hook has the server remove the children.
 func (b *bench) finalize(ctx context.Context) error {
-	hooks := map[string]string{"sync": hookserver.PathSync, "finalize": hookserver.PathFinalize}
-	return b.removal(ctx, "finalize", composite{name: "finalize", hooks: hooks, method: "InPlace"})
+	hooks := map[string]string{hookSync: hookserver.PathSync, "finalize": hookserver.PathFinalize}
+	return b.removal(ctx, "finalize", composite{name: "finalize", hooks: hooks, method: inPlace})
 }
 
 func (b *bench) removal(ctx context.Context, name string, c composite) error {
@@ -153,8 +153,8 @@ func (f *family) see(e cache.Event) {
 // slowHook measures the creation of parents whose hook takes 50 ms. The limit is the time that its calls take with as
 // many workers as a controller has.
 func (b *bench) slowHook(ctx context.Context) error {
-	hooks := map[string]string{"sync": hookserver.PathSync + "?delay=" + b.plan.delay.String()}
-	return b.with(ctx, b.plan.slow, composite{name: "slow", hooks: hooks, method: "InPlace"}, func(m *meter) error {
+	hooks := map[string]string{hookSync: hookserver.PathSync + "?delay=" + b.plan.delay.String()}
+	return b.with(ctx, b.plan.slow, composite{name: "slow", hooks: hooks, method: inPlace}, func(m *meter) error {
 		r, err := m.measure(ctx, workload{name: "slow-hook", run: m.createParents, cached: m.size.parents * (1 + m.size.children)})
 		if err != nil {
 			return err
@@ -201,7 +201,7 @@ func (b *bench) controllers(ctx context.Context) error {
 			m.note(parentName(i), m.revision, s.children)
 		}
 		if err := each(ctx, n, func(i int) error {
-			c := composite{name: controller(i), hooks: map[string]string{"sync": hookserver.PathSync}, method: "InPlace"}
+			c := composite{name: controller(i), hooks: map[string]string{hookSync: hookserver.PathSync}, method: inPlace}
 			return b.createController(ctx, compositeResource, b.compositeBody(c))
 		}); err != nil {
 			return err

@@ -18,7 +18,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -60,6 +59,13 @@ spec:
             properties: {children: {type: integer}, revision: {type: string}, observedGeneration: {type: integer}}
 `
 
+const (
+	// hookSync is the hook that every controller has.
+	hookSync = "sync"
+	// inPlace is the update strategy of all but the rolling update.
+	inPlace = "InPlace"
+)
+
 // composite is a CompositeController for the parents whose label bench has its name.
 type composite struct {
 	name string
@@ -69,15 +75,13 @@ type composite struct {
 }
 
 func (b *bench) compositeBody(c composite) []byte {
-	hooks := map[string]any{}
+	hooks := make([]string, 0, len(c.hooks))
 	for name, path := range c.hooks {
-		hooks[name] = map[string]any{"webhook": map[string]any{"url": b.hookURL + path}}
+		hooks = append(hooks, fmt.Sprintf(`%q:{"webhook":{"url":%q}}`, name, b.hookURL+path))
 	}
-	// Marshaling strings and maps of them cannot fail.
-	encoded, _ := json.Marshal(hooks)
 	return fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":%q},"spec":{`+
 		`"generateSelector":true,"parentResource":{"apiVersion":"bench.example.com/v1","resource":"things","labelSelector":{"matchLabels":{"bench":%q}}},`+
-		`"childResources":[{"apiVersion":"v1","resource":"configmaps","updateStrategy":{"method":%q}}],"hooks":%s}}`, c.name, c.name, c.method, encoded)
+		`"childResources":[{"apiVersion":"v1","resource":"configmaps","updateStrategy":{"method":%q}}],"hooks":{%s}}}`, c.name, c.name, c.method, strings.Join(hooks, ","))
 }
 
 // controller creates a controller and waits until it runs. The function that it returns deletes it.

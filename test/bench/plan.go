@@ -77,7 +77,7 @@ func (p plan) selected(name string) bool {
 	if len(p.workloads) == 0 || slices.Contains(p.workloads, name) {
 		return true
 	}
-	for _, w := range strings.Split(otherWorkloads, ",") {
+	for w := range strings.SplitSeq(otherWorkloads, ",") {
 		if slices.Contains(p.workloads, w) && strings.Contains(name, w) {
 			return true
 		}

@@ -181,7 +181,7 @@ func (m *meter) single(ctx context.Context) error {
 	var writes []float64
 	r, err := m.measure(ctx, workload{name: "single", per: m.plan.trials, run: func(ctx context.Context) error {
 		for i := range m.plan.trials {
-			//nolint:gosec // A number that nobody must guess.
+
 			child := childName(parentName(rand.IntN(m.size.parents)), 0)
 			patch := fmt.Appendf(nil, `{"data":{"revision":"broken-%d"}}`, i)
 			m.expect(1)

@@ -32,6 +32,7 @@ import (
 // TestMain runs the hook where the bench starts this program again for it.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "hook" {
+		//nolint:forbidigo // No test runs here, and this process ends when the bench ends it.
 		if err := hookserver.Run(context.Background(), os.Stdout); err != nil {
 			os.Exit(1)
 		}
@@ -91,8 +92,10 @@ type expectation struct {
 }
 
 var (
-	calls   = func(r report.Result) float64 { return r.CallsPerParent }
-	reads   = func(r report.Result) float64 { return float64(r.Reads("things", "pods") + r.Requests["LIST configmaps"]) }
+	calls = func(r report.Result) float64 { return r.CallsPerParent }
+	reads = func(r report.Result) float64 {
+		return float64(r.Reads("things", "pods") + r.Requests["LIST configmaps"])
+	}
 	gets    = func(r report.Result) float64 { return float64(r.Requests["GET configmaps"]) }
 	writes  = func(r report.Result) float64 { return float64(r.Writes()) }
 	unasked = func(r report.Result) float64 { return float64(*r.UnaskedWrites) }

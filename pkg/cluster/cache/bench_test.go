@@ -25,6 +25,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
@@ -123,4 +124,29 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkClaimLookup measures what a sync asks of the indexes: the children of one owner, and the orphans that its
+// selector matches, among many children of others.
+func BenchmarkClaimLookup(b *testing.B) {
+	i := newInformer(nil, Query{})
+	for n := range benchObjects {
+		s := spec{
+			namespace: fmt.Sprint("ns", n%10), name: fmt.Sprint("n", n), uid: fmt.Sprint("u", n), version: fmt.Sprint(n + 1),
+			controller: fmt.Sprint("owner", n/3),
+		}
+		if err := i.Add(s.object(b)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	selector := labels.SelectorFromSet(labels.Set{"controller-uid": "owner7"})
+	b.ReportAllocs()
+	for b.Loop() {
+		if children := i.ControlledBy("owner7"); len(children) != 3 {
+			b.Fatalf("%d children", len(children))
+		}
+		if orphans := i.Orphans("ns1", selector); len(orphans) != 0 {
+			b.Fatalf("%d orphans", len(orphans))
+		}
+	}
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package gauge
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -40,9 +41,7 @@ func (t *Tally) Counts() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	counts := make(map[string]int64, len(t.counts))
-	for key, n := range t.counts {
-		counts[key] = n
-	}
+	maps.Copy(counts, t.counts)
 	return counts
 }
 

@@ -95,7 +95,8 @@ func TestTableHasMediansOfTheRuns(t *testing.T) {
 
 func TestTargetsShowTheTrueFigure(t *testing.T) {
 	table := Targets([]Result{
-		{Workload: "create", Parents: 300, Children: 3, Ratio: 1.4}, {Workload: "update", Parents: 3000, Children: 3, Ratio: 1.3},
+		{Workload: "create", Parents: 300, Children: 3, Ratio: 1.4},
+		{Workload: "update", Parents: 3000, Children: 3, Ratio: 1.3},
 		{Workload: "single", Parents: 10000, Children: 3, P99: 30, WriteP99: 10},
 	})
 	for _, want := range []string{

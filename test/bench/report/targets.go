@@ -31,12 +31,15 @@ type target struct {
 	figure            func(Result) float64
 }
 
+// created is the workload that most targets are about.
+const created = "create"
+
 func ratio(r Result) float64 { return r.Ratio }
 
 // targets are those of the product, with what Metacontroller needs on the same kind of machine with everything tuned.
 func targets() []target {
-	created := func(parents int, before string) target {
-		return target{"create, time to converge ÷ limit", before, "≤ 1.4", "create", parents, 3, 1.4, ratio}
+	createdIn := func(parents int, before string) target {
+		return target{"create, time to converge ÷ limit", before, "≤ 1.4", created, parents, 3, 1.4, ratio}
 	}
 	unasked := func(r Result) float64 {
 		if r.UnaskedWrites == nil {
@@ -46,14 +49,14 @@ func targets() []target {
 	}
 	reads := func(r Result) float64 { return float64(r.Reads("things", "configmaps")) / float64(r.Parents) }
 	return []target{
-		created(300, "1.6"), created(3000, "3.9"), created(10000, "2.9"),
+		createdIn(300, "1.6"), createdIn(3000, "3.9"), createdIn(10000, "2.9"),
 		{"update in place ÷ limit", "1.6", "≤ 1.25", "update", 3000, 3, 1.25, ratio},
 		{"update in place ÷ limit", "1.6", "≤ 1.25", "update", 10000, 3, 1.25, ratio},
-		{"CPU seconds per 1,000 parents created", "4.8", "≤ 2.6", "create", 3000, 3, 2.6, func(r Result) float64 { return r.PerThousand }},
-		{"KB of memory growth per cached object", "19", "≤ 5", "create", 3000, 3, 5, func(r Result) float64 { return r.BytesPerObject / 1024 }},
-		{"KB of memory growth per cached object", "19", "≤ 5", "create", 10000, 3, 5, func(r Result) float64 { return r.BytesPerObject / 1024 }},
-		{"GET or LIST of parents and children per parent created", "3", "0", "create", 3000, 3, 0, reads},
-		{"hook calls per created parent", "3.0", "≤ 3", "create", 3000, 3, 3, func(r Result) float64 { return r.CallsPerParent }},
+		{"CPU seconds per 1,000 parents created", "4.8", "≤ 2.6", created, 3000, 3, 2.6, func(r Result) float64 { return r.PerThousand }},
+		{"KB of memory growth per cached object", "19", "≤ 5", created, 3000, 3, 5, func(r Result) float64 { return r.BytesPerObject / 1024 }},
+		{"KB of memory growth per cached object", "19", "≤ 5", created, 10000, 3, 5, func(r Result) float64 { return r.BytesPerObject / 1024 }},
+		{"GET or LIST of parents and children per parent created", "3", "0", created, 3000, 3, 0, reads},
+		{"hook calls per created parent", "3.0", "≤ 3", created, 3000, 3, 3, func(r Result) float64 { return r.CallsPerParent }},
 		{"hook calls per parent in 15 s of steady state", "0", "0", "steady", 0, 0, 0, func(r Result) float64 { return r.CallsPerParent }},
 		{"requests for parents and children in steady state", "0", "0", "steady", 0, 0, 0, func(r Result) float64 {
 			return float64(r.Writes() + r.Reads("things", "configmaps"))
@@ -79,10 +82,13 @@ func Targets(results []Result) string {
 				continue
 			}
 			figure, reached := g.median(t.figure), "yes"
-			// Figures are compared as they are shown.
-			shown := fmt.Sprintf("%.2f", figure)
-			if figure > t.limit+0.005 {
+			if figure > t.limit {
 				reached = "**no**"
+			}
+			shown := fmt.Sprintf("%.2f", figure)
+			if t.limit == 0 && figure != 0 {
+				// A little more than nothing must not look like nothing.
+				shown = fmt.Sprintf("%.4f", figure)
 			}
 			fmt.Fprintf(&b, "| %s | %d×%d | %s | %s | %s | %s |\n", t.name, g.parents, g.children, t.before, t.want, shown, reached)
 			measured = true
