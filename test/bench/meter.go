@@ -50,6 +50,10 @@ func (b *bench) newMeter(ctx context.Context, s size, controller string) (*meter
 		if err := b.startServer(ctx); err != nil {
 			return nil, err
 		}
+		// What the server reads and allocates to start is not the workload's.
+		if err := pause(ctx, 2*b.plan.settle); err != nil {
+			return nil, err
+		}
 	}
 	namespace, err := b.namespace(ctx, "bench")
 	if err != nil {

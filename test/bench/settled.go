@@ -181,7 +181,6 @@ func (m *meter) single(ctx context.Context) error {
 	var writes []float64
 	r, err := m.measure(ctx, workload{name: "single", per: m.plan.trials, run: func(ctx context.Context) error {
 		for i := range m.plan.trials {
-
 			child := childName(parentName(rand.IntN(m.size.parents)), 0)
 			patch := fmt.Appendf(nil, `{"data":{"revision":"broken-%d"}}`, i)
 			m.expect(1)
