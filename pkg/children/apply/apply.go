@@ -226,6 +226,9 @@ func (a *Applier) delete(ctx context.Context, in plan.Input, outcome *Outcome) e
 	if err == nil {
 		err = a.client.Delete(ctx, target, outcome.Observed.UID())
 	}
+	if conflict := ownership(err); conflict != nil {
+		return conflict
+	}
 	if apierrors.IsConflict(err) || isGone(err) {
 		outcome.Stale = true
 		return nil
