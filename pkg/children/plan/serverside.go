@@ -162,7 +162,7 @@ func (in Input) compareMerged(step *Step, o *object.Object, observed map[string]
 	if err != nil {
 		return err
 	}
-	result, err := merge.Objects(observed, observable(last), applicableTo(step.content), in.schema(o.GroupVersionKind()), saysTheSame)
+	result, err := merge.Objects(observed, applicableTo(observable(last)), applicableTo(step.content), in.schema(o.GroupVersionKind()), saysTheSame)
 	if err != nil {
 		return err
 	}
@@ -179,10 +179,16 @@ func saysTheSame(d merge.Difference) bool {
 
 // applicableTo returns what is applied without what nobody owns, because it names the object.
 func applicableTo(content map[string]any) map[string]any {
+	if content == nil {
+		return nil
+	}
 	shown := maps.Clone(content)
 	delete(shown, "apiVersion")
 	delete(shown, "kind")
-	metadata, _ := shown["metadata"].(map[string]any)
+	metadata, ok := shown["metadata"].(map[string]any)
+	if !ok {
+		return shown
+	}
 	metadata = maps.Clone(metadata)
 	delete(metadata, "name")
 	delete(metadata, "namespace")
