@@ -35,8 +35,8 @@ type Options struct {
 	Config *rest.Config
 	// KeepManagedFields keeps metadata.managedFields in cached objects, and so in what hooks are sent.
 	KeepManagedFields bool
-	// Managers is how the names of the field managers begin of which objects know what they have applied. Empty: of none.
-	Managers string
+	// Managers are how the names of the field managers begin of which objects know what they have applied. Empty: of none.
+	Managers []string
 }
 
 // Cluster is the host cluster as the engine sees it.
@@ -71,7 +71,7 @@ func New(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Cache: objects, Discovery: kinds, Barrier: barrier.New(nil), Client: writer.Knowing(o.Managers), Credentials: secrets}, nil
+	return &Cluster{Cache: objects, Discovery: kinds, Barrier: barrier.New(nil), Client: writer.Knowing(o.Managers...), Credentials: secrets}, nil
 }
 
 // Run watches until ctx ends, and returns when everything that it started has ended.

@@ -253,7 +253,7 @@ func (a *Applier) isAsDesired(ctx context.Context, target client.Target, outcome
 	updated, err := a.tryStep(ctx, target, outcome)
 	switch {
 	case apierrors.IsInvalid(err):
-		return true, nil
+		return outcome.Doubt, nil
 	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
 		// It cannot be tried: the user may not update, or a webhook knows no dry run.
 		return false, nil

@@ -83,7 +83,7 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 		Resource:   schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 		Namespaced: true, Method: method, ServerSide: true,
 	}})
-	o, err := object.Parse([]byte(takenChild), object.ParseOptions{Managers: "metacontroller"})
+	o, err := object.Parse([]byte(takenChild), object.ParseOptions{Managers: []string{"metacontroller"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,20 +120,17 @@ func (a *Applier) tryStep(ctx context.Context, target client.Target, outcome *Ou
 	return a.client.Apply(ctx, target, attempt)
 }
 
-// An OwnershipError says that a child was not applied because other field managers own fields of it, and force is false.
+// An OwnershipError says that a child was not applied because other field managers own fields of it, and force is false. It does
+// not wrap the API server's error: that is a conflict, and this one does not go away when the child is read again.
 type OwnershipError struct {
 	// Fields say which manager owns which field.
 	Fields []string
-	err    error
 }
 
 // Error implements error.
 func (e *OwnershipError) Error() string {
 	return fmt.Sprintf("other field managers own what is to be applied, and updateStrategy.force is false: %s", joined(e.Fields))
 }
-
-// Unwrap returns the API server's error.
-func (e *OwnershipError) Unwrap() error { return e.err }
 
 // ownership returns an OwnershipError if that is what an error of the API server is about, nil otherwise.
 func ownership(err error) *OwnershipError {
@@ -150,5 +147,5 @@ func ownership(err error) *OwnershipError {
 	if len(fields) == 0 {
 		return nil
 	}
-	return &OwnershipError{Fields: fields, err: err}
+	return &OwnershipError{Fields: fields}
 }

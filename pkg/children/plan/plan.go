@@ -86,6 +86,8 @@ type Step struct {
 	Manager string
 	// Force says that server-side apply takes fields from other managers.
 	Force bool
+	// Doubt says, for Recreate, that this process does not know what the API server made of the values that were applied last.
+	Doubt bool
 	// Migrate says that what was applied in another way has to be moved over to Manager first.
 	Migrate bool
 
@@ -285,7 +287,9 @@ func (in Input) decide(step Step, method v1alpha1.ChildUpdateMethod, body func()
 		return step, nil
 	}
 	// There is a baseline to be found when no write of this process tells.
-	if doubtful := step.returned != nil; step.Action == Update || doubtful {
+	// Without force, what others own is not to be deleted for being made anew.
+	step.Doubt = step.returned != nil && step.Action == Recreate
+	if cautious := step.Manager != "" && !step.Force; step.Action == Update || step.Doubt || cautious {
 		encoded, err := body()
 		if err != nil {
 			return step, fmt.Errorf("encoding the changed object: %w", err)

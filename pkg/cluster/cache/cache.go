@@ -48,8 +48,8 @@ type Options struct {
 	Config *rest.Config
 	// KeepManagedFields keeps metadata.managedFields in the objects.
 	KeepManagedFields bool
-	// Managers is how the names of the field managers begin of which objects know what they have applied. Empty: of none.
-	Managers string
+	// Managers are how the names of the field managers begin of which objects know what they have applied. Empty: of none.
+	Managers []string
 }
 
 func (o Options) parsing() object.ParseOptions {

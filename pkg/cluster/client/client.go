@@ -53,9 +53,10 @@ type Client struct {
 	parsing object.ParseOptions
 }
 
-// Knowing returns a client that returns objects which know what was applied by field managers whose names begin with managers.
+// Knowing returns a client that returns objects which know what was applied by field managers whose names begin with one of
+// managers.
 // It shares the connections of c.
-func (c *Client) Knowing(managers string) *Client {
+func (c *Client) Knowing(managers ...string) *Client {
 	return &Client{rest: c.rest, parsing: object.ParseOptions{Managers: managers}}
 }
 

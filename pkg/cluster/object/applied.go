@@ -19,6 +19,7 @@ package object
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -33,10 +34,10 @@ type managedEntry struct {
 	FieldsV1    json.RawMessage `json:"fieldsV1"`
 }
 
-// appliedIn returns, as a JSON object by field manager, the fields that managers whose names begin with prefix have applied to
-// the object itself. It is empty if there are none, as in most objects.
-func appliedIn(managedFields []byte, prefix string) string {
-	if prefix == "" || !bytes.Contains(managedFields, appliedOperation) {
+// appliedIn returns, as a JSON object by field manager, the fields that managers whose names begin with one of prefixes have
+// applied to the object itself. It is empty if there are none, as in most objects.
+func appliedIn(managedFields []byte, prefixes []string) string {
+	if len(prefixes) == 0 || !bytes.Contains(managedFields, appliedOperation) {
 		return ""
 	}
 	var entries []managedEntry
@@ -45,7 +46,8 @@ func appliedIn(managedFields []byte, prefix string) string {
 	}
 	kept := map[string]json.RawMessage{}
 	for _, e := range entries {
-		if e.Operation == "Apply" && e.Subresource == "" && strings.HasPrefix(e.Manager, prefix) && len(e.FieldsV1) > 0 {
+		begins := func(prefix string) bool { return strings.HasPrefix(e.Manager, prefix) }
+		if e.Operation == "Apply" && e.Subresource == "" && len(e.FieldsV1) > 0 && slices.ContainsFunc(prefixes, begins) {
 			kept[e.Manager] = e.FieldsV1
 		}
 	}

@@ -296,14 +296,14 @@ func TestObjectsKnowWhatManagersHaveApplied(t *testing.T) {
 		`{"manager":"kubectl","operation":"Apply","fieldsV1":{"f:data":{"f:z":{}}}}]`
 	data := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","managedFields":` + managed + `},"data":{"x":"1"}}`)
 	for name, tc := range map[string]struct {
-		reason            string
-		managers, manager string
-		want              string
+		reason        string
+		managers      []string
+		manager, want string
 	}{
-		"Ours":       {"What was applied to the object itself is known.", "metacontroller", "metacontroller/c/a", `{"f:data":{"f:x":{}}}`},
-		"Updated":    {"Writes of other kinds are not applied.", "metacontroller", "metacontroller/c/b", ""},
-		"Others":     {"Managers of no interest cost no memory.", "metacontroller", "kubectl", ""},
-		"NoInterest": {"By default nothing is kept.", "", "metacontroller/c/a", ""},
+		"Ours":       {"What was applied to the object itself is known.", []string{"x", "metacontroller"}, "metacontroller/c/a", `{"f:data":{"f:x":{}}}`},
+		"Updated":    {"Writes of other kinds are not applied.", []string{"metacontroller"}, "metacontroller/c/b", ""},
+		"Others":     {"Managers of no interest cost no memory.", []string{"metacontroller"}, "kubectl", ""},
+		"NoInterest": {"By default nothing is kept.", nil, "metacontroller/c/a", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := object.Parse(data, object.ParseOptions{Managers: tc.managers})

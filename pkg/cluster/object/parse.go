@@ -34,8 +34,8 @@ type ParseOptions struct {
 	APIVersion, Kind string
 	// KeepManagedFields keeps metadata.managedFields in the object's JSON. By default it is cut out.
 	KeepManagedFields bool
-	// Managers is how the names of the field managers begin of which [Object.AppliedFields] is to know. Empty: of none.
-	Managers string
+	// Managers are how the names of the field managers begin of which [Object.AppliedFields] is to know. Empty: of none.
+	Managers []string
 }
 
 // errDuplicate says that a field that matters was there twice.

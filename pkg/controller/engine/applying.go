@@ -44,12 +44,13 @@ func (o Options) FieldManagerOf(kind, name string) string {
 	return manager[:maxFieldManager-len(end)] + end
 }
 
-// Managers is how the names of the field managers begin of which the cache has to know what they have applied.
-func (o Options) Managers() string {
+// Managers are how the names of the field managers begin of which the cache has to know what they have applied: the present one,
+// and those of before the option was set.
+func (o Options) Managers() []string {
 	if o.FieldManager != "" {
-		return o.FieldManager
+		return []string{plan.LegacyManager, o.FieldManager}
 	}
-	return plan.LegacyManager
+	return []string{plan.LegacyManager}
 }
 
 // ApplyTo completes a rule with how its children are written, which the controller may leave to the options.

@@ -56,7 +56,9 @@ func kinds() map[string]kind {
 			func(v int64) map[string]any {
 				return labeled("v1", "ConfigMap", map[string]any{"data": map[string]any{"ours": fmt.Sprint(v)}})
 			},
-			[]string{"data", "ours"}, `{` + label + `,"data":{"ours":"9","theirs":"x"}}`, []string{"data", "theirs"},
+			[]string{"data", "ours"},
+			`{` + label + `,"data":{"ours":"9","theirs":"x"}}`,
+			[]string{"data", "theirs"},
 		},
 		"Deployment": {
 			schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
@@ -72,7 +74,8 @@ func kinds() map[string]kind {
 					},
 				}})
 			},
-			[]string{"spec", "minReadySeconds"}, `{` + label + `,"spec":{"minReadySeconds":9,"progressDeadlineSeconds":77}}`,
+			[]string{"spec", "minReadySeconds"},
+			`{` + label + `,"spec":{"minReadySeconds":9,"progressDeadlineSeconds":77}}`,
 			[]string{"spec", "progressDeadlineSeconds"},
 		},
 		"Service": {
@@ -85,7 +88,8 @@ func kinds() map[string]kind {
 					},
 				}})
 			},
-			[]string{"spec", "selector", "app"}, `{` + label + `,"spec":{"selector":{"app":"9"},"sessionAffinity":"ClientIP"}}`,
+			[]string{"spec", "selector", "app"},
+			`{` + label + `,"spec":{"selector":{"app":"9"},"sessionAffinity":"ClientIP"}}`,
 			[]string{"spec", "sessionAffinity"},
 		},
 		"Gadget": {
@@ -95,7 +99,9 @@ func kinds() map[string]kind {
 					"size": v, "parts": []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "count": int64(3)}},
 				}})
 			},
-			[]string{"spec", "size"}, `{` + label + `,"spec":{"size":9,"mode":"Fast"}}`, []string{"spec", "mode"},
+			[]string{"spec", "size"},
+			`{` + label + `,"spec":{"size":9,"mode":"Fast"}}`,
+			[]string{"spec", "mode"},
 		},
 	}
 }

@@ -69,7 +69,7 @@ func editing(strategy v1alpha1.ChildApplyStrategy) func(*testing.T, *world) {
 
 		editor := filepath.Join(t.TempDir(), "editor")
 		const script = "#!/bin/sh\nexec sed -i 's/ours: wanted/ours: edited/; s/theirs: before/theirs: edited/' \"$1\"\n"
-		if err := os.WriteFile(editor, []byte(script), 0o700); err != nil { //nolint:gosec // It is to be run.
+		if err := os.WriteFile(editor, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		seen := c.watch()
@@ -296,4 +296,3 @@ func (s sighting) until(last func(*unstructured.Unstructured) bool, look ...func
 		}
 	}
 }
-
