@@ -153,7 +153,7 @@ func TestMethodsAndStrategies(t *testing.T) {
 						// What the cell made lives until the whole test ends.
 						c := newCell(t, w, k.resource)
 						c.t = inner
-						c.live(k, method, strategy, t)
+						c.live(t, k, method, strategy)
 						cells <- settled{c, written(c.child())}
 					})
 				}
@@ -181,7 +181,7 @@ func TestMethodsAndStrategies(t *testing.T) {
 }
 
 // live takes a child through a change of what is desired and a drift, and looks for needless writes after each.
-func (c *cell) live(k kind, method v1alpha1.ChildUpdateMethod, strategy v1alpha1.ChildApplyStrategy, whole *testing.T) {
+func (c *cell) live(whole *testing.T, k kind, method v1alpha1.ChildUpdateMethod, strategy v1alpha1.ChildApplyStrategy) {
 	inner := c.t
 	c.t = whole
 	c.declare(v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: strategy})
