@@ -20,6 +20,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/logs"
@@ -27,7 +28,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app"
 )
 
+// gcPercent is how much garbage, relative to what is in use, is let pile up. Most of the memory is the cache of the cluster's
+// objects, which lives long: Go's default of 100 would double it to save little time. See docs/performance.md.
+const gcPercent = 50
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	logs.InitLogs()
 	cmd, err := app.NewCommand()
 	if err == nil {
