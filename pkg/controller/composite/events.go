@@ -56,7 +56,7 @@ func (c *Controller) parentEvent(e cache.Event) {
 		return
 	}
 	c.selectors.set(key, e.New)
-	if e.Initial {
+	if e.Initial && !c.changedBefore(e.New) {
 		// Nothing is known to have changed: what really changes meanwhile goes first.
 		c.loop.Enqueue(key, queue.Resync)
 		return
@@ -65,6 +65,12 @@ func (c *Controller) parentEvent(e cache.Event) {
 		return
 	}
 	c.loop.Enqueue(key, queue.Live)
+}
+
+// changedBefore reports whether a parent that is there from the start has a change that nobody has dealt with yet, so that it need
+// not wait for thousands that have none.
+func (c *Controller) changedBefore(o *object.Object) bool {
+	return c.parentResource.HasStatus && parent.Unsettled(o)
 }
 
 // childEvent is told of every change of an object of a child kind.

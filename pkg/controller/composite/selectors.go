@@ -48,8 +48,9 @@ type selectors struct {
 
 	mu      sync.RWMutex
 	entries map[loop.Key]*selectorEntry
-	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it.
-	postings map[posting]map[loop.Key]*selectorEntry
+	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it. Generated selectors
+	// have one parent each, for which a map would be large.
+	postings map[posting][]*selectorEntry
 	// rest has, by namespace, the parents whose selectors demand no particular label value.
 	rest map[string]map[loop.Key]*selectorEntry
 }
@@ -59,6 +60,7 @@ type posting struct {
 }
 
 type selectorEntry struct {
+	key      loop.Key
 	uid      types.UID
 	raw      []byte
 	selector labels.Selector
@@ -70,7 +72,7 @@ func newSelectors(generate bool) *selectors {
 	return &selectors{
 		generate: generate,
 		entries:  map[loop.Key]*selectorEntry{},
-		postings: map[posting]map[loop.Key]*selectorEntry{},
+		postings: map[posting][]*selectorEntry{},
 		rest:     map[string]map[loop.Key]*selectorEntry{},
 	}
 }
@@ -97,6 +99,7 @@ func (s *selectors) set(key loop.Key, o *object.Object) {
 		s.drop(key, e)
 	}
 	e := s.compile(o)
+	e.key = key
 	s.entries[key] = e
 	if e.err != nil {
 		return
@@ -106,7 +109,7 @@ func (s *selectors) set(key loop.Key, o *object.Object) {
 		return
 	}
 	for _, p := range e.posted {
-		insert(s.postings, p, key, e)
+		s.postings[p] = append(s.postings[p], e)
 	}
 }
 
@@ -144,9 +147,9 @@ func (s *selectors) matching(orphan *object.Object, yield func(loop.Key)) {
 			}
 		}
 		for label, value := range set {
-			for key, e := range s.postings[posting{namespace, label, value}] {
+			for _, e := range s.postings[posting{namespace, label, value}] {
 				if e.selector.Matches(set) {
-					yield(key)
+					yield(e.key)
 				}
 			}
 		}
@@ -161,8 +164,23 @@ func (s *selectors) drop(key loop.Key, e *selectorEntry) {
 		take(s.rest, key.Namespace, key)
 	}
 	for _, p := range e.posted {
-		take(s.postings, p, key)
+		s.unpost(p, e)
 	}
+}
+
+// unpost takes a parent out of a posting, and the posting away with its last parent.
+func (s *selectors) unpost(p posting, e *selectorEntry) {
+	left := s.postings[p]
+	if i := slices.Index(left, e); i >= 0 {
+		last := len(left) - 1
+		left[i], left[last] = left[last], nil
+		left = left[:last]
+	}
+	if len(left) == 0 {
+		delete(s.postings, p)
+		return
+	}
+	s.postings[p] = left
 }
 
 func (s *selectors) compile(o *object.Object) *selectorEntry {
@@ -228,14 +246,14 @@ func demands(namespace string, selector labels.Selector) []posting {
 	return nil
 }
 
-func insert[K comparable](index map[K]map[loop.Key]*selectorEntry, at K, key loop.Key, e *selectorEntry) {
+func insert(index map[string]map[loop.Key]*selectorEntry, at string, key loop.Key, e *selectorEntry) {
 	if index[at] == nil {
 		index[at] = map[loop.Key]*selectorEntry{}
 	}
 	index[at][key] = e
 }
 
-func take[K comparable](index map[K]map[loop.Key]*selectorEntry, at K, key loop.Key) {
+func take(index map[string]map[loop.Key]*selectorEntry, at string, key loop.Key) {
 	delete(index[at], key)
 	if len(index[at]) == 0 {
 		delete(index, at)

@@ -18,6 +18,7 @@ package parent
 
 import (
 	"maps"
+	"strconv"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -30,4 +31,18 @@ func StatusOnly(before, after *object.Object) bool {
 		!after.Deleting() &&
 		maps.Equal(before.Labels(), after.Labels()) &&
 		maps.Equal(before.Annotations(), after.Annotations())
+}
+
+// Unsettled reports whether a change of o has not been dealt with, as far as o itself tells: it is being deleted, or its status
+// does not show the present generation, which the engine writes with every sync (contract §6). Of kinds without a generation
+// nothing is known.
+func Unsettled(o *object.Object) bool {
+	if o.Deleting() {
+		return true
+	}
+	if o.Generation() == 0 {
+		return false
+	}
+	observed, _ := o.Field("status", "observedGeneration")
+	return string(observed) != strconv.FormatInt(o.Generation(), 10)
 }

@@ -1,0 +1,91 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+)
+
+func parsed(t *testing.T, format string, args ...any) *object.Object {
+	t.Helper()
+	o, err := object.Parse(fmt.Appendf(nil, format, args...), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// matched returns the names of the parents that an orphan with a label matches.
+func matched(t *testing.T, s *selectors, label, value string) []string {
+	t.Helper()
+	orphan := parsed(t, `{"apiVersion":"v1","kind":"A","metadata":{"namespace":"ns","labels":{%q:%q}}}`, label, value)
+	names := []string{}
+	s.matching(orphan, func(key loop.Key) { names = append(names, key.Name) })
+	slices.Sort(names)
+	return names
+}
+
+func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
+	s := newSelectors(false)
+	set := func(name, selector string) {
+		s.set(loop.Key{Namespace: "ns", Name: name},
+			parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q},"spec":{"selector":%s}}`, name, name, selector))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		set(name, `{"matchLabels":{"app":"x"}}`)
+	}
+	set("d", `{"matchExpressions":[{"key":"app","operator":"Exists"}]}`)
+	set("bad", `{"matchExpressions":[{"key":"app","operator":"Guess"}]}`)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want []string
+	}{
+		{"all that demand the label, and those that demand no value", func() {}, []string{"a", "b", "c", "d"}},
+		{"one is gone", func() { s.remove(loop.Key{Namespace: "ns", Name: "a"}) }, []string{"b", "c", "d"}},
+		{"one demands another value", func() { set("c", `{"matchLabels":{"app":"y"}}`) }, []string{"b", "d"}},
+		{"one is set again", func() { set("b", `{"matchLabels":{"app":"x"}}`) }, []string{"b", "d"}},
+		{"all are gone", func() {
+			for _, name := range []string{"b", "c", "d", "bad", "unknown"} {
+				s.remove(loop.Key{Namespace: "ns", Name: name})
+			}
+		}, []string{}},
+	} {
+		step.do()
+		if got := matched(t, s, "app", "x"); !slices.Equal(got, step.want) {
+			t.Errorf("%s: got %v, want %v", step.what, got, step.want)
+		}
+	}
+	if len(s.entries)+len(s.postings)+len(s.rest) > 0 {
+		t.Errorf("left behind: %v, %v, %v", s.entries, s.postings, s.rest)
+	}
+}
+
+func TestGeneratedSelectorsFindTheirParent(t *testing.T) {
+	s := newSelectors(true)
+	for _, name := range []string{"a", "b"} {
+		s.set(loop.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
+	}
+	if got := matched(t, s, uidLabel, "b"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("got %v", got)
+	}
+}
