@@ -18,6 +18,7 @@ package validation_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,11 @@ func TestBadObjectsAreRefusedByField(t *testing.T) {
 			manifest: spec("childResources: [{apiVersion: v1, resource: pods, updateStrategy: {method: Replace}}]"),
 			want: []string{"spec.childResources[0].updateStrategy.method: Unsupported value: \"Replace\": supported values: " +
 				"\"InPlace\", \"OnDelete\", \"Recreate\", \"RollingInPlace\", \"RollingRecreate\""},
+		},
+		"an unknown apply strategy": {
+			manifest: spec("childResources: [{apiVersion: v1, resource: pods, updateStrategy: {apply: Patch}}]"),
+			want: []string{"spec.childResources[0].updateStrategy.apply: Unsupported value: \"Patch\": supported values: " +
+				"\"Merge\", \"ServerSide\""},
 		},
 		"a child without resource": {
 			manifest: spec("childResources: [{apiVersion: v1/}]"),
@@ -288,6 +294,31 @@ func TestWarningsAreShort(t *testing.T) {
 		}
 		if len(warnings[0]) > 120 {
 			t.Errorf("longer than clients want to print: %s", warnings[0])
+		}
+	}
+}
+
+func TestForceIsWarnedOfWhereItHasNoEffect(t *testing.T) {
+	for strategy, want := range map[string]bool{
+		"{apply: Merge, force: false}":      true,
+		"{apply: ServerSide, force: false}": false,
+		"{force: false}":                    false,
+		"{apply: Merge}":                    false,
+	} {
+		for _, manifest := range []string{
+			spec("childResources: [{apiVersion: v1, resource: pods, updateStrategy: " + strategy + "}]"),
+			decorator + "spec: {resources: [], attachments: [{apiVersion: v1, resource: pods, updateStrategy: " + strategy + "}]}\n",
+		} {
+			_, warnings, err := review(t.Context(), []byte(manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			warned := slices.ContainsFunc(warnings, func(w string) bool {
+				return strings.Contains(w, "updateStrategy.force: has no effect with apply: Merge")
+			})
+			if warned != want {
+				t.Errorf("%s: warnings %v", manifest, warnings)
+			}
 		}
 	}
 }

@@ -60,8 +60,11 @@ func WarningsForDecoratorController(o *metacontroller.DecoratorController) []str
 		w.add(path.Child("resources"), "no resources are named, so the controller does nothing")
 	}
 	rules := make([]metacontroller.ResourceRule, 0, len(o.Spec.Attachments))
-	for _, rule := range o.Spec.Attachments {
+	for i, rule := range o.Spec.Attachments {
 		rules = append(rules, rule.ResourceRule)
+		if strategy := rule.UpdateStrategy; strategy != nil {
+			w.aboutForce(strategy.Apply, strategy.Force, path.Child("attachments").Index(i).Child("updateStrategy"))
+		}
 	}
 	w.aboutDuplicates(rules, path.Child("attachments"))
 	w.aboutResync(o.Spec.ResyncPeriodSeconds, path)
@@ -110,6 +113,13 @@ func (w *warnings) aboutStrategy(strategy *metacontroller.CompositeControllerChi
 	}
 	if !rolling && strategy.MaxUnavailable != nil {
 		w.add(path.Child("maxUnavailable"), "has no effect without a rolling method")
+	}
+	w.aboutForce(strategy.Apply, strategy.Force, path)
+}
+
+func (w *warnings) aboutForce(apply metacontroller.ChildApplyStrategy, force *bool, path *field.Path) {
+	if force != nil && apply == metacontroller.ChildApplyMerge {
+		w.add(path.Child("force"), "has no effect with apply: Merge")
 	}
 }
 
