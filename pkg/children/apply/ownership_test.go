@@ -98,3 +98,32 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 		Observed: []*object.Object{o}, Desired: desired, Memory: plan.NewMemory(nil), Manager: "metacontroller/x",
 	}
 }
+
+// What is there already must never be taken over by its name: no object has version 1.
+func TestNewChildrenAreAppliedWithAVersionThatNoObjectHas(t *testing.T) {
+	var bodies []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, takenChild)
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := taken(t, v1alpha1.ChildUpdateInPlace)
+	in.Observed = nil
+	in.Desired[0].Content["large"] = int64(9007199254740993)
+	outcomes, err := carryOut(t.Context(), t, apply.New(apply.Options{Client: c}), in)
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Done {
+		t.Fatalf("outcomes %+v, error %v", outcomes, err)
+	}
+	want := []string{`{"apiVersion":"v1","data":{"a":"ours"},"kind":"ConfigMap","large":9007199254740993,"metadata":{"name":"c","namespace":"ns",` +
+		`"ownerReferences":[{"apiVersion":"v1","controller":true,"kind":"P","name":"p","uid":"p"}],"resourceVersion":"1"}}`}
+	if !slices.Equal(bodies, want) {
+		t.Errorf("sent %v\nwant %v", bodies, want)
+	}
+}

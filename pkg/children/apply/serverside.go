@@ -25,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
@@ -73,8 +74,9 @@ const impossibleVersion = "1"
 
 func withVersion(body []byte) ([]byte, error) {
 	var content map[string]any
-	if err := json.Unmarshal(body, &content); err != nil {
-		return nil, err
+	// It keeps integers that are too large for a float.
+	if err := utiljson.Unmarshal(body, &content); err != nil {
+		return nil, fmt.Errorf("decoding the new object: %w", err)
 	}
 	metadata, ok := content["metadata"].(map[string]any)
 	if !ok {
