@@ -98,8 +98,11 @@ func moving(method v1alpha1.ChildUpdateMethod) func(*testing.T, *world) {
 		seen := c.watch()
 
 		c.use(v1alpha1.ChildApplyServerSide)
-		moved := c.await("to be applied", func(o *unstructured.Unstructured) bool { return c.isApplied(o) && !isRecorded(o) })
+		c.await("to be applied", func(o *unstructured.Unstructured) bool { return c.isApplied(o) && !isRecorded(o) })
+		// Moving the fields and applying are two writes of one sync.
 		c.again("moved")
+		moved := c.child()
+		c.again("moved before")
 		c.isSame(moved, "after it moved")
 		seen.until(func(o *unstructured.Unstructured) bool { return o.GetResourceVersion() == moved.GetResourceVersion() },
 			func(o *unstructured.Unstructured) {
