@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // Limit is how long a parent waits at most for the cache to show its writes (decisions, 5.2).
@@ -54,7 +55,14 @@ type watched struct {
 	holders  int
 	stop     func()
 	versions versions
-	deletes  map[types.UID]*parent
+	deletes  map[types.UID]deletion
+}
+
+// deletion is an object that is to be shown as deleted.
+type deletion struct {
+	parent *parent
+	// whole says that it must be gone: that it is being deleted was known before.
+	whole bool
 }
 
 // New returns a barrier. A nil clock means the real one.
@@ -96,10 +104,35 @@ func (b *Barrier) Deleted(of types.UID, informer *cache.Informer, namespace, nam
 	if o, ok := informer.Get(namespace, name); !ok || o.UID() != uid || o.Deleting() {
 		return
 	}
-	// A parent that waited in vain before does not count any more.
-	if p, ok := w.deletes[uid]; !ok || b.parents[p.uid] != p {
-		w.deletes[uid] = b.add(of)
+	b.addDeletion(of, w, uid, false)
+}
+
+// WroteObject is Wrote for a whole object. One that was being deleted and has lost its last finalizer is gone with that
+// write, and has the version from before it: the informer shows the write when it has the object no more.
+func (b *Barrier) WroteObject(of types.UID, informer *cache.Informer, o *object.Object) {
+	if !o.Deleting() || len(o.Finalizers()) > 0 {
+		b.Wrote(of, informer, o.ResourceVersion())
+		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.watched[informer]
+	if !ok {
+		return
+	}
+	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
+		b.addDeletion(of, w, o.UID(), true)
+	}
+}
+
+func (b *Barrier) addDeletion(of types.UID, w *watched, uid types.UID, whole bool) {
+	d, ok := w.deletes[uid]
+	// A parent that waited in vain before does not count any more.
+	if !ok || b.parents[d.parent.uid] != d.parent {
+		d.parent = b.add(of)
+	}
+	d.whole = whole
+	w.deletes[uid] = d
 }
 
 // Ready reports whether the cache shows everything that the parent's syncs wrote. If not, wake is called once when it
@@ -171,7 +204,7 @@ func (b *Barrier) Observe(informer *cache.Informer) (cancel func()) {
 	b.mu.Lock()
 	w, ok := b.watched[informer]
 	if !ok {
-		w = &watched{deletes: map[types.UID]*parent{}}
+		w = &watched{deletes: map[types.UID]deletion{}}
 		b.watched[informer] = w
 	}
 	w.holders++
@@ -199,8 +232,8 @@ func (b *Barrier) release(informer *cache.Informer, w *watched) {
 	for _, v := range w.versions {
 		wakes = b.shown(v.parent, wakes)
 	}
-	for _, p := range w.deletes {
-		wakes = b.shown(p, wakes)
+	for _, d := range w.deletes {
+		wakes = b.shown(d.parent, wakes)
 	}
 	b.mu.Unlock()
 	if stop != nil {
@@ -237,12 +270,10 @@ func (b *Barrier) progress(informer *cache.Informer, version string, e cache.Eve
 			wakes = b.shown(heap.Pop(&w.versions).(pendingVersion).parent, wakes)
 		}
 	}
-	if len(w.deletes) > 0 {
-		for _, uid := range gone(e) {
-			if p, ok := w.deletes[uid]; ok {
-				delete(w.deletes, uid)
-				wakes = b.shown(p, wakes)
-			}
+	if uid, whole := gone(e); len(w.deletes) > 0 && uid != "" {
+		if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
+			delete(w.deletes, uid)
+			wakes = b.shown(d.parent, wakes)
 		}
 	}
 	b.mu.Unlock()
@@ -251,15 +282,16 @@ func (b *Barrier) progress(informer *cache.Informer, version string, e cache.Eve
 	}
 }
 
-// gone returns the UIDs of which an event says that they are deleted or being deleted.
-func gone(e cache.Event) []types.UID {
+// gone returns the UID of which an event says that it is deleted or being deleted, empty where it says neither, and
+// whether it is gone as a whole.
+func gone(e cache.Event) (uid types.UID, whole bool) {
 	switch {
 	case e.Type == cache.Deleted && e.Old != nil:
-		return []types.UID{e.Old.UID()}
+		return e.Old.UID(), true
 	case e.New != nil && e.New.Deleting():
-		return []types.UID{e.New.UID()}
+		return e.New.UID(), false
 	}
-	return nil
+	return "", false
 }
 
 // versions is a heap of versions that are to be shown, the oldest first.

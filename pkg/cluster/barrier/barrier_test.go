@@ -63,13 +63,18 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) show(name, uid, version, more string) {
 	s.t.Helper()
+	if err := s.informer.Update(s.parse(name, uid, version, more)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) parse(name, uid, version, more string) *object.Object {
+	s.t.Helper()
 	o, err := object.Parse(fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q,"resourceVersion":%q%s}}`, name, uid, version, more), object.ParseOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.informer.Update(o); err != nil {
-		s.t.Fatal(err)
-	}
+	return o
 }
 
 func (s *scene) ready() bool { return s.Ready(parent, func() { s.woken <- struct{}{} }) }
@@ -141,6 +146,27 @@ func TestAParentWaitsForItsDeletions(t *testing.T) {
 			s.expect("the cache shows it already", true, 0)
 		})
 	}
+}
+
+// TestAParentWaitsForItsOwnEnd is about the last finalizer: the API server answers with the version from before the write.
+func TestAParentWaitsForItsOwnEnd(t *testing.T) {
+	const deleting = `,"deletionTimestamp":"2026-01-02T03:04:05Z"`
+	s := newScene(t)
+	s.show("a", "u1", "3", deleting+`,"finalizers":["example.com/hold"]`)
+	shown, _ := s.informer.Get("", "a")
+	s.WroteObject(parent, s.informer, shown)
+	s.expect("another finalizer is left, and the cache is as far", true, 0)
+	written := s.parse("a", "u1", "3", deleting)
+	s.WroteObject(parent, s.informer, written)
+	s.expect("the cache has the object still", false, 0)
+	s.show("a", "u1", "4", deleting+`,"finalizers":["example.com/hold"]`)
+	s.expect("that it is being deleted was known before", false, 0)
+	if err := s.informer.Delete(written); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("it is gone", true, 1)
+	s.WroteObject(parent, s.informer, written)
+	s.expect("the cache has it no more", true, 0)
 }
 
 func TestNobodyWaitsLongerThanTheLimit(t *testing.T) {

@@ -125,7 +125,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 	if err != nil {
 		return nil, fmt.Errorf("adopting %s: %w", o, err)
 	}
-	c.shared.Cluster.Barrier.Wrote(c.parent.UID, informer, written.ResourceVersion())
+	c.shared.Cluster.Barrier.WroteObject(c.parent.UID, informer, written)
 	c.shared.Recorder.Normal(converge.Reference(c.scope.parent), "ChildAdopted", "Adopted "+o.String())
 	return written, nil
 }
@@ -143,7 +143,7 @@ func (c *claiming) release(ctx context.Context, target client.Target, informer *
 	if err != nil {
 		return fmt.Errorf("releasing %s: %w", o, err)
 	}
-	c.shared.Cluster.Barrier.Wrote(c.parent.UID, informer, written.ResourceVersion())
+	c.shared.Cluster.Barrier.WroteObject(c.parent.UID, informer, written)
 	c.shared.Recorder.Normal(converge.Reference(c.scope.parent), "ChildReleased",
 		"Released "+o.String()+", whose labels do not match the selector any more")
 	return nil

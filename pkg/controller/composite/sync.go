@@ -124,7 +124,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 // wroteParent takes the state of the parent after a write.
 func (c *Controller) wroteParent(s *scope, written *object.Object) {
 	s.parent = written
-	c.shared.Cluster.Barrier.Wrote(written.UID(), c.parents, written.ResourceVersion())
+	c.shared.Cluster.Barrier.WroteObject(written.UID(), c.parents, written)
 }
 
 // gatherRelated finds the objects that the customize hook asks for (contract §16).

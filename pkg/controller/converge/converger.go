@@ -137,7 +137,7 @@ func (c *Converger) expect(parent types.UID, o *apply.Outcome) {
 		return
 	}
 	if o.Written != nil {
-		c.config.Cluster.Barrier.Wrote(parent, informer, o.Written.ResourceVersion())
+		c.config.Cluster.Barrier.WroteObject(parent, informer, o.Written)
 		return
 	}
 	c.config.Cluster.Barrier.Deleted(parent, informer, o.Namespace, o.Name, o.Observed.UID())

@@ -110,7 +110,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 // wroteTarget takes the state of the target after a write.
 func (c *Controller) wroteTarget(s *scope, written *object.Object) {
 	s.target = written
-	c.shared.Cluster.Barrier.Wrote(written.UID(), s.rule.informer, written.ResourceVersion())
+	c.shared.Cluster.Barrier.WroteObject(written.UID(), s.rule.informer, written)
 }
 
 // observe finds the target's attachments: those that it controls and that carry this controller's mark (contract §17.2).

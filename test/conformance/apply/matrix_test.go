@@ -181,9 +181,9 @@ func TestMethodsAndStrategies(t *testing.T) {
 }
 
 // live takes a child through a change of what is desired and a drift, and looks for needless writes after each.
-func (c *cell) live(whole *testing.T, k kind, method v1alpha1.ChildUpdateMethod, strategy v1alpha1.ChildApplyStrategy) {
+func (c *cell) live(t *testing.T, k kind, method v1alpha1.ChildUpdateMethod, strategy v1alpha1.ChildApplyStrategy) {
 	inner := c.t
-	c.t = whole
+	c.t = t
 	c.declare(v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: strategy})
 	c.t = inner
 	c.wish(k.manifest(1))
