@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -37,25 +38,8 @@ var children = cache.Query{Resource: childResource, LabelSelector: "controller-u
 
 // sized measures all workloads of one size on the same parents.
 func (b *bench) sized(ctx context.Context, s size) error {
-	l, err := b.newLimit(ctx, s)
+	bare, err := b.bare(ctx, s)
 	if err != nil {
-		return err
-	}
-	var create, update, drift float64
-	if create, err = l.create(ctx); err != nil {
-		return err
-	}
-	if b.plan.selected("update") {
-		if update, err = l.update(ctx, "2", false); err != nil {
-			return err
-		}
-	}
-	if b.plan.selected("drift") {
-		if drift, err = l.drift(ctx); err != nil {
-			return err
-		}
-	}
-	if err := b.clear(ctx, l.namespace); err != nil {
 		return err
 	}
 	m, err := b.newMeter(ctx, s, "bench")
@@ -64,13 +48,13 @@ func (b *bench) sized(ctx context.Context, s size) error {
 	}
 	defer m.close()
 	// The others need what create creates.
-	if err := m.one(ctx, workload{name: "create", limit: create, run: m.createParents, cached: s.parents * (1 + s.children)}, true); err != nil {
+	if err := m.one(ctx, workload{name: "create", limit: bare.create, run: m.createParents, cached: s.parents * (1 + s.children)}, true); err != nil {
 		return err
 	}
 	for _, w := range []workload{
 		{name: "steady", run: func(ctx context.Context) error { return pause(ctx, b.plan.steady) }, settled: true},
-		{name: "update", limit: update, run: m.update},
-		{name: "drift", limit: drift, run: m.drift},
+		{name: "update", limit: bare.update, run: m.update},
+		{name: "drift", limit: bare.drift, run: m.drift},
 		{name: "resync", run: m.resync, settled: true},
 	} {
 		if err := m.one(ctx, w, false); err != nil {
@@ -88,6 +72,34 @@ func (b *bench) sized(ctx context.Context, s size) error {
 		}
 	}
 	return b.clear(ctx, m.namespace)
+}
+
+// bare are the seconds that bare writes take, zero for what is not measured.
+type bare struct{ create, update, drift float64 }
+
+// bare measures the limits of the selected workloads.
+func (b *bench) bare(ctx context.Context, s size) (took bare, err error) {
+	if !slices.ContainsFunc([]string{"create", "update", "drift"}, b.plan.selected) {
+		return took, nil
+	}
+	l, err := b.newLimit(ctx, s)
+	if err != nil {
+		return took, err
+	}
+	if took.create, err = l.create(ctx); err != nil {
+		return took, err
+	}
+	if b.plan.selected("update") {
+		if took.update, err = l.update(ctx, "2", false); err != nil {
+			return took, err
+		}
+	}
+	if b.plan.selected("drift") {
+		if took.drift, err = l.drift(ctx); err != nil {
+			return took, err
+		}
+	}
+	return took, b.clear(ctx, l.namespace)
 }
 
 // one measures a workload if it is selected, and keeps the result. One that others need is run in any case.
