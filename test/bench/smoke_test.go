@@ -139,7 +139,7 @@ var expectations = []expectation{
 	{"single", "children repaired", requests("PUT configmaps", "PATCH configmaps"), 10, 10, "one repair for each trial"},
 	{"single", "calls per trial", calls, 1, 3, "only the child's own parent is synced"},
 	{"restart", "unasked writes", unasked, 0, 0, "what was settled before stays as it is"},
-	{"restart", "reads", reads, 0, watches, "informers start with a watch"},
+	{"restart", "lists", requests("LIST things", "LIST configmaps"), 2, 2, "informers start with one list each"},
 	{"slow-hook", "calls per parent", calls, 1, 3, "waiting for the hook is no reason to call it again"},
 	{"slow-hook", "children created", requests("POST configmaps"), 40, 40, "each child is created once"},
 	{"decorator", "calls per matching pod", calls, 1, 3, "pods that do not match are nothing to the hook"},

@@ -211,7 +211,10 @@ func TestAForgottenParentIsNotWoken(t *testing.T) {
 func TestAWriteShownBeforeItIsNotedIsNotWaitedFor(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"20","annotations":{"k8s.io/initial-events-end":"true"}}}}`))
+		if r.URL.Query().Get("watch") == "" {
+			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"20"},"items":[]}`))
+			return
+		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	}))

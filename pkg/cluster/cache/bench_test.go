@@ -34,29 +34,35 @@ import (
 
 const benchObjects = 10000
 
-// benchServer streams many objects of 0.9 KB, as a controller makes them, to whoever watches.
+// benchServer lists many objects of 0.9 KB, as a controller makes them.
 func benchServer(b *testing.B) *rest.Config {
 	b.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") != "" {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
 		var buffer strings.Builder
+		buffer.WriteString(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"20000"},"items":[`)
 		for n := range benchObjects {
-			fmt.Fprintf(&buffer, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"child-%[1]d","namespace":"ns-%[2]d",`+
+			if n > 0 {
+				buffer.WriteByte(',')
+			}
+			fmt.Fprintf(&buffer, `{"metadata":{"name":"child-%[1]d","namespace":"ns-%[2]d",`+
 				`"uid":"9f3c1f5e-7a0b-4f57-9d0a-%012[1]d","resourceVersion":"%[1]d","creationTimestamp":"2026-01-02T03:04:05Z",`+
 				`"labels":{"app":"bench","controller-uid":"11111111-2222-3333-4444-%012[3]d"},`+
 				`"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Parent","name":"parent-%[3]d","uid":"11111111-2222-3333-4444-%012[3]d","controller":true,"blockOwnerDeletion":true}],`+
 				`"managedFields":[{"manager":"metacontroller","operation":"Update","apiVersion":"v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:key":{}},"f:metadata":{"f:annotations":{".":{}},"f:labels":{".":{},"f:app":{}},"f:ownerReferences":{".":{}}}}}]},`+
-				`"data":{"key":%[4]q}}}`+"\n", n+1, n%100, n/3, strings.Repeat("x", 200))
+				`"data":{"key":%[4]q}}`, n+1, n%100, n/3, strings.Repeat("x", 200))
 			if buffer.Len() > 1<<20 {
 				_, _ = w.Write([]byte(buffer.String()))
 				buffer.Reset()
 			}
 		}
-		fmt.Fprintf(&buffer, bookmark+"\n", "20000", lastFirst)
+		buffer.WriteString("]}")
 		_, _ = w.Write([]byte(buffer.String()))
-		buffer.Reset()
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
 	}))
 	b.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL, QPS: -1}

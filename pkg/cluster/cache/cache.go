@@ -38,9 +38,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// metadataOnly asks the API server for nothing but the metadata of objects.
-const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
-	"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+// What asks the API server for nothing but the metadata of objects. It refuses a list where the first is acceptable, too.
+const (
+	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	metadataOnlyList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
 
 // Options configure a Cache.
 type Options struct {
@@ -174,21 +176,33 @@ func (c *Cache) start(i *Informer) {
 	})
 }
 
-func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
-	client := c.full
+// lister lists before it watches; docs/design/0011-list-before-watch.md says why.
+type lister struct{ *clientcache.ListWatch }
+
+// IsWatchListSemanticsUnSupported tells reflectors not to ask for a list by a watch.
+func (lister) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (c *Cache) listWatch(i *Informer) lister {
+	client, accept := c.full, runtime.ContentTypeJSON
 	if i.query.MetadataOnly {
-		client = c.metadata
+		client, accept = c.metadata, metadataOnlyList
 	}
 	path := i.query.path()
-	return &clientcache.ListWatch{
+	return lister{&clientcache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			i.query.restrict(&o)
-			list, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Do(ctx).Get()
+			if o.ResourceVersion == "0" {
+				// Not what any of several API servers has at hand, which may be the past, but what is there now; and as one
+				// list, since API servers answer that from their caches.
+				o.ResourceVersion, o.Limit = "", 0
+			}
+			list, err := c.list(ctx, client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", accept))
 			i.observed(err)
 			if err != nil {
 				i.failed()
+				return nil, err
 			}
-			return list, err
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			i.query.restrict(&o)
@@ -202,7 +216,17 @@ func (c *Cache) listWatch(i *Informer) *clientcache.ListWatch {
 			undecodable := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
 			return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, undecodable), nil
 		},
+	}}
+}
+
+func (c *Cache) list(ctx context.Context, request *rest.Request) (*object.List, error) {
+	// Packing a long list takes an API server longer than sending it.
+	response, err := request.SetHeader("Accept-Encoding", "identity").Stream(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { _ = response.Close() }()
+	return object.ReadList(response, c.parsing)
 }
 
 func (q Query) path() []string {

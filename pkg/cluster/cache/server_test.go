@@ -23,6 +23,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,11 +34,10 @@ import (
 )
 
 const (
-	item      = `{"metadata":{"name":%q,"resourceVersion":%q,"uid":%q}}`
-	listOf    = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`
-	refusal   = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"code":%d,"message":"refused"}`
-	bookmark  = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q,"annotations":{%s}}}}`
-	lastFirst = `"k8s.io/initial-events-end":"true"`
+	item     = `{"metadata":{"name":%q,"resourceVersion":%q,"uid":%q}}`
+	listOf   = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`
+	refusal  = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"code":%d,"message":"refused"}`
+	bookmark = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q}}}`
 )
 
 // apiServer answers lists and watches of pods as a test says. It counts watches that are open.
@@ -116,11 +116,9 @@ func (s *apiServer) run() *Cache {
 	return c
 }
 
-func noWatchList(r *http.Request) (int, string, bool) {
-	if r.URL.Query().Get("sendInitialEvents") != "" {
-		return http.StatusUnprocessableEntity, fmt.Sprintf(refusal, "Invalid", 422), true
-	}
-	return 0, "", false
+// waits is a watch in which nothing happens.
+func waits(r *http.Request) (code int, body string, stream func(send func(event string))) {
+	return http.StatusOK, "", func(func(string)) { <-r.Context().Done() }
 }
 
 func pods() Query {
@@ -137,7 +135,7 @@ func eventually(t *testing.T, what string, met func() bool) {
 	}
 }
 
-func TestServersWithoutWatchListAreListedInPages(t *testing.T) {
+func TestAListIsReadInPagesAndThenWatched(t *testing.T) {
 	s := &apiServer{t: t}
 	s.list = func(r *http.Request) (int, string) {
 		if r.URL.Query().Get("continue") == "" {
@@ -146,15 +144,12 @@ func TestServersWithoutWatchListAreListedInPages(t *testing.T) {
 		return http.StatusOK, fmt.Sprintf(listOf, "10", "", fmt.Sprintf(item, "b", "2", "u2"))
 	}
 	s.watch = func(r *http.Request) (int, string, func(func(string))) {
-		if code, body, no := noWatchList(r); no {
-			return code, body, nil
-		}
 		if version := r.URL.Query().Get("resourceVersion"); version != "10" {
 			t.Errorf("watched from %q, want 10", version)
 		}
 		return http.StatusOK, "", func(send func(string)) {
 			send(`{"type":"DELETED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"11"}}}`)
-			send(fmt.Sprintf(bookmark, "15", ""))
+			send(fmt.Sprintf(bookmark, "15"))
 			<-r.Context().Done()
 		}
 	}
@@ -171,24 +166,52 @@ func TestServersWithoutWatchListAreListedInPages(t *testing.T) {
 	}
 }
 
+// TestTheFirstListIsOfNow is about several API servers: a list of what one has at hand may be older than what was seen before.
+func TestTheFirstListIsOfNow(t *testing.T) {
+	s := &apiServer{t: t}
+	s.list = func(r *http.Request) (int, string) {
+		q := r.URL.Query()
+		if q.Get("resourceVersion") != "" || q.Get("limit") != "" || r.Header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("asked with %v and %v, want all of now, and not packed", q, r.Header)
+		}
+		if accept := r.Header.Get("Accept"); !strings.HasPrefix(accept, "application/json;as=PartialObjectMetadataList;") {
+			t.Errorf("asked for %s, which API servers refuse for a list", accept)
+		}
+		return http.StatusOK, fmt.Sprintf(listOf, "10", "", fmt.Sprintf(item, "a", "1", "u1"))
+	}
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		if accept := r.Header.Get("Accept"); !strings.HasPrefix(accept, "application/json;as=PartialObjectMetadata;") {
+			t.Errorf("watched as %s, want metadata", accept)
+		}
+		return http.StatusOK, "", func(func(string)) { <-r.Context().Done() }
+	}
+	q := pods()
+	q.MetadataOnly = true
+	i := s.run().Acquire(q)
+	defer i.Release()
+	<-i.Synced()
+	if i.Len() != 1 {
+		t.Errorf("%d objects, want 1", i.Len())
+	}
+	eventually(t, "the watch", func() bool { return s.watches() == 1 })
+}
+
 func TestAnExpiredWatchIsListedAgain(t *testing.T) {
 	s := &apiServer{t: t}
-	var starts int
-	s.watch = func(r *http.Request) (int, string, func(func(string))) {
-		if r.URL.Query().Get("sendInitialEvents") == "" {
-			t.Error("a watch without initial events")
+	var lists, watches atomic.Int32
+	s.list = func(*http.Request) (int, string) {
+		if lists.Add(1) == 1 {
+			return http.StatusOK, fmt.Sprintf(listOf, "5", "", fmt.Sprintf(item, "a", "1", "u1"))
 		}
-		starts++
-		first := starts == 1
+		return http.StatusOK, fmt.Sprintf(listOf, "9", "", fmt.Sprintf(item, "b", "7", "u2"))
+	}
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		first := watches.Add(1) == 1
 		return http.StatusOK, "", func(send func(string)) {
 			if first {
-				send(fmt.Sprintf(`{"type":"ADDED","object":`+item+`}`, "a", "1", "u1"))
-				send(fmt.Sprintf(bookmark, "5", lastFirst))
 				send(`{"type":"ERROR","object":` + fmt.Sprintf(refusal, "Expired", 410) + `}`)
 				return
 			}
-			send(fmt.Sprintf(`{"type":"ADDED","object":`+item+`}`, "b", "7", "u2"))
-			send(fmt.Sprintf(bookmark, "9", lastFirst))
 			<-r.Context().Done()
 		}
 	}
@@ -196,7 +219,7 @@ func TestAnExpiredWatchIsListedAgain(t *testing.T) {
 	defer i.Release()
 	r := &recorder{}
 	defer i.Subscribe(r.handle)()
-	eventually(t, "the second start", func() bool { return i.LastSyncedVersion() == "9" })
+	eventually(t, "the second list", func() bool { return i.LastSyncedVersion() == "9" })
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
 	r.expect(t, "initially added a1", "added b7", "deleted a1")
@@ -206,18 +229,15 @@ func TestRefusalsAreShownUntilTheyEnd(t *testing.T) {
 	s := &apiServer{t: t}
 	var mu sync.Mutex
 	allowed := false
-	s.list = func(*http.Request) (int, string) { return http.StatusForbidden, fmt.Sprintf(refusal, "Forbidden", 403) }
-	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+	s.list = func(*http.Request) (int, string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !allowed {
-			return http.StatusForbidden, fmt.Sprintf(refusal, "Forbidden", 403), nil
+			return http.StatusForbidden, fmt.Sprintf(refusal, "Forbidden", 403)
 		}
-		return http.StatusOK, "", func(send func(string)) {
-			send(fmt.Sprintf(bookmark, "5", lastFirst))
-			<-r.Context().Done()
-		}
+		return http.StatusOK, fmt.Sprintf(listOf, "5", "", "")
 	}
+	s.watch = waits
 	i := s.run().Acquire(pods())
 	defer i.Release()
 	<-i.Failed()
@@ -243,9 +263,6 @@ func TestABrokenStreamIsWatchedAgain(t *testing.T) {
 		starts++
 		number := starts
 		return http.StatusOK, "", func(send func(string)) {
-			if r.URL.Query().Get("sendInitialEvents") != "" {
-				send(fmt.Sprintf(bookmark, "5", lastFirst))
-			}
 			if number < 3 {
 				send(`{"type":"ADDED","object":{"metadata":{"name":1}}}`)
 				return
@@ -262,29 +279,21 @@ func TestABrokenStreamIsWatchedAgain(t *testing.T) {
 
 func TestHoldersShareAWatchAndTheLastEndsIt(t *testing.T) {
 	s := &apiServer{t: t}
-	s.watch = func(r *http.Request) (int, string, func(func(string))) {
-		return http.StatusOK, "", func(send func(string)) {
-			send(fmt.Sprintf(bookmark, "5", lastFirst))
-			<-r.Context().Done()
-		}
-	}
+	s.list = func(*http.Request) (int, string) { return http.StatusOK, fmt.Sprintf(listOf, "5", "", "") }
+	s.watch = waits
 	c := s.run()
 	first, second := c.Acquire(pods()), c.Acquire(pods())
 	if first != second {
 		t.Error("two informers for one query")
 	}
 	<-first.Synced()
-	if n := s.watches(); n != 1 {
-		t.Errorf("%d watches are open, want 1", n)
-	}
+	eventually(t, "one watch", func() bool { return s.watches() == 1 })
 	first.Release()
 	one := pods()
 	one.Namespace, one.Name, one.LabelSelector = "ns", "n", "a=b"
 	third := c.Acquire(one)
 	<-third.Synced()
-	if n := s.watches(); n != 2 {
-		t.Errorf("%d watches are open, want 2", n)
-	}
+	eventually(t, "a second watch", func() bool { return s.watches() == 2 })
 	third.Release()
 	second.Release()
 	eventually(t, "the watches' end", func() bool { return s.watches() == 0 })

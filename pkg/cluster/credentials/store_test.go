@@ -49,25 +49,24 @@ func (s *apiServer) count(name string, n int) int {
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Query().Get("watch") == "" {
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
-		return
-	}
+	var items string
 	switch name {
 	case "token":
-		_, _ = w.Write([]byte(`{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"token","uid":"u","resourceVersion":"1"},"data":{"k":"dg=="}}}`))
+		items = `{"metadata":{"namespace":"ns","name":"token","uid":"u","resourceVersion":"1"},"data":{"k":"dg=="}}`
 	case "broken":
-		_, _ = w.Write([]byte(`{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"broken","uid":"u","resourceVersion":"1"},"data":{"k":"hidden!"}}}`))
+		items = `{"metadata":{"namespace":"ns","name":"broken","uid":"u","resourceVersion":"1"},"data":{"k":"hidden!"}}`
 	case "missing":
 	default:
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 		return
 	}
+	if r.URL.Query().Get("watch") == "" {
+		_, _ = w.Write([]byte(`{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[` + items + `]}`))
+		return
+	}
 	s.count(name, 1)
 	defer s.count(name, -1)
-	_, _ = w.Write([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`))
 	_ = http.NewResponseController(w).Flush()
 	<-r.Context().Done()
 }
@@ -107,9 +106,7 @@ func TestSecretsAreReadOnceAndSharedByAllReaders(t *testing.T) {
 		})
 	}
 	readers.Wait()
-	if n := s.count("token", 0); n != 1 {
-		t.Errorf("%d watches are open, want 1", n)
-	}
+	eventually(t, func() bool { return s.count("token", 0) == 1 })
 }
 
 func TestErrorsSayWhatIsWrongAndShowNoData(t *testing.T) {
@@ -135,6 +132,7 @@ func TestWatchesEndWhenNobodyAsks(t *testing.T) {
 	}
 	read("token")
 	read("missing")
+	eventually(t, func() bool { return s.count("token", 0) == 1 && s.count("missing", 0) == 1 })
 	eventually(t, func() bool { return clock.Waiters() > 0 })
 	clock.Step(9 * time.Minute)
 	read("token")
@@ -144,9 +142,7 @@ func TestWatchesEndWhenNobodyAsks(t *testing.T) {
 		t.Errorf("%d watches of what is used are open, want 1", n)
 	}
 	read("missing")
-	if n := s.count("missing", 0); n != 1 {
-		t.Errorf("%d watches of what is used again are open, want 1", n)
-	}
+	eventually(t, func() bool { return s.count("missing", 0) == 1 })
 }
 
 func eventually(t *testing.T, met func() bool) {

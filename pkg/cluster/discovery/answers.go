@@ -18,6 +18,7 @@ package discovery
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -27,6 +28,8 @@ import (
 type answers[T any] struct {
 	ask   func(context.Context, schema.GroupVersion) (T, error)
 	known map[schema.GroupVersion]*entry[T]
+	// trusted is for how long an answer counts while nothing would tell of a change.
+	trusted time.Duration
 }
 
 // entry is what is known of one group-version. Its fields are guarded by the lock of the Discovery.
@@ -38,13 +41,15 @@ type entry[T any] struct {
 	good bool
 	// at is how often the group had changed when the answer was asked for; negative if nothing would have told of a change.
 	at int
+	// asked is when the answer was asked for.
+	asked time.Time
 	// answered counts the questions that were answered, and err is what the last one failed with.
 	answered int
 	err      error
 }
 
-func newAnswers[T any](ask func(context.Context, schema.GroupVersion) (T, error)) *answers[T] {
-	return &answers[T]{ask: ask, known: map[schema.GroupVersion]*entry[T]{}}
+func newAnswers[T any](trusted time.Duration, ask func(context.Context, schema.GroupVersion) (T, error)) *answers[T] {
+	return &answers[T]{ask: ask, known: map[schema.GroupVersion]*entry[T]{}, trusted: trusted}
 }
 
 // answerFor returns what is known of a group-version, and asks if that is nothing or may be outdated. If asking fails, the
@@ -57,7 +62,7 @@ func answerFor[T any](ctx context.Context, d *Discovery, a *answers[T], version 
 		e = &entry[T]{turn: make(chan struct{}, 1)}
 		a.known[version] = e
 	}
-	if e.isCurrent(d.now(version.Group)) {
+	if e.isCurrent(d.now(version.Group), d.clock.Now().Add(-a.trusted)) {
 		return e.answer, nil
 	}
 	arrived := e.answered
@@ -69,7 +74,7 @@ func answerFor[T any](ctx context.Context, d *Discovery, a *answers[T], version 
 	}
 	defer func() { <-e.turn }()
 	// What changes while the API server answers makes the answer outdated, so the count is of before.
-	now := d.now(version.Group)
+	now, asked := d.now(version.Group), d.clock.Now()
 	// What was answered while one waited is as good as an answer to one's own question.
 	if e.answered == arrived {
 		d.mu.Unlock()
@@ -80,7 +85,7 @@ func answerFor[T any](ctx context.Context, d *Discovery, a *answers[T], version 
 		}
 		e.answered++
 		if e.err = err; err == nil {
-			e.answer, e.good, e.at = answer, true, now
+			e.answer, e.good, e.at, e.asked = answer, true, now, asked
 		}
 	}
 	if e.err != nil && e.good {
@@ -100,5 +105,10 @@ func (e *entry[T]) take(ctx context.Context) error {
 	}
 }
 
-// isCurrent reports whether the answer is that of now.
-func (e *entry[T]) isCurrent(now int) bool { return e.good && e.err == nil && now >= 0 && e.at == now }
+// isCurrent reports whether the answer is that of now, or, while nothing would tell of a change, was asked for after oldest.
+func (e *entry[T]) isCurrent(now int, oldest time.Time) bool {
+	if !e.good || e.err != nil {
+		return false
+	}
+	return now >= 0 && e.at == now || now < 0 && e.asked.After(oldest)
+}

@@ -50,6 +50,10 @@ var echoes = []time.Duration{
 	0, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second,
 }
 
+// schemasTrusted is for how long schemas count while nothing would tell of a change, as where definitions may not be watched:
+// every sync asks for some, and an answer can be megabytes.
+const schemasTrusted = 10 * time.Second
+
 // Discovery answers questions about the kinds of one cluster. It is safe for concurrent use.
 type Discovery struct {
 	client rest.Interface
@@ -91,7 +95,7 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
 	}
-	d.versions, d.schemas = newAnswers(d.ask), newAnswers(d.askSchemas)
+	d.versions, d.schemas = newAnswers(0, d.ask), newAnswers(schemasTrusted, d.askSchemas)
 	return d, nil
 }
 

@@ -51,6 +51,8 @@ type apiServer struct {
 	mu       sync.Mutex
 	code     int
 	requests int
+	// unwatched refuses lists of definitions.
+	unwatched bool
 	// definitions sends events to the watches of CustomResourceDefinitions.
 	definitions chan string
 }
@@ -70,7 +72,6 @@ func (s *apiServer) count() int {
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") != "" {
-		_, _ = w.Write([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`))
 		_ = http.NewResponseController(w).Flush()
 		events := s.definitions
 		if !strings.HasSuffix(r.URL.Path, "customresourcedefinitions") {
@@ -85,6 +86,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				_ = http.NewResponseController(w).Flush()
 			}
 		}
+	}
+	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") || strings.HasSuffix(r.URL.Path, "/apiservices") {
+		if s.unwatched {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = w.Write([]byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+		return
 	}
 	s.mu.Lock()
 	s.requests++
@@ -102,7 +111,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func run(t *testing.T) (*apiServer, *discovery.Discovery) {
 	t.Helper()
-	s := &apiServer{code: http.StatusOK, definitions: make(chan string)}
+	return serve(t, &apiServer{code: http.StatusOK, definitions: make(chan string)})
+}
+
+func serve(t *testing.T, s *apiServer) (*apiServer, *discovery.Discovery) {
+	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, QPS: -1}
@@ -175,6 +188,21 @@ func TestNothingIsAskedTwiceWithoutAChange(t *testing.T) {
 	}
 	if got := s.count(); got != before {
 		t.Errorf("asked %d times more", got-before)
+	}
+}
+
+// TestSchemasAreTrustedForAWhileWhereNothingTellsOfAChange is about a server that may not watch definitions: every sync asks
+// for schemas, and the documents are large.
+func TestSchemasAreTrustedForAWhileWhereNothingTellsOfAChange(t *testing.T) {
+	s, d := serve(t, &apiServer{code: http.StatusOK, unwatched: true})
+	for range 20 {
+		if _, err := d.Schema(t.Context(), schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The first is asked for again where a run takes longer than they are trusted.
+	if got := s.count(); got > 2 {
+		t.Errorf("asked %d times", got)
 	}
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -99,7 +100,7 @@ func (c Codec) decode(data []byte) (runtime.Object, error) {
 	case kind == "Status":
 		return decodeStatus(data)
 	case list && strings.HasSuffix(kind, "List"):
-		return ParseList(data, c.Options)
+		return ReadList(bytes.NewReader(data), c.Options)
 	default:
 		return Parse(data, c.Options)
 	}

@@ -21,7 +21,7 @@ limitations under the License.
 // Objects do not change after [Parse]; any number of goroutines may read one. Strings that an Object returns are parts of
 // its JSON, so keeping one keeps the whole object in memory: clone what is to live longer.
 //
-// [Parse], [ParseList] and [EventReader] read what a server sends for an object, a list and a watch. They check all of the
+// [Parse], [ReadList] and [EventReader] read what a server sends for an object, a list and a watch. They check all of the
 // JSON in one pass, because the bytes are later spliced unread into requests to hooks. Object and [List] satisfy what
 // client-go's reflector asks of runtime.Object.
 //

@@ -18,7 +18,6 @@ package object
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 
@@ -26,33 +25,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// ErrEventTooLarge is returned for an event of a watch that is larger than any object can be.
-var ErrEventTooLarge = errors.New("the event is too large")
-
-const (
-	// maxEvent is far more than etcd can store in one object.
-	maxEvent = 64 << 20
-	// minBuffer is what an idle watch keeps.
-	minBuffer = 4 << 10
-	// keptBuffer is the most that a watch keeps after a large event.
-	keptBuffer = 256 << 10
-)
-
 // EventReader reads the events of a watch from a response. It implements watch.Decoder. Its buffer is used for one event
 // after the other, so an event costs no more memory than the object in it. One goroutine may read; any may close.
 type EventReader struct {
-	source     io.ReadCloser
-	options    ParseOptions
-	buffer     []byte
-	start, end int
-	err        error
+	source  io.Closer
+	options ParseOptions
+	frames  framer
 }
 
 var _ watch.Decoder = (*EventReader)(nil)
 
 // NewEventReader returns a reader that closes source when it is closed.
 func NewEventReader(source io.ReadCloser, options ParseOptions) *EventReader {
-	return &EventReader{source: source, options: options, buffer: make([]byte, minBuffer)}
+	return &EventReader{source: source, options: options, frames: framer{source: source}}
 }
 
 // Close closes the response. A Decode that waits returns.
@@ -64,113 +49,19 @@ func (r *EventReader) Close() {
 // Decode waits for the next event. The object is an *Object, or for an ERROR event mostly a *metav1.Status. The error is
 // io.EOF at the end of the response, and io.ErrUnexpectedEOF when it ends within an event.
 func (r *EventReader) Decode() (watch.EventType, runtime.Object, error) {
-	frame, err := r.next()
+	switch c, err := r.frames.peek(); {
+	case err != nil:
+		return "", nil, err
+	case c != '{':
+		return "", nil, fmt.Errorf("parsing an event: found %q, want an object", c)
+	}
+	frame, err := r.frames.next()
 	if err != nil {
 		return "", nil, err
 	}
 	kind, content, err := r.parse(frame)
-	r.shrink()
+	r.frames.shrink()
 	return kind, content, err
-}
-
-// next returns the bytes of the next event, valid until it is called again.
-func (r *EventReader) next() ([]byte, error) {
-	var b boundary
-	pos := r.start
-	for {
-		if b.depth == 0 {
-			for pos < r.end && isSpace(r.buffer[pos]) {
-				pos++
-			}
-			r.start = pos
-			if pos < r.end && r.buffer[pos] != '{' {
-				return nil, fmt.Errorf("parsing an event: found %q, want an object", r.buffer[pos])
-			}
-		}
-		n, done := b.find(r.buffer[pos:r.end])
-		pos += n
-		if done {
-			frame := r.buffer[r.start:pos]
-			r.start = pos
-			return frame, nil
-		}
-		if r.err != nil {
-			if b.depth > 0 && errors.Is(r.err, io.EOF) {
-				return nil, io.ErrUnexpectedEOF
-			}
-			return nil, r.err
-		}
-		moved, err := r.fill()
-		if err != nil {
-			return nil, err
-		}
-		pos -= moved
-	}
-}
-
-// boundary finds where an object ends, by its braces outside of strings.
-type boundary struct {
-	depth            int
-	quoted, escaping bool
-}
-
-// find goes on with data. It returns how much of it belongs to the object, and whether the object ends there.
-func (b *boundary) find(data []byte) (n int, done bool) {
-	for n < len(data) {
-		c := data[n]
-		n++
-		switch {
-		case b.escaping:
-			b.escaping = false
-		case b.quoted:
-			if c == '\\' {
-				b.escaping = true
-			} else if c == '"' {
-				b.quoted = false
-			}
-		case c == '"':
-			b.quoted = true
-		case c == '{':
-			b.depth++
-		case c == '}':
-			if b.depth--; b.depth == 0 {
-				return n, true
-			}
-		}
-	}
-	return n, false
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
-
-// fill reads more into the buffer, and returns by how much it moved what is in it.
-func (r *EventReader) fill() (moved int, err error) {
-	if r.end == len(r.buffer) {
-		held := r.buffer[r.start:r.end]
-		moved = r.start
-		if len(held) > len(r.buffer)/2 {
-			if len(r.buffer) >= maxEvent {
-				return 0, ErrEventTooLarge
-			}
-			r.buffer = make([]byte, 2*len(r.buffer))
-		}
-		r.start, r.end = 0, copy(r.buffer, held)
-	}
-	n, err := r.source.Read(r.buffer[r.end:])
-	r.end += n
-	// What was read together with the error comes first.
-	r.err = err
-	return moved, nil
-}
-
-// shrink gives back a buffer that a large event left.
-func (r *EventReader) shrink() {
-	if len(r.buffer) <= keptBuffer || r.end-r.start > minBuffer {
-		return
-	}
-	smaller := make([]byte, minBuffer)
-	r.end = copy(smaller, r.buffer[r.start:r.end])
-	r.start, r.buffer = 0, smaller
 }
 
 func (r *EventReader) parse(frame []byte) (watch.EventType, runtime.Object, error) {

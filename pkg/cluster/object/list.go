@@ -17,8 +17,10 @@ limitations under the License.
 package object
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"math"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,74 +49,151 @@ func (l *List) DeepCopyObject() runtime.Object {
 // GetObjectKind implements runtime.Object.
 func (l *List) GetObjectKind() schema.ObjectKind { return &l.TypeMeta }
 
-// ParseList reads a list. The data may be reused by the caller afterwards. Elements that do not name their type get it from
-// the list's: a PodList has Pods.
-func ParseList(data []byte, o ParseOptions) (*List, error) {
-	if int64(len(data)) > math.MaxInt32 {
-		return nil, fmt.Errorf("parsing a list: %d bytes are too many", len(data))
+// ReadList reads a list from a response, one element after the other: besides the elements it needs the memory of one. The
+// error is io.ErrUnexpectedEOF when the response ends within the list. Elements that do not name their type get it from the
+// list's: a PodList has Pods.
+func ReadList(source io.Reader, o ParseOptions) (*List, error) {
+	r := listReader{frames: framer{source: source}, options: o}
+	if err := r.read(); err != nil {
+		return nil, fmt.Errorf("reading a list: %w", err)
 	}
-	list := &List{}
-	items, err := list.read(data)
-	if err != nil {
-		return nil, fmt.Errorf("parsing a list: %w", err)
+	if !strings.HasSuffix(r.list.Kind, "List") {
+		return nil, fmt.Errorf("reading a list: found the kind %q", r.list.Kind)
 	}
-	o.APIVersion, o.Kind = list.APIVersion, strings.TrimSuffix(list.Kind, "List")
-	list.Items = make([]*Object, 0, len(items))
-	for _, at := range items {
-		item, err := Parse(data[at.start:at.end], o)
-		if err != nil {
-			return nil, fmt.Errorf("parsing element %d of a list: %w", len(list.Items), err)
-		}
-		list.Items = append(list.Items, item)
-	}
-	return list, nil
+	return &r.list, nil
 }
 
-// read reads the list itself, and returns where its elements are.
-func (l *List) read(data []byte) (items []span, err error) {
-	s := scanner{data: data}
-	if s.space() != '{' {
-		return nil, s.fail("a list")
-	}
-	text := func(to *string) error {
-		at, err := s.value()
-		if err == nil {
-			err = setText(to, "field", string(data[at.start:at.end]))
-		}
+type listReader struct {
+	frames  framer
+	options ParseOptions
+	list    List
+	// waiting are elements that came before the type of the list.
+	waiting [][]byte
+}
+
+func (r *listReader) read() error {
+	if err := each(&r.frames, '{', '}', r.member); err != nil {
 		return err
 	}
-	err = s.members(func(key span, _ bool) error {
-		switch unquote(stringOf(data[key.start:key.end])) {
-		case "apiVersion":
-			return text(&l.APIVersion)
-		case "kind":
-			return text(&l.Kind)
-		case "metadata":
-			at, err := s.value()
-			if err != nil {
-				return err
-			}
-			return l.readMetadata(string(data[at.start:at.end]))
-		case "items":
-			items = nil
-			switch s.space() {
-			case '[':
-			case 'n':
-				return s.literal("null")
-			default:
-				return s.fail("an array as items")
-			}
-			return s.elements(func() error {
-				at, err := s.value()
-				items = append(items, at)
-				return err
-			})
-		default:
-			_, err := s.value()
+	for _, data := range r.waiting {
+		if err := r.add(data); err != nil {
 			return err
 		}
-	})
-	return items, err
+	}
+	return nil
+}
+
+func (r *listReader) member(first byte) error {
+	if first != '"' {
+		return fmt.Errorf("found %q, want a key", first)
+	}
+	raw, err := r.value()
+	if err != nil {
+		return err
+	}
+	key := unquote(raw)
+	if err := r.frames.skip(':'); err != nil {
+		return err
+	}
+	if key == "items" {
+		return r.items()
+	}
+	if raw, err = r.value(); err != nil {
+		return err
+	}
+	switch key {
+	case "apiVersion":
+		return setText(&r.list.APIVersion, key, raw)
+	case "kind":
+		return setText(&r.list.Kind, key, raw)
+	case "metadata":
+		return r.list.readMetadata(raw)
+	}
+	return nil
+}
+
+// value reads one value, and checks it.
+func (r *listReader) value() (string, error) {
+	data, err := r.frames.next()
+	if err != nil {
+		return "", within(err)
+	}
+	s := scanner{data: data}
+	if _, err := s.value(); err != nil {
+		return "", err
+	}
+	if s.pos < len(data) {
+		return "", s.fail("the end of a value")
+	}
+	return string(data), nil
+}
+
+func (r *listReader) items() error {
+	// The last of duplicate fields counts.
+	r.list.Items, r.waiting = nil, nil
+	first, err := r.frames.peek()
+	if err != nil {
+		return within(err)
+	}
+	if first == '[' {
+		return each(&r.frames, '[', ']', r.element)
+	}
+	if raw, err := r.value(); err != nil || !isNull(raw) {
+		return errors.Join(errors.New("items is not an array"), err)
+	}
+	return nil
+}
+
+func (r *listReader) element(byte) error {
+	data, err := r.frames.next()
+	if err != nil {
+		return within(err)
+	}
+	if r.list.Kind == "" || r.list.APIVersion == "" {
+		r.waiting = append(r.waiting, bytes.Clone(data))
+		return nil
+	}
+	return r.add(data)
+}
+
+// add parses an element of a list whose type is known.
+func (r *listReader) add(data []byte) error {
+	o := r.options
+	o.APIVersion, o.Kind = r.list.APIVersion, strings.TrimSuffix(r.list.Kind, "List")
+	item, err := Parse(data, o)
+	if err != nil {
+		return fmt.Errorf("parsing element %d: %w", len(r.list.Items), err)
+	}
+	r.list.Items = append(r.list.Items, item)
+	return nil
+}
+
+// each walks over what stands between two brackets, and calls read at the first byte of each part, with that byte.
+func each(f *framer, opening, closing byte, read func(first byte) error) error {
+	if err := f.skip(opening); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		c, err := f.peek()
+		if err != nil {
+			return within(err)
+		}
+		if c == closing && first {
+			return f.skip(closing)
+		}
+		if err := read(c); err != nil {
+			return err
+		}
+		if c, err = f.peek(); err != nil {
+			return within(err)
+		}
+		if c == closing {
+			return f.skip(closing)
+		}
+		if err := f.skip(','); err != nil {
+			return err
+		}
+	}
 }
 
 func (l *List) readMetadata(data string) error {
@@ -126,7 +205,7 @@ func (l *List) readMetadata(data string) error {
 			}
 		}
 	}
-	if raw, ok := member(data, "remainingItemCount"); ok && raw != "null" {
+	if raw, ok := member(data, "remainingItemCount"); ok && !isNull(raw) {
 		n, err := strconv.ParseInt(raw, 10, 64)
 		if err != nil {
 			return fmt.Errorf("reading remainingItemCount: %w", err)

@@ -171,7 +171,7 @@ func (r *OwnerReference) intern() {
 }
 
 func setText(to *string, key, raw string) error {
-	if raw[0] != '"' && raw != "null" {
+	if raw[0] != '"' && !isNull(raw) {
 		return fmt.Errorf("%s is not a string", key)
 	}
 	*to = textOrNull(raw)

@@ -24,7 +24,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -100,32 +99,6 @@ func TestManagedFieldsAreLeftOutWhereverTheyStand(t *testing.T) {
 				t.Errorf("kept: %s, %v", kept.JSON(), err)
 			}
 		})
-	}
-}
-
-func TestListsGiveTheirKindToTheirElements(t *testing.T) {
-	data := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c","remainingItemCount":2},` +
-		`"items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}]}`
-	decoded, _, err := object.Codec{}.Decode([]byte(data), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, ok := decoded.(*object.List)
-	if !ok || list.ResourceVersion != "7" || list.Continue != "c" || *list.RemainingItemCount != 2 {
-		t.Fatalf("decoded %#v", decoded)
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil || len(items) != 2 {
-		t.Fatalf("ExtractList: %v, %v", items, err)
-	}
-	for i, name := range []string{"a", "b"} {
-		o := items[i].(*object.Object)
-		if o.Name() != name || o.Kind() != "Pod" || o.APIVersion() != "v1" {
-			t.Errorf("element %d is %s of %s", i, o, o.APIVersion())
-		}
-		if content, err := o.Decode(); err != nil || content["kind"] != "Pod" {
-			t.Errorf("element %d decodes to %v, %v", i, content, err)
-		}
 	}
 }
 

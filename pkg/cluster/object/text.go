@@ -102,8 +102,10 @@ func texts(data string, each func(key, value string)) {
 }
 
 func textOrNull(raw string) string {
-	if raw == "null" {
+	if isNull(raw) {
 		return ""
 	}
 	return unquote(raw)
 }
+
+func isNull(raw string) bool { return raw == "null" }

@@ -59,10 +59,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not for you","code":403}`))
 		return
 	}
+	if r.URL.Query().Get("watch") == "" {
+		_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},` +
+			`"items":[{"metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"1"}}]}`))
+		return
+	}
 	s.count(1)
 	defer s.count(-1)
-	_, _ = w.Write([]byte(`{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"1"}}}` + "\n" +
-		`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"))
 	_ = http.NewResponseController(w).Flush()
 	<-r.Context().Done()
 }

@@ -1,0 +1,156 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package object_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+func TestListsGiveTheirKindToTheirElements(t *testing.T) {
+	data := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c","remainingItemCount":2},` +
+		`"items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}]}`
+	decoded, _, err := object.Codec{}.Decode([]byte(data), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, ok := decoded.(*object.List)
+	if !ok || list.ResourceVersion != "7" || list.Continue != "c" || *list.RemainingItemCount != 2 {
+		t.Fatalf("decoded %#v", decoded)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil || len(items) != 2 {
+		t.Fatalf("ExtractList: %v, %v", items, err)
+	}
+	for i, name := range []string{"a", "b"} {
+		o := items[i].(*object.Object)
+		if o.Name() != name || o.Kind() != "Pod" || o.APIVersion() != "v1" {
+			t.Errorf("element %d is %s of %s", i, o, o.APIVersion())
+		}
+		if content, err := o.Decode(); err != nil || content["kind"] != "Pod" {
+			t.Errorf("element %d decodes to %v, %v", i, content, err)
+		}
+	}
+}
+
+func TestReadListReadsAnyFraming(t *testing.T) {
+	large := strings.Repeat(`x\"]`, 100000)
+	usual := `{"kind":"ThingList","apiVersion":"e.com/v1","metadata":{"resourceVersion":"7"},"items":[` +
+		`{"metadata":{"name":"a]}"}},{"kind":"Thing","metadata":{"name":"b"},"spec":[{"x":"` + large + `"}]}]}`
+	for name, tc := range map[string]struct {
+		reason, data string
+		want         []string
+	}{
+		"Usual":     {"This is what API servers write.", usual, []string{"a]}", "b"}},
+		"Spaced":    {"White space means nothing.", " {\n\"kind\" : \"ThingList\" ,\"apiVersion\":\"e.com/v1\", \"items\" : [ {\"metadata\":{\"name\":\"a\"}} ,\t{} ] } ", []string{"a", ""}},
+		"TypeLast":  {"Fields have no order.", `{"items":[{"metadata":{"name":"a"}}],"apiVersion":"e.com/v1","kind":"ThingList"}`, []string{"a"}},
+		"NoItems":   {"A list may leave them out.", `{"apiVersion":"e.com/v1","kind":"ThingList"}`, nil},
+		"Null":      {"Go writes an empty list so.", `{"apiVersion":"e.com/v1","kind":"ThingList","items":null,"more":[1,-2.5e3,true,{}]}`, nil},
+		"Empty":     {"Nothing is there.", `{"apiVersion":"e.com/v1","kind":"ThingList","items":[]}`, nil},
+		"Twice":     {"The last of duplicate fields counts.", `{"items":[{}],"apiVersion":"e.com/v1","kind":"ThingList","items":[{"metadata":{"name":"b"}}]}`, []string{"b"}},
+		"EscapedID": {"Names of fields may have escapes.", `{"apiVersion":"e.com/v1","k\u0069nd":"ThingList","items":[{}]}`, []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for framing, source := range map[string]io.Reader{
+				"at once": strings.NewReader(tc.data), "byte by byte": iotest.OneByteReader(strings.NewReader(tc.data)),
+				"in halves": iotest.HalfReader(strings.NewReader(tc.data)), "end with data": iotest.DataErrReader(strings.NewReader(tc.data)),
+			} {
+				list, err := object.ReadList(source, object.ParseOptions{})
+				if err != nil {
+					t.Fatalf("%s: %v", framing, err)
+				}
+				var got []string
+				for _, o := range list.Items {
+					got = append(got, o.Name())
+					if o.Kind() != "Thing" || o.APIVersion() != "e.com/v1" {
+						t.Errorf("%s: %s is a %s of %s", framing, o, o.Kind(), o.APIVersion())
+					}
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s\n%s: names (-want +got)\n%s", tc.reason, framing, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestReadListRefusesWhatIsNoList(t *testing.T) {
+	reset := errors.New("connection reset")
+	for name, tc := range map[string]struct {
+		reason string
+		source io.Reader
+		want   error
+	}{
+		"Nothing":     {"A response without a body is no list.", strings.NewReader(""), io.ErrUnexpectedEOF},
+		"Truncated":   {"Part of a list would look like deletions.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{},`), io.ErrUnexpectedEOF},
+		"InElement":   {"Likewise.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":`), io.ErrUnexpectedEOF},
+		"Unclosed":    {"Likewise.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{}]`), io.ErrUnexpectedEOF},
+		"Broken":      {"The cause is passed on.", io.MultiReader(strings.NewReader(`{"kind":"PodList","items":[{}`), iotest.ErrReader(reset)), reset},
+		"OtherKind":   {"A Table has no objects.", strings.NewReader(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}`), nil},
+		"NoObject":    {"A list is an object.", strings.NewReader(`[]`), nil},
+		"NoArray":     {"Items are an array.", strings.NewReader(`{"kind":"PodList","items":{}}`), nil},
+		"NoComma":     {"Elements are separated.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{}{}]}`), nil},
+		"LastComma":   {"JSON has no trailing comma.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{},]}`), nil},
+		"NoKey":       {"Keys are strings.", strings.NewReader(`{kind:"PodList"}`), nil},
+		"BadElement":  {"Elements are checked.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{"a":01}]}`), nil},
+		"WrongEnd":    {"Brackets match.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","items":[{"a":[}]]}`), nil},
+		"BadMetadata": {"Other fields are checked, too.", strings.NewReader(`{"kind":"PodList","apiVersion":"v1","metadata":{"x":tru},"items":[]}`), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list, err := object.ReadList(tc.source, object.ParseOptions{})
+			if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("%s\ngot %v, error %v, want %v", tc.reason, list, err, tc.want)
+			}
+		})
+	}
+}
+
+// FuzzReadList: what is read as a list is one for encoding/json, with the same elements.
+func FuzzReadList(f *testing.F) {
+	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},{}]}`))
+	f.Add([]byte(`{"items":[{}],"kind":"List","apiVersion":"v1","metadata":{"remainingItemCount":3}}`))
+	f.Add([]byte("{\"kind\":\"XList\",\"items\":[{\"\\"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := object.ReadList(iotest.HalfReader(strings.NewReader(string(data))), object.ParseOptions{})
+		if err != nil {
+			return
+		}
+		// What follows the list is not read.
+		var want map[string]json.RawMessage
+		if err := json.NewDecoder(strings.NewReader(string(data))).Decode(&want); err != nil {
+			t.Fatalf("%q was read: %v", data, err)
+		}
+		var items []json.RawMessage
+		if raw, ok := want["items"]; ok {
+			if err := json.Unmarshal(raw, &items); err != nil {
+				t.Fatalf("items of %q: %v", data, err)
+			}
+		}
+		if len(items) != len(list.Items) {
+			t.Fatalf("%q has %d elements, %d were read", data, len(items), len(list.Items))
+		}
+	})
+}
