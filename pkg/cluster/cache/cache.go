@@ -19,6 +19,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"sync"
@@ -209,7 +210,11 @@ func (c *Cache) listWatch(i *Informer) lister {
 			o.Watch = true
 			response, err := client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).Stream(ctx)
 			i.observed(err)
-			if err != nil {
+			switch {
+			case ctx.Err() != nil && err != nil:
+				// The informer was stopped: for a reflector, which logs everything else, a watch that has ended.
+				return nil, io.EOF
+			case err != nil:
 				return nil, err
 			}
 			events := object.NewEventReader(response, c.parsing)

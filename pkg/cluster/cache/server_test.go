@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 const (
@@ -301,5 +303,38 @@ func TestHoldersShareAWatchAndTheLastEndsIt(t *testing.T) {
 	defer s.mu.Unlock()
 	if want := "/api/v1/namespaces/ns/pods?metadata.name=na=b"; !strings.Contains(strings.Join(s.urls, " "), want) {
 		t.Errorf("asked for %q, want %s among them", s.urls, want)
+	}
+}
+
+// TestAnInformerThatIsStoppedIsNoFailure stops one whose watch the API server has not answered yet.
+func TestAnInformerThatIsStoppedIsNoFailure(t *testing.T) {
+	s := &apiServer{t: t}
+	s.list = func(*http.Request) (int, string) { return http.StatusOK, fmt.Sprintf(listOf, "5", "", "") }
+	asked := make(chan struct{})
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		close(asked)
+		<-r.Context().Done()
+		return http.StatusOK, "", nil
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	c, err := New(Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run(ctx)
+	}()
+	i := c.Acquire(pods())
+	<-asked
+	i.Release()
+	stop()
+	<-ended
+	if text := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(text, "Failed to watch") {
+		t.Errorf("logged %s", text)
 	}
 }

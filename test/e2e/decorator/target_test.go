@@ -283,10 +283,10 @@ func namespaceTargets(t *testing.T, shared *shared) {
 	s.patch(namespaces, s.namespace, `{"metadata":{"labels":{"`+selected+`":"`+s.controller+`"}}}`)
 	s.await(configMaps, "default", "to be there", exists)
 	s.await(namespaces, s.namespace, "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
-	s.quiet()
-	if q := s.lastRequest(); q.Attachments.Find("v1", "ConfigMap", s.namespace, "default") == nil {
-		t.Errorf("the hook was shown the attachments %v", q.Attachments)
-	}
+	cluster.Eventually(t, limit, "the hook to be shown the attachment", func(context.Context) (bool, string) {
+		shown := s.lastRequest().Attachments
+		return shown.Find("v1", "ConfigMap", s.namespace, "default") != nil, fmt.Sprint(shown)
+	})
 }
 
 func aggregatedTargets(t *testing.T, shared *shared) {
