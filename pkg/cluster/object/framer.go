@@ -44,7 +44,7 @@ type framer struct {
 	buffer     []byte
 	start, end int
 	err        error
-	// quiet counts the small reads in a row.
+	// quiet counts the small reads in a row. It is negative after one that filled the buffer: there may be much to read.
 	quiet int
 }
 

@@ -179,7 +179,7 @@ func setText(to *string, key, raw string) error {
 }
 
 func setBool(to *bool, key, raw string) error {
-	if raw != "true" && raw != "false" && raw != "null" {
+	if raw != "true" && raw != "false" && !isNull(raw) {
 		return fmt.Errorf("%s is not a boolean", key)
 	}
 	*to = raw == "true"
