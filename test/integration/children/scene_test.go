@@ -118,16 +118,39 @@ func (s *scene) rediscover(t *testing.T) {
 	}
 }
 
-// load reads a manifest and declares its kind.
+// load reads the manifest of a child and declares its kind. Namespaced objects before it in the file are what it cannot be
+// without; they are created.
 func (s *scene) load(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) map[string]any {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := s.decode(t, string(manifest))
+	documents := strings.Split(string(manifest), "\n---\n")
+	last := len(documents) - 1
+	for _, document := range documents[:last] {
+		s.create(t, s.decode(t, document))
+	}
+	content := s.decode(t, documents[last])
 	s.declare(t, content, method)
 	return content
+}
+
+func (s *scene) create(t *testing.T, content map[string]any) {
+	t.Helper()
+	u := unstructured.Unstructured{Object: content}
+	resource, err := s.discovery.Kind(t.Context(), u.GetAPIVersion(), u.GetKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := u.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := client.Target{Resource: resource.GroupVersionResource, Namespace: s.parent.Name()}
+	if _, err := s.client.Create(t.Context(), target, body); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (s *scene) decode(t *testing.T, manifest string) map[string]any {
