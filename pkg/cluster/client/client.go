@@ -20,12 +20,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -34,6 +36,12 @@ import (
 
 // FieldManager is the name under which plain writes appear in managedFields.
 const FieldManager = "metacontroller"
+
+const (
+	// plain is the query of a plain write, and dry what makes a write a dry run.
+	plain = "fieldManager=" + FieldManager
+	dry   = "&dryRun=" + metav1.DryRunAll
+)
 
 // A Target names one object, or one subresource of it.
 type Target struct {
@@ -49,7 +57,7 @@ type Target struct {
 
 // Client talks to one cluster. It is safe for concurrent use; connections are shared by all calls.
 type Client struct {
-	rest    rest.Interface
+	server  *server
 	parsing object.ParseOptions
 }
 
@@ -57,64 +65,47 @@ type Client struct {
 // managers.
 // It shares the connections of c.
 func (c *Client) Knowing(managers ...string) *Client {
-	return &Client{rest: c.rest, parsing: object.ParseOptions{Managers: managers}}
+	return &Client{server: c.server, parsing: object.ParseOptions{Managers: managers}}
 }
 
-// New returns a client for the cluster of config, whose QPS and burst are used as they are: a negative QPS means no limit.
+// New returns a client for the cluster of config, whose QPS and burst do not count: there is no limit.
 func New(config *rest.Config) (*Client, error) {
-	config = rest.CopyConfig(config)
-	config.ContentConfig = rest.ContentConfig{
-		AcceptContentTypes:   runtime.ContentTypeJSON,
-		ContentType:          runtime.ContentTypeJSON,
-		GroupVersion:         &schema.GroupVersion{Version: "v1"},
-		NegotiatedSerializer: statusSerializer(),
-	}
-	config.APIPath = "/api"
-	// Warnings are about what hooks return, and would be logged with every write.
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	restClient, err := rest.UnversionedRESTClientFor(config)
+	s, err := newServer(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
-	return &Client{rest: restClient}, nil
-}
-
-// statusSerializer decodes only metav1.Status, which is all that the REST client itself decodes.
-func statusSerializer() runtime.NegotiatedSerializer {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return serializer.NewCodecFactory(scheme).WithoutConversion()
+	return &Client{server: s}, nil
 }
 
 // Get reads an object from the API server.
 func (c *Client) Get(ctx context.Context, t Target) (*object.Object, error) {
-	return c.do(ctx, c.rest.Get().AbsPath(t.path()...))
+	return c.do(ctx, call{method: http.MethodGet, target: t})
 }
 
 // GetWhole reads an object with its managedFields.
 func (c *Client) GetWhole(ctx context.Context, t Target) (*object.Object, error) {
-	whole := Client{rest: c.rest, parsing: object.ParseOptions{KeepManagedFields: true}}
+	whole := Client{server: c.server, parsing: object.ParseOptions{KeepManagedFields: true}}
 	return whole.Get(ctx, t)
 }
 
 // Create creates an object from its JSON and returns it as stored. The error is one of package apierrors.
 func (c *Client) Create(ctx context.Context, t Target, body []byte) (*object.Object, error) {
-	return c.do(ctx, c.rest.Post().AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))
+	return c.do(ctx, call{method: http.MethodPost, target: t, query: plain, contentType: runtime.ContentTypeJSON, body: body})
 }
 
 // Update replaces an object. A resourceVersion in the body makes the write conditional.
 func (c *Client) Update(ctx context.Context, t Target, body []byte) (*object.Object, error) {
-	return c.do(ctx, c.rest.Put().AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))
+	return c.do(ctx, call{method: http.MethodPut, target: t, query: plain, contentType: runtime.ContentTypeJSON, body: body})
 }
 
 // Try returns what Update would return, and changes nothing (a dry run).
 func (c *Client) Try(ctx context.Context, t Target, body []byte) (*object.Object, error) {
-	return c.do(ctx, c.rest.Put().AbsPath(t.path()...).Param("fieldManager", FieldManager).Param("dryRun", metav1.DryRunAll).Body(body))
+	return c.do(ctx, call{method: http.MethodPut, target: t, query: plain + dry, contentType: runtime.ContentTypeJSON, body: body})
 }
 
 // Patch patches an object with a body of the given type.
 func (c *Client) Patch(ctx context.Context, t Target, kind types.PatchType, body []byte) (*object.Object, error) {
-	return c.do(ctx, c.rest.Patch(kind).AbsPath(t.path()...).Param("fieldManager", FieldManager).Body(body))
+	return c.do(ctx, call{method: http.MethodPatch, target: t, query: plain, contentType: string(kind), body: body})
 }
 
 // An Application is an object to be applied (server-side apply, KEP 555).
@@ -132,12 +123,11 @@ type Application struct {
 // Apply applies an object: it is created if it is not there. A UID in the body makes it fail with a conflict if the object is
 // another one or is not there.
 func (c *Client) Apply(ctx context.Context, t Target, a Application) (*object.Object, error) {
-	request := c.rest.Patch(types.ApplyPatchType).AbsPath(t.path()...).Param("fieldManager", a.Manager).
-		Param("force", strconv.FormatBool(a.Force)).Body(a.Body)
+	query := "fieldManager=" + url.QueryEscape(a.Manager) + "&force=" + strconv.FormatBool(a.Force)
 	if a.Try {
-		request = request.Param("dryRun", metav1.DryRunAll)
+		query += dry
 	}
-	return c.do(ctx, request)
+	return c.do(ctx, call{method: http.MethodPatch, target: t, query: query, contentType: string(types.ApplyPatchType), body: a.Body})
 }
 
 // Delete deletes the object with the given UID, in the background (contract §11). An object of that name with another
@@ -152,48 +142,54 @@ func (c *Client) Delete(ctx context.Context, t Target, uid types.UID) error {
 	if err != nil {
 		return fmt.Errorf("encoding delete options: %w", err)
 	}
-	return c.rest.Delete().AbsPath(t.path()...).Body(body).Do(ctx).Error()
-}
-
-func (c *Client) do(ctx context.Context, request *rest.Request) (*object.Object, error) {
-	result := request.Do(ctx)
-	// Error decodes what the API server says; Raw would not.
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	data, err := result.Raw()
-	if err != nil {
-		return nil, err
-	}
-	written, err := object.Parse(data, c.parsing)
-	if err != nil {
-		return nil, fmt.Errorf("reading the API server's answer: %w", err)
-	}
-	return written, nil
-}
-
-func (t Target) path() []string {
-	segments := make([]string, 0, 8)
-	if t.Resource.Group == "" {
-		segments = append(segments, "api", t.Resource.Version)
-	} else {
-		segments = append(segments, "apis", t.Resource.Group, t.Resource.Version)
-	}
-	if t.Namespace != "" {
-		segments = append(segments, "namespaces", t.Namespace)
-	}
-	segments = append(segments, t.Resource.Resource)
-	if t.Name != "" {
-		segments = append(segments, t.Name)
-	}
-	if t.Subresource != "" {
-		segments = append(segments, t.Subresource)
-	}
-	return segments
+	return c.server.do(ctx, call{method: http.MethodDelete, target: t, contentType: runtime.ContentTypeJSON, body: body}, nil)
 }
 
 // DeleteCollection deletes all objects of a resource in a namespace, in the background.
 func (c *Client) DeleteCollection(ctx context.Context, t Target) error {
 	body := []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`)
-	return c.rest.Delete().AbsPath(t.path()...).Body(body).Do(ctx).Error()
+	return c.server.do(ctx, call{method: http.MethodDelete, target: t, contentType: runtime.ContentTypeJSON, body: body}, nil)
+}
+
+func (c *Client) do(ctx context.Context, request call) (*object.Object, error) {
+	var answered *object.Object
+	err := c.server.do(ctx, request, func(body []byte) (err error) {
+		if answered, err = object.Parse(body, c.parsing); err != nil {
+			return fmt.Errorf("reading the API server's answer: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answered, nil
+}
+
+// path appends the target's path to the path of the server.
+func (t Target) path(base string) string {
+	var b strings.Builder
+	b.Grow(len(base) + len("/apis//namespaces/////") + len(t.Resource.Group) + len(t.Resource.Version) + len(t.Namespace) +
+		len(t.Resource.Resource) + len(t.Name) + len(t.Subresource))
+	b.WriteString(base)
+	segment := func(s string) {
+		if s != "" {
+			b.WriteByte('/')
+			b.WriteString(s)
+		}
+	}
+	if t.Resource.Group == "" {
+		segment("api")
+	} else {
+		segment("apis")
+		segment(t.Resource.Group)
+	}
+	segment(t.Resource.Version)
+	if t.Namespace != "" {
+		segment("namespaces")
+		segment(t.Namespace)
+	}
+	segment(t.Resource.Resource)
+	segment(t.Name)
+	segment(t.Subresource)
+	return b.String()
 }
