@@ -85,6 +85,19 @@ func clusterConfig(o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
 	return c, nil
 }
 
+// engineCluster is the configuration of the engine's requests to the cluster; traced is that of the API server. What makes spans
+// costs as much as building a request, even if they go nowhere, so only those who keep traces pay for it.
+func engineCluster(o *genericoptions.RecommendedOptions, traced *rest.Config) (*rest.Config, error) {
+	if o.Traces.ConfigFile != "" {
+		return named(traced), nil
+	}
+	c, err := clusterConfig(o.CoreAPI)
+	if err != nil {
+		return nil, err
+	}
+	return named(c), nil
+}
+
 // disableUnusable switches off what would wait forever for the cluster. What the operator switched on by name is an error.
 func disableUnusable(ctx context.Context, cluster *rest.Config, admission *genericoptions.AdmissionOptions,
 	features *genericoptions.FeatureOptions,

@@ -36,7 +36,11 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if etcd != nil {
 		config.Generic.AddHealthChecks(storageCheck(etcd))
 	}
-	engine := EngineConfig{Cluster: named(config.Generic.ClientConfig), Controllers: *o.Controllers}
+	cluster, err := engineCluster(o.Recommended, config.Generic.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	engine := EngineConfig{Cluster: cluster, Controllers: *o.Controllers}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err

@@ -244,17 +244,27 @@ func readLimited(response *http.Response, limit int64) ([]byte, error) {
 	if response.ContentLength > limit {
 		return nil, tooLarge
 	}
-	var body bytes.Buffer
-	// The length is the hook's claim only: do not reserve much on the strength of it.
-	const trusted = 256 << 10
-	body.Grow(int(min(max(response.ContentLength, 0), trusted)) + bytes.MinRead)
+	body := bodies.Get().(*bytes.Buffer) //nolint:forcetypeassert // There is nothing else in the pool.
+	defer recycle(body)
 	if _, err := body.ReadFrom(io.LimitReader(response.Body, limit+1)); err != nil {
 		return nil, fmt.Errorf("%w: %w", errReading, err)
 	}
 	if int64(body.Len()) > limit {
 		return nil, tooLarge
 	}
-	return body.Bytes(), nil
+	return bytes.Clone(body.Bytes()), nil
+}
+
+// bodies are buffers into which answers are read, whose length is not always known before.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func recycle(body *bytes.Buffer) {
+	const largest = 1 << 20
+	if body.Cap() > largest {
+		return
+	}
+	body.Reset()
+	bodies.Put(body)
 }
 
 // drain reads a little of a body that nobody needs, so that the connection can be used again.

@@ -115,17 +115,46 @@ type series struct {
 	mu sync.Mutex
 	// clients that use the series. At 0 they are gone for good, and late observations are dropped.
 	clients int
-	// made are the label sets of each vector that were used, to be deleted in the end.
-	made map[deleter]map[labels]struct{}
+
+	requests           used[metrics.CounterMetric]
+	duration, dns, tls used[metrics.ObserverMetric]
+	inFlight           used[metrics.GaugeMetric]
 }
 
-// deleter is a vector of any type.
-type deleter interface {
+// labels are the values of the labels that are not fixed. The method is as in a request.
+type labels struct {
+	code          int
+	method, event string
+}
+
+// used are the metrics of a vector that were used. To find one in the vector costs much more than to observe something.
+type used[M any] struct {
+	vector vector[M]
+	made   map[labels]M
+}
+
+// vector is one of any type.
+type vector[M any] interface {
+	With(labels map[string]string) M
 	Delete(labels map[string]string) bool
 }
 
-// labels are the values of the labels that are not fixed.
-type labels struct{ code, method, event string }
+func (u *used[M]) get(key seriesKey, set labels) M {
+	m, ok := u.made[set]
+	if !ok {
+		m = u.vector.With(label(key, set))
+		u.made[set] = m
+	}
+	return m
+}
+
+func (u *used[M]) delete(key seriesKey) {
+	for set := range u.made {
+		u.vector.Delete(label(key, set))
+	}
+}
+
+func of[M any](v vector[M]) used[M] { return used[M]{vector: v, made: map[labels]M{}} }
 
 // acquire returns the series of key, and counts a client of it.
 func (v *vectors) acquire(key seriesKey) *series {
@@ -133,7 +162,10 @@ func (v *vectors) acquire(key seriesKey) *series {
 	defer v.mu.Unlock()
 	s, ok := v.series[key]
 	if !ok {
-		s = &series{vectors: v, key: key, made: map[deleter]map[labels]struct{}{}}
+		s = &series{
+			vectors: v, key: key, requests: of[metrics.CounterMetric](v.requests), duration: of[metrics.ObserverMetric](v.duration),
+			dns: of[metrics.ObserverMetric](v.dns), tls: of[metrics.ObserverMetric](v.tls), inFlight: of[metrics.GaugeMetric](v.inFlight),
+		}
 		v.series[key] = s
 	}
 	s.mu.Lock()
@@ -153,59 +185,54 @@ func (s *series) release() {
 		return
 	}
 	delete(s.vectors.series, s.key)
-	for vector, sets := range s.made {
-		for set := range sets {
-			vector.Delete(s.label(set))
-		}
-	}
-	s.made = nil
+	s.requests.delete(s.key)
+	s.duration.delete(s.key)
+	s.dns.delete(s.key)
+	s.tls.delete(s.key)
+	s.inFlight.delete(s.key)
 }
 
-func (s *series) label(set labels) map[string]string {
-	all := map[string]string{labelURL: s.key.url, labelControllerName: s.key.controllerName, labelControllerType: s.key.controllerType}
-	for label, value := range map[string]string{labelCode: set.code, labelMethod: set.method, labelEvent: set.event} {
-		if value != "" {
-			all[label] = value
-		}
+func label(key seriesKey, set labels) map[string]string {
+	all := map[string]string{labelURL: key.url, labelControllerName: key.controllerName, labelControllerType: key.controllerType}
+	if set.code != 0 {
+		all[labelCode] = strconv.Itoa(set.code)
+	}
+	if set.method != "" {
+		all[labelMethod] = strings.ToLower(set.method)
+	}
+	if set.event != "" {
+		all[labelEvent] = set.event
 	}
 	return all
 }
 
-// with calls observe with all labels of a set, unless the series are gone.
-func (s *series) with(vector deleter, set labels, observe func(labels map[string]string)) {
+// observe does something with the series, unless they are gone.
+func (s *series) observe(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients == 0 {
-		return
+	if s.clients > 0 {
+		do()
 	}
-	if s.made[vector] == nil {
-		s.made[vector] = map[labels]struct{}{}
-	}
-	s.made[vector][set] = struct{}{}
-	observe(s.label(set))
 }
 
 // started counts a request in flight, until finished.
-func (s *series) started() {
-	s.with(s.vectors.inFlight, labels{}, func(l map[string]string) { s.vectors.inFlight.With(l).Inc() })
-}
+func (s *series) started() { s.observe(func() { s.inFlight.get(s.key, labels{}).Inc() }) }
 
-func (s *series) finished() {
-	s.with(s.vectors.inFlight, labels{}, func(l map[string]string) { s.vectors.inFlight.With(l).Dec() })
-}
+func (s *series) finished() { s.observe(func() { s.inFlight.get(s.key, labels{}).Dec() }) }
 
 // answered counts a request that got an answer.
 func (s *series) answered(code int, method string, took time.Duration) {
-	method = strings.ToLower(method)
-	s.with(s.vectors.requests, labels{code: strconv.Itoa(code), method: method}, func(l map[string]string) { s.vectors.requests.With(l).Inc() })
-	s.with(s.vectors.duration, labels{method: method}, func(l map[string]string) { s.vectors.duration.With(l).Observe(took.Seconds()) })
+	s.observe(func() {
+		s.requests.get(s.key, labels{code: code, method: method}).Inc()
+		s.duration.get(s.key, labels{method: method}).Observe(took.Seconds())
+	})
 }
 
 // dnsEvent and tlsEvent record the time from the start of a call to an event of it.
 func (s *series) dnsEvent(event string, after time.Duration) {
-	s.with(s.vectors.dns, labels{event: event}, func(l map[string]string) { s.vectors.dns.With(l).Observe(after.Seconds()) })
+	s.observe(func() { s.dns.get(s.key, labels{event: event}).Observe(after.Seconds()) })
 }
 
 func (s *series) tlsEvent(event string, after time.Duration) {
-	s.with(s.vectors.tls, labels{event: event}, func(l map[string]string) { s.vectors.tls.With(l).Observe(after.Seconds()) })
+	s.observe(func() { s.tls.get(s.key, labels{event: event}).Observe(after.Seconds()) })
 }

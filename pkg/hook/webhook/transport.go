@@ -34,6 +34,8 @@ const (
 	// take. All calls share one such connection: one that died silently would fail them all.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 5 * time.Second
+	// writeBuffer has room for most requests with their headers, so that each is one write to the connection.
+	writeBuffer = 16 << 10
 )
 
 // session is the connections to the hook under one state of TLS settings. Its mutable fields are guarded by Client.mu.
@@ -57,6 +59,7 @@ func newTransport(config *tls.Config, workers int) *http.Transport {
 		MaxIdleConns:           workers,
 		MaxIdleConnsPerHost:    workers,
 		IdleConnTimeout:        idleTimeout,
+		WriteBufferSize:        writeBuffer,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 }
