@@ -115,18 +115,20 @@ func (a *Applier) Apply(ctx context.Context, parent string, in plan.Input, p pla
 
 func (a *Applier) all(ctx context.Context, parent string, in plan.Input, steps []plan.Step) ([]Outcome, error) {
 	outcomes, errs := make([]Outcome, len(steps)), make([]error, len(steps))
-	if len(steps) == 1 {
-		outcomes[0], errs[0] = a.one(ctx, parent, in, steps[0])
-		return outcomes, errs[0]
-	}
 	var running sync.WaitGroup
 	mine := make(chan struct{}, a.each)
 	for i := range steps {
 		mine <- struct{}{}
-		running.Go(func() {
+		carryOut := func() {
 			defer func() { <-mine }()
 			outcomes[i], errs[i] = a.one(ctx, parent, in, steps[i])
-		})
+		}
+		if i < len(steps)-1 {
+			running.Go(carryOut)
+		} else {
+			// This goroutine would only wait, and its stack is large already.
+			carryOut()
+		}
 	}
 	running.Wait()
 	return outcomes, errors.Join(errs...)

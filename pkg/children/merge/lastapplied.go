@@ -17,12 +17,14 @@ limitations under the License.
 package merge
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"sync"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -45,11 +47,24 @@ func Encode(desired map[string]any) (string, error) {
 		}
 		desired = redacted
 	}
-	encoded, err := json.Marshal(desired)
-	if err != nil {
+	buffer := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // There is nothing else in the pool.
+	defer recycle(buffer)
+	if err := json.NewEncoder(buffer).Encode(desired); err != nil {
 		return "", fmt.Errorf("encoding the configuration to be applied: %w", err)
 	}
-	return string(encoded), nil
+	// The encoder ends with a line break.
+	return string(buffer.Bytes()[:buffer.Len()-1]), nil
+}
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func recycle(b *bytes.Buffer) {
+	const largest = 1 << 20
+	if b.Cap() > largest {
+		return
+	}
+	b.Reset()
+	buffers.Put(b)
 }
 
 // Decode returns the object in the text of the annotation. Text that is empty or damaged counts as nothing applied.

@@ -159,6 +159,9 @@ func (m *merger) list(p *path, observed []any, last, desired any, schema Schema)
 	if err != nil {
 		return nil, false, err
 	}
+	if Equal(observed, desired) {
+		return observed, true, nil
+	}
 	kind, keys := listType(schema)
 	if kind == "" {
 		if guessed := guessKey(observed, was, want); guessed != "" {
@@ -174,8 +177,7 @@ func (m *merger) list(p *path, observed []any, last, desired any, schema Schema)
 	case "set":
 		return m.set(p, observed, was, want), true, nil
 	}
-	if Equal(observed, desired) ||
-		m.differs(p, Difference{Observed: observed, Present: true, Desired: desired, Applied: last != nil && Equal(last, desired)}) {
+	if m.differs(p, Difference{Observed: observed, Present: true, Desired: desired, Applied: last != nil && Equal(last, desired)}) {
 		return observed, true, nil
 	}
 	return desired, true, nil

@@ -17,6 +17,7 @@ limitations under the License.
 package plan_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -120,4 +121,42 @@ func (s *scene) store(t *testing.T, step plan.Step) bool {
 	s.Memory.Wrote(s.Input, step, written)
 	s.Observed = []*object.Object{written}
 	return true
+}
+
+// FuzzHolds compares the quick look at an object with the merge that it stands for.
+func FuzzHolds(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{"a":{"b":[1,"x",null],"c":true},"d":"e"}`, `{"a":{"b":[1,"x",null]},"f":null}`},
+		{`{"l":[{"name":"a","v":1},{"name":"a","v":2}]}`, `{"l":[{"name":"a","v":1},{"name":"a","v":2}]}`},
+		{`{"l":[{"name":"a"},{"name":"b"}],"\u0061":"\u0062\n"}`, `{"l":[{"name":"b"}],"a":"b\n"}`},
+		{`{"n":-0,"m":1e3,"e":{},"z":null}`, `{"n":0,"m":1000,"e":{},"z":null}`},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
+	f.Fuzz(func(t *testing.T, observed, desired []byte) {
+		o, err := object.Parse(observed, object.ParseOptions{})
+		if err != nil {
+			return
+		}
+		content, err := o.Decode()
+		if err != nil {
+			return
+		}
+		var want map[string]any
+		if err := utiljson.Unmarshal(desired, &want); err != nil || want == nil {
+			return
+		}
+		// API servers encode maps, so no field is there twice.
+		encoded, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err = object.Parse(encoded, object.ParseOptions{}); err != nil || !o.Holds(want) {
+			return
+		}
+		result, err := merge.Objects(content, want, want, nil, nil)
+		if err != nil || len(result.Changed) > 0 {
+			t.Errorf("%s holds %s, but merging it gives %v, error %v", encoded, desired, result.Changed, err)
+		}
+	})
 }

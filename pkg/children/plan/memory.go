@@ -223,12 +223,16 @@ func (in Input) differences(step Step, o *object.Object) baseline {
 	if step.Manager != "" {
 		return in.returnedBy(step, o)
 	}
-	returned := baseline{seed: in.Memory.seed, values: map[string]uint64{}}
+	returned := baseline{seed: in.Memory.seed}
+	desired := observable(step.content)
+	if o.Holds(desired) {
+		return returned
+	}
+	returned.values = map[string]uint64{}
 	content, err := o.Decode()
 	if err != nil {
 		return returned
 	}
-	desired := observable(step.content)
 	// An object that cannot be merged has no baseline; the next plan says why.
 	_, _ = merge.Objects(content, desired, desired, in.schema(o.GroupVersionKind()), func(d merge.Difference) bool {
 		returned.add(d)
