@@ -18,4 +18,7 @@ limitations under the License.
 //
 // A package's tests share one control plane: call Main from TestMain and Shared in the tests. A test that breaks its
 // control plane starts one of its own with Start. The control plane ends with the test process, however that ends.
+//
+// It also has what tests of every kind do with a control plane: Namespace and Define make what they need there, NewClients
+// reaches it, Objects reads and writes the objects of a namespace and waits for them, and Eventually waits for anything else.
 package cluster

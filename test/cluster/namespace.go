@@ -18,37 +18,34 @@ package cluster
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Namespace makes a namespace for a test and deletes it afterwards, without waiting for the end of that.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
+	client, err := kubernetes.NewForConfig(c.Config(t))
+	if err != nil {
+		t.Fatalf("making the client of Kubernetes: %v", err)
+	}
+	// Many tests make one at the same time, and the program kubectl would take its time for so many.
+	namespaces := client.CoreV1().Namespaces()
 	name := "test-" + rand.String(8)
-	c.Kubectl(t, "create", "namespace", name)
+	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 		defer cancel()
-		_, _ = c.TryKubectl(ctx, "", "delete", "namespace", name, "--wait=false")
+		if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("deleting namespace %s: %v", name, err)
+		}
 	})
 	return name
-}
-
-// Eventually asks until the answer is true and fails the test after the time given. The text that comes with a false
-// answer is shown then.
-func Eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
-	t.Helper()
-	last := "never asked"
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (done bool, err error) {
-		done, last = ask(ctx)
-		return done, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting %v for %s: %v; last seen: %s", limit, what, err, strings.TrimSpace(last))
-	}
 }

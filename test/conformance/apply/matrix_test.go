@@ -152,7 +152,7 @@ func TestMethodsAndStrategies(t *testing.T) {
 						inner.Parallel()
 						// What the cell made lives until the whole test ends.
 						c := newCell(t, w, k.resource)
-						c.t = inner
+						c.in(inner)
 						c.live(t, k, method, strategy)
 						cells <- settled{c, written(c.child())}
 					})
@@ -170,7 +170,7 @@ func TestMethodsAndStrategies(t *testing.T) {
 		for _, c := range all {
 			t.Run(c.name+" "+c.resource.Resource, func(t *testing.T) {
 				t.Parallel()
-				c.t = t
+				c.in(t)
 				c.again("restarted")
 				if now := written(c.cell.child()); !reflect.DeepEqual(now, c.child) {
 					t.Errorf("a restart wrote the child\nwas %v\nis %v", c.child, now)
@@ -182,10 +182,7 @@ func TestMethodsAndStrategies(t *testing.T) {
 
 // live takes a child through a change of what is desired and a drift, and looks for needless writes after each.
 func (c *cell) live(t *testing.T, k kind, method v1alpha1.ChildUpdateMethod, strategy v1alpha1.ChildApplyStrategy) {
-	inner := c.t
-	c.t = t
-	c.declare(v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: strategy})
-	c.t = inner
+	c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: strategy})
 	c.wish(k.manifest(1))
 	created := c.await("to be created", func(o *unstructured.Unstructured) bool { return at(o, k.value) == "1" })
 	serverSide := strategy == v1alpha1.ChildApplyServerSide

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -62,7 +63,7 @@ func TestOwnership(t *testing.T) {
 func editing(strategy v1alpha1.ChildApplyStrategy) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		c := newCell(t, w, configMaps)
-		c.declare(v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace, Apply: strategy})
+		c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace, Apply: strategy})
 		c.wish(configMap(map[string]any{"ours": "wanted"}))
 		c.await("to be created", func(o *unstructured.Unstructured) bool { return at(o, []string{"data", "ours"}) == "wanted" })
 		c.disturb(`{"data":{"theirs":"before"}}`)
@@ -92,7 +93,7 @@ func editing(strategy v1alpha1.ChildApplyStrategy) func(*testing.T, *world) {
 func moving(method v1alpha1.ChildUpdateMethod) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		c := newCell(t, w, configMaps)
-		c.declare(v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: v1alpha1.ChildApplyMerge})
+		c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: v1alpha1.ChildApplyMerge})
 		c.wish(configMap(map[string]any{"a": "1", "b": "1", "c": "1"}))
 		created := c.await("to be created", isRecorded)
 		seen := c.watch()
@@ -144,9 +145,9 @@ func testStranger(t *testing.T, w *world) {
 	c := newCell(t, w, configMaps)
 	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child"},"data":{"theirs":"1"}}`, "-n", c.name, "create", "-f", "-")
 	before := c.child()
-	c.declare(c.applies())
+	c.declare(t, c.applies())
 	c.wish(configMap(map[string]any{"ours": "1"}))
-	c.awaitEvent("SyncError", "ConfigMap "+c.name+"/child exists and is not controlled by Wish "+c.name+"/parent")
+	c.AwaitEvent("parent", "Warning", "SyncError", "ConfigMap "+c.name+"/child exists and is not controlled by Wish "+c.name+"/parent")
 	c.isSame(before, "though it is a stranger's")
 	c.Kubectl(t, "-n", c.name, "delete", "configmap", "child")
 	c.await("to be created once the stranger is gone", func(o *unstructured.Unstructured) bool { return at(o, []string{"data", "ours"}) == "1" })
@@ -158,9 +159,9 @@ func testOthersChild(t *testing.T, w *world) {
 		`"name":"default","uid":"`+c.Kubectl(t, "get", "namespace", "default", "-o", "jsonpath={.metadata.uid}")+`","controller":true}]}}`,
 		"-n", c.name, "create", "-f", "-")
 	before := c.child()
-	c.declare(c.applies())
+	c.declare(t, c.applies())
 	c.wish(configMap(map[string]any{"ours": "1"}))
-	c.awaitEvent("SyncError", "ConfigMap "+c.name+"/child exists and is not controlled by Wish "+c.name+"/parent")
+	c.AwaitEvent("parent", "Warning", "SyncError", "ConfigMap "+c.name+"/child exists and is not controlled by Wish "+c.name+"/parent")
 	c.isSame(before, "though it is another's")
 }
 
@@ -168,12 +169,12 @@ func testConflict(t *testing.T, w *world) {
 	c := newCell(t, w, configMaps)
 	strategy := c.applies()
 	strategy.Force = new(false)
-	c.declare(strategy)
+	c.declare(t, strategy)
 	c.wish(configMap(map[string]any{"ours": "1", "more": "1"}))
 	c.await("to be created", c.isApplied)
 	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child"},"data":{"ours":"taken"}}`,
 		"-n", c.name, "apply", "--server-side", "--force-conflicts", "--field-manager=somebody", "-f", "-")
-	c.awaitEvent("SyncError", "updating ConfigMap "+c.name+"/child: other field managers own what is to be applied, and "+
+	c.AwaitEvent("parent", "Warning", "SyncError", "updating ConfigMap "+c.name+"/child: other field managers own what is to be applied, and "+
 		`updateStrategy.force is false: .data.ours (conflict with "somebody"`)
 	if got := at(c.child(), []string{"data", "ours"}); got != "taken" {
 		t.Errorf("the field is %q, want it left to its owner", got)
@@ -186,7 +187,7 @@ func testConflict(t *testing.T, w *world) {
 // testLegacy takes over a child that Metacontroller applied with its own strategy server-side-apply.
 func testLegacy(t *testing.T, w *world) {
 	c := newCell(t, w, configMaps)
-	c.declare(c.applies())
+	c.declare(t, c.applies())
 	c.wish(configMap(map[string]any{"kept": "1", "dropped": "1"}))
 	c.await("to be created", c.isApplied)
 	// What another field manager has applied too stays when ours lets go, unless it is taken over.
@@ -214,7 +215,7 @@ func TestTheFlagDecidesForRulesThatDoNotSay(t *testing.T) {
 	}
 	t.Run("Composite", func(t *testing.T) {
 		c := newCell(t, w, configMaps)
-		c.declare(v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace})
+		c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace})
 		c.wish(configMap(map[string]any{"ours": "1"}))
 		c.await("to be applied by the manager of the flag", isAcmes)
 		c.disturb(`{"data":{"ours":"9"}}`)
@@ -233,8 +234,7 @@ func TestTheFlagDecidesForRulesThatDoNotSay(t *testing.T) {
 // decorate makes a DecoratorController whose attachments are what its targets wish for.
 func (c *cell) decorate() {
 	c.t.Helper()
-	controllers := c.own.MetacontrollerV1alpha1().DecoratorControllers()
-	controller := &v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: v1alpha1.DecoratorControllerSpec{
+	c.running = controllers.Decorator(c.t, c.Clients, limit, c.name, v1alpha1.DecoratorControllerSpec{
 		Resources: []v1alpha1.DecoratorControllerResourceRule{{
 			ResourceRule:  v1alpha1.ResourceRule{APIVersion: "apply.example.com/v1", Resource: "wishes"},
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{chosen: c.name}},
@@ -244,16 +244,6 @@ func (c *cell) decorate() {
 			UpdateStrategy: &v1alpha1.DecoratorControllerAttachmentUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace},
 		}},
 		Hooks: &v1alpha1.DecoratorControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(c.hook.URL("/decorate"))}}},
-	}}
-	if _, err := controllers.Create(c.t.Context(), controller, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), limit)
-		defer cancel()
-		if err := controllers.Delete(ctx, c.name, metav1.DeleteOptions{}); err != nil {
-			c.t.Errorf("deleting the controller: %v", err)
-		}
 	})
 }
 
@@ -266,7 +256,7 @@ type sighting struct {
 // watch watches the child from now on, its present state included.
 func (c *cell) watch() sighting {
 	c.t.Helper()
-	watching, err := c.dynamic.Resource(c.resource).Namespace(c.name).Watch(c.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.childName})
+	watching, err := c.Resource(c.resource).Watch(c.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.childName})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -17,11 +17,9 @@ limitations under the License.
 package apply
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,13 +27,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
@@ -48,27 +45,11 @@ const (
 	chosen = "apply.example.com/controller"
 )
 
-var (
-	wishes = schema.GroupVersionResource{Group: "apply.example.com", Version: "v1", Resource: "wishes"}
-	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
-)
+// wishes are parents that say in their spec which child they want.
+var wishes = schema.GroupVersionResource{Group: "apply.example.com", Version: "v1", Resource: "wishes"}
 
-// crds are a parent that says in its spec which child it wants, and a kind of children.
-const crds = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: wishes.apply.example.com}
-spec:
-  group: apply.example.com
-  names: {kind: Wish, plural: wishes, singular: wish}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----
+// gadgets are children whose schema sets defaults and says how a list is merged.
+const gadgets = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: gadgets.apply.example.com}
@@ -104,26 +85,19 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // world is the server, the hook and the clients of all tests.
 type world struct {
 	*cluster.Cluster
-	server  *server.Server
-	dynamic dynamic.Interface
-	own     versioned.Interface
-	hook    *hooktest.Server
+	*cluster.Clients
+	server *server.Server
+	hook   *hooktest.Server
 }
 
 func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	w := &world{Cluster: c, server: server.Start(t, c, server.Options{Args: args}), hook: hooktest.NewServer(t)}
-	config := c.Config(t)
-	var err error
-	if w.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
+	w := &world{
+		Cluster: c, Clients: cluster.NewClients(t, c.Config(t)), server: server.Start(t, c, server.Options{Args: args}), hook: hooktest.NewServer(t),
 	}
-	if w.own, err = versioned.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	c.KubectlInput(t, crds, "apply", "-f", "-")
-	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/wishes.apply.example.com", "crd/gadgets.apply.example.com")
+	c.Define(t, cluster.CustomResource{Resource: wishes, Kind: "Wish"})
+	c.DefineManifests(t, gadgets)
 	w.hook.Handle("/sync", hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		child, found, err := unstructured.NestedMap(q.Parent.Object, "spec", "child")
 		if err != nil || !found {
@@ -144,22 +118,32 @@ func newWorld(t *testing.T, args ...string) *world {
 // A cell is a controller with one parent and one child, in a namespace of its own.
 type cell struct {
 	*world
+	*cluster.Objects
 	t         *testing.T
 	name      string
 	resource  schema.GroupVersionResource
 	childName string
+	// running is the controller from declare or decorate on.
+	running *controllers.Controller
 }
 
 func newCell(t *testing.T, w *world, resource schema.GroupVersionResource) *cell {
 	t.Helper()
-	return &cell{world: w, t: t, name: w.Namespace(t), resource: resource, childName: "child"}
+	c := &cell{world: w, name: w.Namespace(t), resource: resource, childName: "child"}
+	c.in(t)
+	return c
 }
 
-// declare makes the controller, and waits until it runs.
-func (c *cell) declare(strategy v1alpha1.CompositeControllerChildUpdateStrategy) {
-	c.t.Helper()
+// in has another test use the cell from now on.
+func (c *cell) in(t *testing.T) {
+	c.t, c.Objects = t, c.Clients.Objects(t, c.name, limit)
+}
+
+// declare makes the controller, and waits until it runs. It lives until the test t ends.
+func (c *cell) declare(t *testing.T, strategy v1alpha1.CompositeControllerChildUpdateStrategy) {
+	t.Helper()
 	apiVersion := c.resource.GroupVersion().String()
-	controller := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: c.name}, Spec: v1alpha1.CompositeControllerSpec{
+	c.running = controllers.Composite(t, c.Clients, limit, c.name, v1alpha1.CompositeControllerSpec{
 		GenerateSelector: new(true),
 		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
 			ResourceRule:  v1alpha1.ResourceRule{APIVersion: "apply.example.com/v1", Resource: "wishes"},
@@ -170,60 +154,28 @@ func (c *cell) declare(strategy v1alpha1.CompositeControllerChildUpdateStrategy)
 			UpdateStrategy: &strategy,
 		}},
 		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(c.hook.URL("/sync"))}}},
-	}}
-	controllers := c.own.MetacontrollerV1alpha1().CompositeControllers()
-	if _, err := controllers.Create(c.t.Context(), controller, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), limit)
-		defer cancel()
-		if err := controllers.Delete(ctx, c.name, metav1.DeleteOptions{}); err != nil {
-			c.t.Errorf("deleting the controller: %v", err)
-		}
 	})
-	c.awaitReady()
 }
 
 // use changes the apply strategy of the controller.
 func (c *cell) use(strategy v1alpha1.ChildApplyStrategy) {
 	c.t.Helper()
 	patch := fmt.Appendf(nil, `[{"op":"add","path":"/spec/childResources/0/updateStrategy/apply","value":%q}]`, strategy)
-	_, err := c.own.MetacontrollerV1alpha1().CompositeControllers().Patch(c.t.Context(), c.name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	_, err := c.Versioned.MetacontrollerV1alpha1().CompositeControllers().Patch(c.t.Context(), c.name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.awaitReady()
-}
-
-func (c *cell) awaitReady() {
-	c.t.Helper()
-	cluster.Eventually(c.t, limit, "the controller to run", func(ctx context.Context) (bool, string) {
-		controller, err := c.own.MetacontrollerV1alpha1().CompositeControllers().Get(ctx, c.name, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		for _, condition := range controller.Status.Conditions {
-			if condition.Type == v1alpha1.ConditionReady && condition.Status == metav1.ConditionTrue &&
-				condition.ObservedGeneration == controller.Generation {
-				return true, ""
-			}
-		}
-		return false, fmt.Sprintf("%+v", controller.Status)
-	})
+	c.running.AwaitReady()
 }
 
 // wish makes the parent, with the child that it wants.
 func (c *cell) wish(child map[string]any) {
 	c.t.Helper()
-	parent := &unstructured.Unstructured{Object: map[string]any{
+	c.Create(wishes, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apply.example.com/v1", "kind": "Wish",
 		"metadata": map[string]any{"name": "parent", "labels": map[string]any{chosen: c.name}},
 		"spec":     map[string]any{"child": child, "nonce": "0"},
-	}}
-	if _, err := c.dynamic.Resource(wishes).Namespace(c.name).Create(c.t.Context(), parent, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
+	}})
 }
 
 // change has the parent want another child, and waits until the controller has dealt with it.
@@ -244,46 +196,31 @@ func (c *cell) again(nonce string) {
 
 func (c *cell) patchParent(kind types.PatchType, patch []byte) {
 	c.t.Helper()
-	parents := c.dynamic.Resource(wishes).Namespace(c.name)
-	patched, err := parents.Patch(c.t.Context(), "parent", kind, patch, metav1.PatchOptions{})
+	patched, err := c.Resource(wishes).Patch(c.t.Context(), "parent", kind, patch, metav1.PatchOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	cluster.Eventually(c.t, limit, "the parent to be synced", func(ctx context.Context) (bool, string) {
-		parent, err := parents.Get(ctx, "parent", metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
+	c.Await(wishes, "parent", "to be synced", func(parent *unstructured.Unstructured) bool {
+		if parent == nil {
+			return false
 		}
 		// The status is written after the children (contract §6).
 		seen, _, _ := unstructured.NestedInt64(parent.Object, "status", "observedGeneration")
-		return seen >= patched.GetGeneration(), fmt.Sprintf("observed generation %d of %d", seen, patched.GetGeneration())
+		return seen >= patched.GetGeneration()
 	})
 }
 
-// await waits until the child is as wanted, and returns it.
+// await waits until the child is there and as wanted, and returns it.
 func (c *cell) await(what string, want func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	c.t.Helper()
-	var child *unstructured.Unstructured
-	cluster.Eventually(c.t, limit, "the child "+what, func(ctx context.Context) (bool, string) {
-		var err error
-		child, err = c.dynamic.Resource(c.resource).Namespace(c.name).Get(ctx, c.childName, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		shown, err := json.Marshal(child.Object)
-		if err != nil {
-			return false, err.Error()
-		}
-		return want(child), string(shown)
-	})
-	return child
+	return c.Await(c.resource, c.childName, what, func(o *unstructured.Unstructured) bool { return o != nil && want(o) })
 }
 
 func (c *cell) child() *unstructured.Unstructured {
 	c.t.Helper()
-	child, err := c.dynamic.Resource(c.resource).Namespace(c.name).Get(c.t.Context(), c.childName, metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
+	child := c.Get(c.resource, c.childName)
+	if child == nil {
+		c.t.Fatal("the child is not there")
 	}
 	return child
 }
@@ -291,31 +228,11 @@ func (c *cell) child() *unstructured.Unstructured {
 // disturb has somebody else patch the child.
 func (c *cell) disturb(patch string) {
 	c.t.Helper()
-	_, err := c.dynamic.Resource(c.resource).Namespace(c.name).Patch(c.t.Context(), c.childName, types.MergePatchType, []byte(patch),
+	_, err := c.Resource(c.resource).Patch(c.t.Context(), c.childName, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: "somebody"})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-// awaitEvent waits for an event of the parent.
-func (c *cell) awaitEvent(reason, text string) {
-	c.t.Helper()
-	cluster.Eventually(c.t, limit, fmt.Sprintf("an event %s %q", reason, text), func(ctx context.Context) (bool, string) {
-		list, err := c.dynamic.Resource(events).Namespace(c.name).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=parent"})
-		if err != nil {
-			return false, err.Error()
-		}
-		var seen []string
-		for i := range list.Items {
-			message, _, _ := unstructured.NestedString(list.Items[i].Object, "message")
-			if list.Items[i].Object["reason"] == reason && strings.Contains(message, text) {
-				return true, ""
-			}
-			seen = append(seen, message)
-		}
-		return false, strings.Join(seen, "\n")
-	})
 }
 
 // manager is the field manager of the cell's controller.

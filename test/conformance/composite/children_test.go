@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 // TestChecklist runs the checklist of contract §22 for CompositeControllers.
@@ -69,7 +70,7 @@ func testCreate(t *testing.T, s *shared) {
 	st.wants(configMap("child", map[string]any{"a": "1"}))
 	st.run(nil)
 	p := st.parent("p", map[string]any{})
-	child := st.await(configMaps, "child", "to be created", exists)
+	child := st.Await(configMaps, "child", "to be created", cluster.Exists)
 
 	owners := child.GetOwnerReferences()
 	if len(owners) != 1 || owners[0].UID != p.GetUID() || owners[0].Kind != "Thing" || owners[0].APIVersion != p.GetAPIVersion() ||
@@ -83,13 +84,13 @@ func testCreate(t *testing.T, s *shared) {
 	}
 	metadata, _ := last["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
-	if metadata["namespace"] != st.namespace || labels["controller-uid"] != string(p.GetUID()) || metadata["ownerReferences"] != nil {
+	if metadata["namespace"] != st.Namespace || labels["controller-uid"] != string(p.GetUID()) || metadata["ownerReferences"] != nil {
 		t.Errorf("last-applied configuration holds %v", metadata)
 	}
 	if got := child.GetLabels()["controller-uid"]; got != string(p.GetUID()) {
 		t.Errorf("label controller-uid is %q, want the parent's UID", got)
 	}
-	st.event("p", "Normal", "ChildCreated", "Created ConfigMap "+st.namespace+"/child")
+	st.AwaitEvent("p", "Normal", "ChildCreated", "Created ConfigMap "+st.Namespace+"/child")
 }
 
 func testMerge(t *testing.T, s *shared) {
@@ -115,26 +116,26 @@ func testMerge(t *testing.T, s *shared) {
 		spec.ChildResources = append(spec.ChildResources, rule("apps/v1", "deployments", v1alpha1.ChildUpdateInPlace))
 	})
 	st.parent("p", map[string]any{})
-	st.await(deployments, "d", "to be created", exists)
-	st.await(configMaps, "c", "to be created", exists)
+	st.Await(deployments, "d", "to be created", cluster.Exists)
+	st.Await(configMaps, "c", "to be created", cluster.Exists)
 
-	st.patch(configMaps, "c", `{"data":{"foreign":"1"}}`)
-	d := st.get(deployments, "d")
+	st.Patch(configMaps, "c", `{"data":{"foreign":"1"}}`)
+	d := st.Get(deployments, "d")
 	containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
 	containers = append(containers, map[string]any{"name": "sidecar", "image": "y"})
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.patch(deployments, "d", string(patch))
+	st.Patch(deployments, "d", string(patch))
 	st.wants(deployment("2", toleration("c")), configMap("c", map[string]any{"keep": "2"}))
-	st.patch(things, "p", `{"spec":{"again":true}}`)
+	st.Patch(things, "p", `{"spec":{"again":true}}`)
 
-	c := st.await(configMaps, "c", "to be updated", func(o *unstructured.Unstructured) bool { return value(o, "data", "keep") == "2" })
+	c := st.Await(configMaps, "c", "to be updated", func(o *unstructured.Unstructured) bool { return value(o, "data", "keep") == "2" })
 	if value(c, "data", "drop") != "" || value(c, "data", "foreign") != "1" {
 		t.Errorf("data is %v; drop must be gone, foreign must stay", c.Object["data"])
 	}
-	d = st.await(deployments, "d", "to be updated", func(o *unstructured.Unstructured) bool {
+	d = st.Await(deployments, "d", "to be updated", func(o *unstructured.Unstructured) bool {
 		list, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "tolerations")
 		return len(list) == 1
 	})
@@ -143,8 +144,8 @@ func testMerge(t *testing.T, s *shared) {
 		t.Errorf("containers are %v; the sidecar that somebody added must stay", containers)
 	}
 	// Somebody else's change of a field of ours is put back.
-	st.patch(configMaps, "c", `{"data":{"keep":"foreign"}}`)
-	st.await(configMaps, "c", "to be put right", func(o *unstructured.Unstructured) bool { return value(o, "data", "keep") == "2" })
+	st.Patch(configMaps, "c", `{"data":{"keep":"foreign"}}`)
+	st.Await(configMaps, "c", "to be put right", func(o *unstructured.Unstructured) bool { return value(o, "data", "keep") == "2" })
 }
 
 func testMethods(t *testing.T, s *shared) {
@@ -162,15 +163,15 @@ func testMethods(t *testing.T, s *shared) {
 			st.wants(configMap("child", map[string]any{"a": "1"}), configMap("extra", nil))
 			st.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.ChildResources[0].UpdateStrategy.Method = tc.method })
 			st.parent("p", map[string]any{})
-			before := st.await(configMaps, "child", "to be created", exists)
-			st.await(configMaps, "extra", "to be created", exists)
+			before := st.Await(configMaps, "child", "to be created", cluster.Exists)
+			st.Await(configMaps, "extra", "to be created", cluster.Exists)
 			st.wants(configMap("child", map[string]any{"a": "2"}))
-			st.patch(things, "p", `{"spec":{"again":true}}`)
-			st.await(configMaps, "extra", "to be deleted", gone)
+			st.Patch(things, "p", `{"spec":{"again":true}}`)
+			st.Await(configMaps, "extra", "to be deleted", cluster.Gone)
 			if !tc.changes {
 				st.quiet()
 			}
-			after := st.await(configMaps, "child", "to follow its method", func(o *unstructured.Unstructured) bool {
+			after := st.Await(configMaps, "child", "to follow its method", func(o *unstructured.Unstructured) bool {
 				return o != nil && (value(o, "data", "a") == "2") == tc.changes
 			})
 			if same := before.GetUID() == after.GetUID(); same != tc.sameUID {

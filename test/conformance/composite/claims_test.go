@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 // labeled returns a ConfigMap with a label.
@@ -42,49 +43,45 @@ func byOwnSelector(spec *v1alpha1.CompositeControllerSpec) { spec.GenerateSelect
 
 func testClaims(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	orphan := labeled("orphan", "mine")
-	orphan.SetNamespace(st.namespace)
-	st.create(configMaps, orphan)
+	st.Create(configMaps, labeled("orphan", "mine"))
 	st.wants(labeled("orphan", "mine"), labeled("kept", "mine"))
 	st.run(byOwnSelector)
 	p := st.parent("p", selecting("mine"))
 
-	adopted := st.await(configMaps, "orphan", "to be adopted", func(o *unstructured.Unstructured) bool {
+	adopted := st.Await(configMaps, "orphan", "to be adopted", func(o *unstructured.Unstructured) bool {
 		owner := metav1.GetControllerOf(o)
 		return owner != nil && owner.UID == p.GetUID()
 	})
 	if metav1.GetControllerOf(adopted).BlockOwnerDeletion == nil {
 		t.Error("the adopted child's owner reference does not block the owner's deletion")
 	}
-	st.event("p", "Normal", "ChildAdopted", "Adopted ConfigMap "+st.namespace+"/orphan")
+	st.AwaitEvent("p", "Normal", "ChildAdopted", "Adopted ConfigMap "+st.Namespace+"/orphan")
 
-	st.await(configMaps, "kept", "to be created", exists)
-	st.patch(configMaps, "kept", `{"metadata":{"labels":{"app":"other"}}}`)
-	st.event("p", "Normal", "ChildReleased", "Released ConfigMap "+st.namespace+"/kept")
-	released := st.get(configMaps, "kept")
+	st.Await(configMaps, "kept", "to be created", cluster.Exists)
+	st.Patch(configMaps, "kept", `{"metadata":{"labels":{"app":"other"}}}`)
+	st.AwaitEvent("p", "Normal", "ChildReleased", "Released ConfigMap "+st.Namespace+"/kept")
+	released := st.Get(configMaps, "kept")
 	if owner := metav1.GetControllerOf(released); owner != nil {
 		t.Errorf("the child whose labels changed still has the controller %v", owner)
 	}
 	// The released object now is a stranger of a desired child's name.
-	st.event("p", "Warning", "SyncError", "ConfigMap "+st.namespace+"/kept exists and is not controlled by Thing "+st.namespace+"/p")
+	st.AwaitEvent("p", "Warning", "SyncError", "ConfigMap "+st.Namespace+"/kept exists and is not controlled by Thing "+st.Namespace+"/p")
 }
 
 func testConflict(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	o := configMap("child", map[string]any{"theirs": "1"})
-	o.SetNamespace(st.namespace)
-	before := st.create(configMaps, o)
+	before := st.Create(configMaps, configMap("child", map[string]any{"theirs": "1"}))
 	st.wants(configMap("child", map[string]any{"ours": "1"}))
 	st.run(nil)
 	st.parent("p", map[string]any{})
-	st.event("p", "Warning", "SyncError", "ConfigMap "+st.namespace+"/child exists and is not controlled by Thing "+st.namespace+"/p")
-	if after := st.get(configMaps, "child"); after.GetResourceVersion() != before.GetResourceVersion() {
+	st.AwaitEvent("p", "Warning", "SyncError", "ConfigMap "+st.Namespace+"/child exists and is not controlled by Thing "+st.Namespace+"/p")
+	if after := st.Get(configMaps, "child"); after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Errorf("the stranger was changed: %v", after.Object)
 	}
-	st.awaitCounter("conflicts", func(n *v1alpha1.ControllerCounters) bool { return n.Conflicts > 0 })
+	st.running.AwaitCounters("conflicts", func(n *v1alpha1.ControllerCounters) bool { return n.Conflicts > 0 })
 	// It is retried, and succeeds when the stranger has gone.
-	st.remove(configMaps, "child")
-	st.await(configMaps, "child", "to be created", func(o *unstructured.Unstructured) bool { return value(o, "data", "ours") == "1" })
+	st.Delete(configMaps, "child")
+	st.Await(configMaps, "child", "to be created", func(o *unstructured.Unstructured) bool { return value(o, "data", "ours") == "1" })
 }
 
 func testSelector(t *testing.T, s *shared) {
@@ -92,10 +89,10 @@ func testSelector(t *testing.T, s *shared) {
 	st.wants(labeled("child", "other"))
 	st.run(byOwnSelector)
 	st.parent("p", selecting("mine"))
-	st.event("p", "Warning", "SyncError", "labels on desired child ConfigMap "+st.namespace+"/child don't match parent selector app=mine")
-	if st.get(configMaps, "child") != nil {
+	st.AwaitEvent("p", "Warning", "SyncError", "labels on desired child ConfigMap "+st.Namespace+"/child don't match parent selector app=mine")
+	if st.Get(configMaps, "child") != nil {
 		t.Error("the child was created")
 	}
 	st.parent("q", map[string]any{})
-	st.event("q", "Warning", "SyncError", ".spec.selector must have either matchLabels, matchExpressions, or both")
+	st.AwaitEvent("q", "Warning", "SyncError", ".spec.selector must have either matchLabels, matchExpressions, or both")
 }

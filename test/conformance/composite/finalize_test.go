@@ -49,11 +49,11 @@ func testFinalize(t *testing.T, s *shared) {
 	st.wants(configMap("child", nil))
 	st.run(st.finalizes)
 	st.parent("p", map[string]any{})
-	st.await(configMaps, "child", "to be created", exists)
-	st.await(things, "p", "to have the finalizer", st.hasFinalizer)
-	st.remove(things, "p")
-	st.await(things, "p", "to be gone", gone)
-	if st.get(configMaps, "child") != nil {
+	st.Await(configMaps, "child", "to be created", cluster.Exists)
+	st.Await(things, "p", "to have the finalizer", st.hasFinalizer)
+	st.Delete(things, "p")
+	st.Await(things, "p", "to be gone", cluster.Gone)
+	if st.Get(configMaps, "child") != nil {
 		t.Error("the parent went before the finalize hook had its children deleted")
 	}
 }
@@ -63,11 +63,11 @@ func testOptOut(t *testing.T, s *shared) {
 	st.wants(configMap("child", nil))
 	st.run(st.finalizes)
 	st.parent("p", map[string]any{})
-	st.await(configMaps, "child", "to be created", exists)
-	st.patch(things, "p", `{"metadata":{"labels":{"`+selected+`":"somebody-else"}}}`)
-	st.await(configMaps, "child", "to be deleted", gone)
-	st.await(things, "p", "to lose the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
-	if st.get(things, "p").GetDeletionTimestamp() != nil {
+	st.Await(configMaps, "child", "to be created", cluster.Exists)
+	st.Patch(things, "p", `{"metadata":{"labels":{"`+selected+`":"somebody-else"}}}`)
+	st.Await(configMaps, "child", "to be deleted", cluster.Gone)
+	st.Await(things, "p", "to lose the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
+	if st.Get(things, "p").GetDeletionTimestamp() != nil {
 		t.Error("opting out deleted the parent")
 	}
 }
@@ -80,18 +80,12 @@ func testControllerDeletion(t *testing.T, s *shared) {
 		st.parent(fmt.Sprintf("p%d", i), map[string]any{})
 	}
 	for i := range 5 {
-		st.await(things, fmt.Sprintf("p%d", i), "to have the finalizer", st.hasFinalizer)
+		st.Await(things, fmt.Sprintf("p%d", i), "to have the finalizer", st.hasFinalizer)
 	}
-	own := st.own.MetacontrollerV1alpha1().CompositeControllers()
-	if err := own.Delete(t.Context(), st.controller, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, limit, "the controller to be gone", func(ctx context.Context) (bool, string) {
-		c, err := own.Get(ctx, st.controller, metav1.GetOptions{})
-		return err != nil, fmt.Sprintf("%v %+v", c.Finalizers, c.Status)
-	})
+	st.running.Delete()
+	st.running.AwaitGone()
 	for i := range 5 {
-		if o := st.get(things, fmt.Sprintf("p%d", i)); len(o.GetFinalizers()) > 0 {
+		if o := st.Get(things, fmt.Sprintf("p%d", i)); len(o.GetFinalizers()) > 0 {
 			t.Errorf("%s keeps the finalizers %v of a controller that is gone", o.GetName(), o.GetFinalizers())
 		}
 	}
@@ -99,12 +93,8 @@ func testControllerDeletion(t *testing.T, s *shared) {
 
 func testRelated(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	o := configMap("related", map[string]any{"v": "1"})
-	o.SetNamespace(st.namespace)
-	st.create(configMaps, o)
-	other := configMap("unrelated", map[string]any{"v": "1"})
-	other.SetNamespace(st.namespace)
-	st.create(configMaps, other)
+	st.Create(configMaps, configMap("related", map[string]any{"v": "1"}))
+	st.Create(configMaps, configMap("unrelated", map[string]any{"v": "1"}))
 	st.hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
 		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{
 			{APIVersion: "v1", Resource: "configmaps", Names: []string{"related"}},
@@ -124,11 +114,11 @@ func testRelated(t *testing.T, s *shared) {
 	sees := func(want string) func(*unstructured.Unstructured) bool {
 		return func(o *unstructured.Unstructured) bool { return value(o, "status", "seen") == want }
 	}
-	st.await(things, "p", "to see the related object", sees("1"))
-	st.patch(configMaps, "related", `{"data":{"v":"2"}}`)
-	st.await(things, "p", "to see the change of the related object", sees("2"))
+	st.Await(things, "p", "to see the related object", sees("1"))
+	st.Patch(configMaps, "related", `{"data":{"v":"2"}}`)
+	st.Await(things, "p", "to see the change of the related object", sees("2"))
 	calls := st.quiet()
-	st.patch(configMaps, "unrelated", `{"data":{"v":"2"}}`)
+	st.Patch(configMaps, "unrelated", `{"data":{"v":"2"}}`)
 	if after := st.quiet(); after != calls {
 		t.Errorf("the hook was called %d times for an object that is not related", after-calls)
 	}
@@ -139,34 +129,27 @@ func testRelated(t *testing.T, s *shared) {
 
 func testClusterParent(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	name := st.controller
 	st.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		child := configMap("child", map[string]any{"a": "1"})
-		child.SetNamespace(st.namespace)
+		child.SetNamespace(st.Namespace)
 		return &hook.CompositeResponse{Children: []*hook.Object{child}}, nil
 	})
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.ParentResource.Resource = "clusterthings" })
-	p := st.create(clusterThings, &unstructured.Unstructured{Object: map[string]any{
+	p := st.In("").Create(clusterThings, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "conformance.example.com/v1", "kind": "ClusterThing",
-		"metadata": map[string]any{"name": name, "labels": map[string]any{selected: st.controller}},
+		"metadata": map[string]any{"name": st.controller, "labels": map[string]any{selected: st.controller}},
 	}})
-	t.Cleanup(func() {
-		err := s.dynamic.Resource(clusterThings).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
-		if err != nil {
-			t.Errorf("deleting the parent: %v", err)
-		}
-	})
-	child := st.await(configMaps, "child", "to be created", exists)
+	child := st.Await(configMaps, "child", "to be created", cluster.Exists)
 	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != p.GetUID() {
 		t.Errorf("owner is %v", owner)
 	}
 	cluster.Eventually(t, limit, "the child to be shown to the hook by namespace and name", func(context.Context) (bool, string) {
 		_, q := st.calls()
 		shown := q.Children.OfType("v1", "ConfigMap")
-		return shown[st.namespace+"/child"] != nil, fmt.Sprint(shown)
+		return shown[st.Namespace+"/child"] != nil, fmt.Sprint(shown)
 	})
-	st.remove(configMaps, "child")
-	again := st.await(configMaps, "child", "to be created again", func(o *unstructured.Unstructured) bool {
+	st.Delete(configMaps, "child")
+	again := st.Await(configMaps, "child", "to be created again", func(o *unstructured.Unstructured) bool {
 		return o != nil && o.GetUID() != child.GetUID()
 	})
 	if again.GetDeletionTimestamp() != nil {

@@ -50,7 +50,7 @@ func testRequests(t *testing.T, s *shared) {
 				spec.ChildResources = append(spec.ChildResources, rule("apps/v1", "deployments", v1alpha1.ChildUpdateInPlace))
 			})
 			st.parent("p", map[string]any{})
-			want := strings.ReplaceAll(key, "NS", st.namespace)
+			want := strings.ReplaceAll(key, "NS", st.Namespace)
 			var body map[string]any
 			cluster.Eventually(t, limit, "a request that shows the child as "+want, func(context.Context) (bool, string) {
 				requests := st.hook.Requests("/sync")
@@ -89,10 +89,10 @@ func testStrictness(t *testing.T, s *shared) {
 			st.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.Hooks.Sync.Version = &version })
 			st.parent("p", map[string]any{})
 			if refused {
-				st.event("p", "Warning", "SyncError", "surprise")
+				st.AwaitEvent("p", "Warning", "SyncError", "surprise")
 				return
 			}
-			st.await(things, "p", "to get its status", func(o *unstructured.Unstructured) bool { return value(o, "status", "ok") == "yes" })
+			st.Await(things, "p", "to get its status", func(o *unstructured.Unstructured) bool { return value(o, "status", "ok") == "yes" })
 		})
 	}
 }
@@ -109,14 +109,14 @@ func testEtag(t *testing.T, s *shared) {
 				spec.Hooks.Sync.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: &enabled}
 			})
 			st.parent("p", map[string]any{})
-			st.await(configMaps, "child", "to be created", exists)
+			st.Await(configMaps, "child", "to be created", cluster.Exists)
 			cluster.Eventually(t, limit, "a request with the tag", func(context.Context) (bool, string) {
 				requests := st.hook.Requests("/sync")
 				return len(requests) > 1 && requests[len(requests)-1].Header.Get("If-None-Match") == `"one"`, fmt.Sprint(len(requests))
 			})
 			// The answer without a body stands for the former one: the child must not be deleted.
-			st.remove(configMaps, "child")
-			st.await(configMaps, "child", "to be created again", exists)
+			st.Delete(configMaps, "child")
+			st.Await(configMaps, "child", "to be created again", cluster.Exists)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func testStatusCode(t *testing.T, s *shared) {
 	st.hook.Handle("/sync", hooktest.Status(http.StatusTeapot, "short and stout"))
 	st.run(nil)
 	st.parent("p", map[string]any{})
-	st.event("p", "Warning", "SyncError", "unsupported status code: 418 body: short and stout")
+	st.AwaitEvent("p", "Warning", "SyncError", "unsupported status code: 418 body: short and stout")
 }
 
 func testTLS(t *testing.T, s *shared) {
@@ -142,7 +142,7 @@ func testTLS(t *testing.T, s *shared) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Data: map[string][]byte{
 		"tls.crt": certificate, "tls.key": key, "ca.crt": []byte(stranger.CABundle()), "token": []byte(" one \n"),
 	}}
-	secrets := s.kube.CoreV1().Secrets(st.namespace)
+	secrets := s.Kube.CoreV1().Secrets(st.Namespace)
 	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,29 +150,29 @@ func testTLS(t *testing.T, s *shared) {
 		url, second := st.hook.URL("/sync"), int32(1)
 		spec.Hooks.Sync.Webhook.URL = &url
 		spec.ResyncPeriodSeconds = &second
-		reference := v1alpha1.SecretReference{Namespace: st.namespace, Name: "hook"}
+		reference := v1alpha1.SecretReference{Namespace: st.Namespace, Name: "hook"}
 		spec.EndpointConfigs = []v1alpha1.EndpointConfig{
 			{Host: "elsewhere.example.com"},
 			{Host: strings.ToUpper(st.hook.Host()), WebhookSecurity: v1alpha1.WebhookSecurity{
-				CABundle:      &v1alpha1.CABundle{SecretRef: &v1alpha1.CABundleReference{Namespace: st.namespace, Name: "hook"}},
+				CABundle:      &v1alpha1.CABundle{SecretRef: &v1alpha1.CABundleReference{Namespace: st.Namespace, Name: "hook"}},
 				ClientTLS:     &v1alpha1.ClientTLS{SecretRef: reference},
-				Authorization: &v1alpha1.WebhookAuthorization{SecretRef: v1alpha1.SecretKeyReference{Namespace: st.namespace, Name: "hook", Key: "token"}},
+				Authorization: &v1alpha1.WebhookAuthorization{SecretRef: v1alpha1.SecretKeyReference{Namespace: st.Namespace, Name: "hook", Key: "token"}},
 			}},
 		}
 	})
 	st.parent("p", map[string]any{})
 	// The bundle is a stranger's: the event says what to do. With the right one it works from the next call on.
-	st.event("p", "Warning", "SyncError", "caBundle")
+	st.AwaitEvent("p", "Warning", "SyncError", "caBundle")
 	secret.Data["ca.crt"] = []byte(st.hook.CABundle())
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	st.await(things, "p", "to be synced with the token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer one" })
+	st.Await(things, "p", "to be synced with the token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer one" })
 	secret.Data["token"] = []byte("two")
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	st.await(things, "p", "to be synced with the new token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer two" })
+	st.Await(things, "p", "to be synced with the new token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer two" })
 }
 
 // testOperations looks at the metrics of contract §19.2 and the probes.

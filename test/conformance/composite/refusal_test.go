@@ -73,12 +73,12 @@ func testRefusals(t *testing.T, s *shared) {
 		st.parent(name, map[string]any{})
 	}
 	for _, name := range slices.Sorted(maps.Keys(answers)) {
-		st.event(name, "Warning", "SyncError", strings.ReplaceAll(answers[name].event, "NS", st.namespace))
+		st.AwaitEvent(name, "Warning", "SyncError", strings.ReplaceAll(answers[name].event, "NS", st.Namespace))
 	}
-	if st.get(configMaps, "good") != nil {
+	if st.Get(configMaps, "good") != nil {
 		t.Error("a child of a refused answer was created: an answer is refused as a whole")
 	}
-	st.awaitCounter("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(answers)) })
+	st.running.AwaitCounters("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(answers)) })
 }
 
 func configMapText(name string) string {
@@ -122,14 +122,14 @@ func testHostile(t *testing.T, s *shared) {
 			}}},
 		}
 		*c.Spec.GenerateSelector = true
-		if _, err := s.own.MetacontrollerV1alpha1().CompositeControllers().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+		if _, err := s.Versioned.MetacontrollerV1alpha1().CompositeControllers().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		controllers = append(controllers, c.Name)
 	}
 	t.Cleanup(func() {
 		for _, name := range controllers {
-			err := s.own.MetacontrollerV1alpha1().CompositeControllers().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+			err := s.Versioned.MetacontrollerV1alpha1().CompositeControllers().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 			if err != nil {
 				t.Errorf("deleting %s: %v", name, err)
 			}
@@ -143,7 +143,7 @@ func testHostile(t *testing.T, s *shared) {
 	for i := range 10 {
 		name := fmt.Sprintf("p%d", i)
 		healthy.parent(name, map[string]any{})
-		healthy.await(configMaps, name, "to be created while other hooks misbehave", exists)
+		healthy.Await(configMaps, name, "to be created while other hooks misbehave", cluster.Exists)
 	}
 	cluster.Eventually(t, limit, "every hostile hook to be called", func(context.Context) (bool, string) {
 		mu.Lock()
@@ -156,8 +156,8 @@ func testHostile(t *testing.T, s *shared) {
 		}
 		return len(missing) == 0, strings.Join(missing, ", ")
 	})
-	hostile.event("victim", "Warning", "SyncError", "sync hook failed")
-	list, err := s.dynamic.Resource(configMaps).Namespace(hostile.namespace).List(t.Context(), metav1.ListOptions{})
+	hostile.AwaitEvent("victim", "Warning", "SyncError", "sync hook failed")
+	list, err := s.Dynamic.Resource(configMaps).Namespace(hostile.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +171,6 @@ func testHostile(t *testing.T, s *shared) {
 		t.Fatal("the server ended")
 	default:
 	}
-	healthy.patch(things, "p0", `{"metadata":{"annotations":{"a":"1"}}}`)
-	healthy.await(things, "p0", "to be synced", func(o *unstructured.Unstructured) bool { return o != nil })
+	healthy.Patch(things, "p0", `{"metadata":{"annotations":{"a":"1"}}}`)
+	healthy.Await(things, "p0", "to be synced", func(o *unstructured.Unstructured) bool { return o != nil })
 }

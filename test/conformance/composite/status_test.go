@@ -25,7 +25,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
@@ -34,18 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
-
-// awaitCounter waits until the controller publishes counters as wanted.
-func (s *stage) awaitCounter(what string, want func(*v1alpha1.ControllerCounters) bool) {
-	s.t.Helper()
-	cluster.Eventually(s.t, limit, "the counter "+what, func(ctx context.Context) (bool, string) {
-		c, err := s.own.MetacontrollerV1alpha1().CompositeControllers().Get(ctx, s.controller, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		return c.Status.Counters != nil && want(c.Status.Counters), fmt.Sprintf("%+v", c.Status.Counters)
-	})
-}
 
 func testStatus(t *testing.T, s *shared) {
 	st := newStage(t, s)
@@ -56,7 +43,7 @@ func testStatus(t *testing.T, s *shared) {
 	})
 	st.run(nil)
 	st.parent("p", map[string]any{})
-	done := st.await(things, "p", "to have the second status", func(o *unstructured.Unstructured) bool {
+	done := st.Await(things, "p", "to have the second status", func(o *unstructured.Unstructured) bool {
 		return value(o, "status", "phase") == "second"
 	})
 	if n, _, _ := unstructured.NestedInt64(done.Object, "status", "observedGeneration"); n != done.GetGeneration() {
@@ -66,14 +53,14 @@ func testStatus(t *testing.T, s *shared) {
 	if calls > 3 {
 		t.Errorf("the hook was called %d times for two changes of status, want at most 3", calls)
 	}
-	before := st.get(things, "p").GetResourceVersion()
+	before := st.Get(things, "p").GetResourceVersion()
 	// What is not in the answer goes: the status is replaced as a whole.
-	st.patch(things, "p", `{"status":{"foreign":"1"}}`, "status")
-	after := st.await(things, "p", "to lose a foreign status field", func(o *unstructured.Unstructured) bool {
+	st.Patch(things, "p", `{"status":{"foreign":"1"}}`, "status")
+	after := st.Await(things, "p", "to lose a foreign status field", func(o *unstructured.Unstructured) bool {
 		return value(o, "status", "foreign") == "" && o.GetResourceVersion() != before
 	})
 	st.quiet()
-	if now := st.get(things, "p").GetResourceVersion(); now != after.GetResourceVersion() {
+	if now := st.Get(things, "p").GetResourceVersion(); now != after.GetResourceVersion() {
 		t.Errorf("the status was written again although it is the same: %s, then %s", after.GetResourceVersion(), now)
 	}
 }
@@ -117,9 +104,9 @@ func testIgnoreStatus(t *testing.T, s *shared) {
 			st.parent("p", map[string]any{})
 			st.awaitCalls(1)
 			before := st.quiet()
-			st.patch(things, "p", `{"metadata":{"finalizers":["conformance.example.com/x"]}}`)
+			st.Patch(things, "p", `{"metadata":{"finalizers":["conformance.example.com/x"]}}`)
 			t.Cleanup(func() {
-				_, err := s.TryKubectl(context.WithoutCancel(t.Context()), "", "-n", st.namespace, "patch", "thing", "p", "--type=merge",
+				_, err := s.TryKubectl(context.WithoutCancel(t.Context()), "", "-n", st.Namespace, "patch", "thing", "p", "--type=merge",
 					"-p", `{"metadata":{"finalizers":[]}}`)
 				if err != nil {
 					t.Errorf("taking the finalizer off: %v", err)
@@ -131,7 +118,7 @@ func testIgnoreStatus(t *testing.T, s *shared) {
 				t.Errorf("a finalizer led to %d calls of the hook", after-before)
 			}
 			before = st.quiet()
-			st.patch(things, "p", `{"metadata":{"annotations":{"a":"1"}}}`)
+			st.Patch(things, "p", `{"metadata":{"annotations":{"a":"1"}}}`)
 			st.awaitCalls(before + 1)
 		})
 	}

@@ -104,7 +104,7 @@ func testTags(t *testing.T, s *shared, kind string) {
 			st.parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
 			// The tag stands for the former answer, so the status is put back.
-			st.patch(things, st.namespace, "p", `{"status":{"done":"no"}}`, "status")
+			st.Patch(things, "p", `{"status":{"done":"no"}}`, "status")
 			st.awaitStatus("p", "done", "yes")
 			st.parent("q", nil)
 			st.awaitStatus("q", "done", "yes")
@@ -114,7 +114,7 @@ func testTags(t *testing.T, s *shared, kind string) {
 			}
 			// A parent of the same name is another one.
 			st.quiet("/sync")
-			st.remove(things, st.namespace, "p")
+			st.Delete(things, "p")
 			st.quiet("/sync")
 			before := len(st.hook.Requests("/sync"))
 			st.parent("p", nil)

@@ -17,7 +17,6 @@ limitations under the License.
 package hooks
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -29,7 +28,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
-	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 // secret creates a Secret of the stage's namespace, or changes its data.
@@ -39,7 +37,7 @@ func (s *stage) secret(name string, data map[string]string) {
 	for key, value := range data {
 		o.Data[key] = []byte(value)
 	}
-	secrets := s.kube.CoreV1().Secrets(s.namespace)
+	secrets := s.Kube.CoreV1().Secrets(s.Namespace)
 	_, err := secrets.Update(s.t.Context(), o, metav1.UpdateOptions{})
 	if err != nil {
 		_, err = secrets.Create(s.t.Context(), o, metav1.CreateOptions{})
@@ -50,11 +48,11 @@ func (s *stage) secret(name string, data map[string]string) {
 }
 
 func (s *stage) bundle(name string) *v1alpha1.CABundleReference {
-	return &v1alpha1.CABundleReference{Namespace: s.namespace, Name: name}
+	return &v1alpha1.CABundleReference{Namespace: s.Namespace, Name: name}
 }
 
 func (s *stage) reference(name string) v1alpha1.SecretReference {
-	return v1alpha1.SecretReference{Namespace: s.namespace, Name: name}
+	return v1alpha1.SecretReference{Namespace: s.Namespace, Name: name}
 }
 
 // secured declares the sync hook with TLS and credentials.
@@ -73,7 +71,7 @@ func testBundles(t *testing.T, s *shared, kind string) {
 			return &v1alpha1.CABundle{SecretRef: st.bundle("authority")}
 		},
 		"ConfigMap": func(st *stage) *v1alpha1.CABundle {
-			st.create(configMaps, st.namespace, "authority", map[string]any{"data": map[string]any{"root": st.hook.CABundle()}}, nil)
+			st.create(configMaps, st.Namespace, "authority", map[string]any{"data": map[string]any{"root": st.hook.CABundle()}}, nil)
 			reference := st.bundle("authority")
 			reference.Key = new("root")
 			return &v1alpha1.CABundle{ConfigMapRef: reference}
@@ -175,7 +173,7 @@ func testTLSFaults(t *testing.T, s *shared, kind string) {
 			st.hook.Handle("/sync", fine())
 			st.run(definition{sync: st.secured(tc.security(st))})
 			st.parent("p", nil)
-			text := strings.NewReplacer("ENDPOINT", st.hook.URL("/sync"), "NAMESPACE", st.namespace).Replace(tc.text)
+			text := strings.NewReplacer("ENDPOINT", st.hook.URL("/sync"), "NAMESPACE", st.Namespace).Replace(tc.text)
 			st.syncError("p", text)
 			if n := len(st.hook.Requests("/sync")); n > 0 {
 				t.Errorf("the hook got %d requests over a connection that is not safe", n)
@@ -194,7 +192,7 @@ func bundled(st *stage) v1alpha1.WebhookSecurity {
 func (s *stage) onlyOneWarning(name string) {
 	s.t.Helper()
 	var seen []string
-	for _, e := range s.events(name) {
+	for _, e := range s.Events(name) {
 		if e.Type == corev1.EventTypeWarning {
 			seen = append(seen, e.Message)
 		}
@@ -223,8 +221,8 @@ func testClientCertificate(t *testing.T, s *shared, kind string) {
 	st.parent("p", map[string]any{"round": "1"})
 	st.awaitStatus("p", "round", "1")
 	st.secret("client", map[string]string{"cert": "broken", "key": string(key)})
-	st.patch(things, st.namespace, "p", `{"spec":{"round":"2"}}`)
-	st.syncError("p", "clientTLS of the hook, Secret "+st.namespace+
+	st.Patch(things, "p", `{"spec":{"round":"2"}}`)
+	st.syncError("p", "clientTLS of the hook, Secret "+st.Namespace+
 		"/client: certificate and key cannot be used: tls: failed to find any PEM data in certificate input")
 	st.secret("client", map[string]string{"cert": string(certificate), "key": string(key)})
 	st.awaitStatus("p", "round", "2")
@@ -291,7 +289,7 @@ func testHeaders(t *testing.T, s *shared, kind string) {
 			st.run(definition{sync: st.secured(tc.security(st))})
 			st.parent("p", nil)
 			if tc.text != "" {
-				event := st.syncError("p", strings.ReplaceAll(tc.text, "NAMESPACE", st.namespace))
+				event := st.syncError("p", strings.ReplaceAll(tc.text, "NAMESPACE", st.Namespace))
 				for _, secret := range tc.data {
 					if len(secret) > 1 && strings.Contains(event.Message, strings.TrimSpace(secret)) {
 						t.Errorf("the event shows a credential: %s", event.Message)
@@ -309,7 +307,7 @@ func testHeaders(t *testing.T, s *shared, kind string) {
 
 func (s *stage) authorization(key, scheme string) *v1alpha1.WebhookAuthorization {
 	a := &v1alpha1.WebhookAuthorization{
-		SecretRef: v1alpha1.SecretKeyReference{Namespace: s.namespace, Name: "login", Key: key},
+		SecretRef: v1alpha1.SecretKeyReference{Namespace: s.Namespace, Name: "login", Key: key},
 	}
 	if scheme != "" {
 		a.Type = &scheme
@@ -324,13 +322,10 @@ func testMissingSecret(t *testing.T, s *shared, kind string) {
 	st.hook.Handle("/sync", fine())
 	st.run(definition{sync: st.secured(v1alpha1.WebhookSecurity{Authorization: st.authorization("token", "")})})
 	st.parent("p", nil)
-	text := fmt.Sprintf("authorization of the hook, Secret %[1]s/login: secrets \"%[1]s/login\" not found", st.namespace)
+	text := fmt.Sprintf("authorization of the hook, Secret %[1]s/login: secrets \"%[1]s/login\" not found", st.Namespace)
 	st.syncError("p", text)
 	// After so many failures the next attempt is more than four seconds away.
-	cluster.Eventually(t, limit, "backoff", func(ctx context.Context) (bool, string) {
-		status, err := st.controllerStatus(ctx)
-		return err == nil && status.Counters != nil && status.Counters.FailedSyncs >= 11, fmt.Sprintf("%+v %v", status.Counters, err)
-	})
+	st.running.AwaitCounters("backoff", func(n *v1alpha1.ControllerCounters) bool { return n.FailedSyncs >= 11 })
 	st.mends("/sync", patience, func() { st.secret("login", map[string]string{"token": "one"}) })
 	st.awaitStatus("p", "done", "yes")
 	st.onlyOneWarning("p")

@@ -28,6 +28,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s *stage) configMap(namespace, name string) {
 // testNamespaceSelector is about contract §16.2 and decisions, section 16.3.
 func testNamespaceSelector(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)
-	first, second := s.namespace(t), s.namespace(t)
+	first, second := s.Namespace(t), s.Namespace(t)
 	st.configMap(first, "a")
 	st.configMap(second, "b")
 	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
@@ -85,7 +86,7 @@ func testNamespaceSelector(t *testing.T, s *shared, kind string) {
 		return strings.Join(keys, " ")
 	}
 	label := func(namespace, value string) {
-		st.patch(namespaces, "", namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
+		st.In("").Patch(namespaces, namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
 	}
 	label(first, `"`+st.controller+`"`)
 	st.awaitStatus("p", "seen", first+"/a")
@@ -97,17 +98,17 @@ func testNamespaceSelector(t *testing.T, s *shared, kind string) {
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c"))
 
 	calls := st.quiet("/sync")
-	st.patch(configMaps, second, "b", `{"data":{"changed":"1"}}`)
+	st.In(second).Patch(configMaps, "b", `{"data":{"changed":"1"}}`)
 	label(second, `"another"`)
 	if now := st.quiet("/sync"); now != calls {
 		t.Errorf("changes in a namespace that is not selected called the hook %d times", now-calls)
 	}
 	// A namespace that comes with the label.
-	third := st.namespace + "-late"
+	third := st.Namespace + "-late"
 	st.create(namespaces, "", third, nil, map[string]string{"team": st.controller})
 	st.configMap(third, "d")
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", third+"/d"))
-	st.remove(configMaps, first, "a")
+	st.In(first).Delete(configMaps, "a")
 	st.awaitStatus("p", "seen", join(first+"/c", third+"/d"))
 	if n := len(st.hook.Requests("/customize")); n != 1 {
 		t.Errorf("the customize hook was called %d times for a parent that did not change, want 1", n)
@@ -168,7 +169,7 @@ func testRefusedRules(t *testing.T, s *shared, kind string) {
 				},
 				"another-namespace": {
 					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default"},
-					text: `relatedResources[0] (v1 configmaps): namespace "default" is not the parent's namespace "` + st.namespace +
+					text: `relatedResources[0] (v1 configmaps): namespace "default" is not the parent's namespace "` + st.Namespace +
 						`", which version v1 of the customize hook does not allow; use v2`,
 					allowed: version == v2,
 				},
@@ -250,8 +251,8 @@ func testScope(t *testing.T, s *shared, kind string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			there := s.namespace(t)
-			st.configMap(st.namespace, "near")
+			there := s.Namespace(t)
+			st.configMap(st.Namespace, "near")
 			st.configMap(there, "far")
 			st.hook.Handle("/sync", seeing(tc.typeKey))
 			st.hook.Handle("/customize", answering(func(question) any {
@@ -271,18 +272,18 @@ func testScope(t *testing.T, s *shared, kind string) {
 			near, far := "near", "far"
 			if tc.rule["names"] != nil {
 				near, far = "near-"+st.controller, "far-"+st.controller
-				st.configMap(st.namespace, near)
+				st.configMap(st.Namespace, near)
 				st.configMap(there, far)
 			}
 			st.run(definition{resource: tc.parent, sync: st.at("/sync", tc.synced), customize: st.at("/customize", tc.customized)})
-			namespace, parent := st.namespace, "p"
+			namespace, parent := st.Namespace, "p"
 			if tc.parent == clusterThings {
 				namespace, parent = "", st.controller
 			}
 			st.create(tc.parent, namespace, parent, nil, map[string]string{selected: st.controller})
 			words := strings.Fields(tc.want)
 			for i := range words {
-				words[i] = strings.NewReplacer("HERE", st.namespace, "THERE", there, "near", near, "far", far).Replace(words[i])
+				words[i] = strings.NewReplacer("HERE", st.Namespace, "THERE", there, "near", near, "far", far).Replace(words[i])
 			}
 			slices.Sort(words)
 			st.awaitStatusOf(tc.parent, namespace, parent, "seen", strings.Join(words, " "))
@@ -319,7 +320,7 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		st.awaitCalls("/sync", name, 1)
 	}
 	st.parent("witness", nil)
-	st.create(configMaps, st.namespace, witnessed, nil, nil)
+	st.create(configMaps, st.Namespace, witnessed, nil, nil)
 	st.awaitCalls("/sync", "witness", 1)
 	calls := map[string]int{}
 	// called returns the parents whose hook was called since it was asked last. What the witness sees comes after what the
@@ -327,7 +328,7 @@ func testSelection(t *testing.T, s *shared, kind string) {
 	called := func() string {
 		st.quiet("/sync")
 		calls["witness"] = len(st.calls("/sync", "witness"))
-		st.patch(configMaps, st.namespace, witnessed, `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
+		st.Patch(configMaps, witnessed, `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
 		st.awaitCalls("/sync", "witness", calls["witness"]+1)
 		st.quiet("/sync")
 		var names []string
@@ -346,22 +347,22 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		do   func()
 		want string
 	}{
-		{"an object that nobody selects is created", func() { st.create(configMaps, st.namespace, "three", nil, nil) }, ""},
+		{"an object that nobody selects is created", func() { st.create(configMaps, st.Namespace, "three", nil, nil) }, ""},
 		{"a selected object is created", func() {
-			st.create(configMaps, st.namespace, "four", nil, map[string]string{"color": "red"})
+			st.create(configMaps, st.Namespace, "four", nil, map[string]string{"color": "red"})
 		}, "red"},
-		{"it changes", func() { st.patch(configMaps, st.namespace, "four", `{"data":{"a":"1"}}`) }, "red"},
+		{"it changes", func() { st.Patch(configMaps, "four", `{"data":{"a":"1"}}`) }, "red"},
 		{"its label moves to another parent", func() {
-			st.patch(configMaps, st.namespace, "four", `{"metadata":{"labels":{"color":"blue"}}}`)
+			st.Patch(configMaps, "four", `{"metadata":{"labels":{"color":"blue"}}}`)
 		}, "blue red"},
-		{"it loses the label", func() { st.patch(configMaps, st.namespace, "four", `{"metadata":{"labels":{"color":null}}}`) }, "blue"},
-		{"it changes unselected", func() { st.patch(configMaps, st.namespace, "four", `{"data":{"a":"2"}}`) }, ""},
+		{"it loses the label", func() { st.Patch(configMaps, "four", `{"metadata":{"labels":{"color":null}}}`) }, "blue"},
+		{"it changes unselected", func() { st.Patch(configMaps, "four", `{"data":{"a":"2"}}`) }, ""},
 		{"a named object is created, selected twice", func() {
-			st.create(configMaps, st.namespace, one, nil, map[string]string{"color": "red"})
+			st.create(configMaps, st.Namespace, one, nil, map[string]string{"color": "red"})
 		}, "named red"},
-		{"it is deleted", func() { st.remove(configMaps, st.namespace, one) }, "named red"},
+		{"it is deleted", func() { st.Delete(configMaps, one) }, "named red"},
 		{"an object of that name is created elsewhere", func() {
-			there := s.namespace(t)
+			there := s.Namespace(t)
 			st.create(configMaps, there, "three", nil, map[string]string{"color": "red"})
 		}, ""},
 	} {
@@ -398,7 +399,7 @@ func testAnswersAreKept(t *testing.T, s *shared, kind string) {
 			{patch: `{"metadata":{"annotations":{"b":"1"}}}`, asks: true},
 		} {
 			before := len(st.hook.Requests("/sync"))
-			st.patch(things, st.namespace, "p", step.patch, step.subresources...)
+			st.Patch(things, "p", step.patch, step.subresources...)
 			st.awaitCalls("/sync", "p", before+1)
 			st.quiet("/sync")
 			if step.asks {
@@ -415,11 +416,11 @@ func testAnswersAreKept(t *testing.T, s *shared, kind string) {
 		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{} }))
 		st.hook.Handle("/customize", answering(func(question) any { return rules() }))
 		st.run(definition{resource: configMaps, sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
-		st.configMap(st.namespace, "p")
+		st.configMap(st.Namespace, "p")
 		st.awaitCalls("/sync", "p", 1)
 		st.quiet("/sync")
 		before := len(st.hook.Requests("/customize"))
-		st.patch(configMaps, st.namespace, "p", `{"data":{"a":"1"}}`)
+		st.Patch(configMaps, "p", `{"data":{"a":"1"}}`)
 		st.awaitCalls("/customize", "p", before+1)
 	})
 }
@@ -428,13 +429,16 @@ func testAnswersAreKept(t *testing.T, s *shared, kind string) {
 func testLatecomer(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)
 	st.hook.Handle("/sync", fine())
-	plural := "late" + strings.ToLower(kind[:4]) + "s"
+	resource := things
+	resource.Resource = "late" + strings.ToLower(kind[:4]) + "s"
 	st.hook.Handle("/customize", answering(func(question) any {
-		return rules(map[string]any{"apiVersion": "hooks.example.com/v1", "resource": plural})
+		return rules(map[string]any{"apiVersion": "hooks.example.com/v1", "resource": resource.Resource})
 	}))
 	st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
 	st.parent("p", nil)
-	st.syncError("p", "discovery: can't find resource "+plural+" in apiVersion hooks.example.com/v1")
-	st.mends("/customize", st.backsOff("/customize"), func() { s.define(t, "Late"+kind[:4], plural, "Namespaced") })
+	st.syncError("p", "discovery: can't find resource "+resource.Resource+" in apiVersion hooks.example.com/v1")
+	st.mends("/customize", st.backsOff("/customize"), func() {
+		s.Define(t, cluster.CustomResource{Resource: resource, Kind: "Late" + kind[:4]})
+	})
 	st.awaitStatus("p", "done", "yes")
 }

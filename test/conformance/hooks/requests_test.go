@@ -45,7 +45,7 @@ func testRequests(t *testing.T, s *shared, kind string) {
 				return map[string]any{"finalized": len(children) == 0}
 			}))
 			st.hook.Handle("/customize", answering(func(question) any {
-				return rules(map[string]any{"apiVersion": "v1", "resource": "secrets", "names": []any{"login"}, "namespace": st.namespace})
+				return rules(map[string]any{"apiVersion": "v1", "resource": "secrets", "names": []any{"login"}, "namespace": st.Namespace})
 			}))
 			st.secret("login", nil)
 			st.run(definition{
@@ -54,13 +54,13 @@ func testRequests(t *testing.T, s *shared, kind string) {
 			})
 			st.parent("p", nil)
 			inner := map[v1alpha1.HookVersion]string{v1: "%.0s%s", v2: "%s/%s"}[version]
-			name := func(n string) string { return fmt.Sprintf(inner, st.namespace, n) }
+			name := func(n string) string { return fmt.Sprintf(inner, st.Namespace, n) }
 			shows := func(q question) bool {
 				_, ok, _ := unstructured.NestedMap(q, childrenKey, "ConfigMap.v1", name("child"))
 				return ok
 			}
 			synced := st.awaitRequest("/sync", shows)
-			st.remove(things, st.namespace, "p")
+			st.Delete(things, "p")
 			finalized := st.awaitRequest("/finalize", shows)
 			st.awaitRequest("/finalize", func(q question) bool { return !shows(q) })
 			customized := st.awaitRequest("/customize", func(question) bool { return true })

@@ -17,7 +17,6 @@ limitations under the License.
 package hooks
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -95,7 +94,7 @@ func testIgnoreStatus(t *testing.T, s *shared, kind string) {
 				{patch: `{"metadata":{"annotations":{"a":"1"}}}`},
 			} {
 				before := len(st.hook.Requests("/sync"))
-				st.patch(things, st.namespace, "p", step.patch, step.subresources...)
+				st.Patch(things, "p", step.patch, step.subresources...)
 				if !step.status || !ignore {
 					st.awaitCalls("/sync", "p", before+1)
 					st.quiet("/sync")
@@ -105,9 +104,9 @@ func testIgnoreStatus(t *testing.T, s *shared, kind string) {
 			}
 			// A parent that is being deleted is always looked at.
 			before := len(st.hook.Requests("/sync"))
-			st.remove(things, st.namespace, "p")
+			st.Delete(things, "p")
 			st.awaitCalls("/sync", "p", before+1)
-			st.patch(things, st.namespace, "p", `{"metadata":{"finalizers":null}}`)
+			st.Patch(things, "p", `{"metadata":{"finalizers":null}}`)
 		})
 	}
 }
@@ -121,11 +120,11 @@ func testServerSideSelection(t *testing.T, s *shared, kind string) {
 	case decorator:
 		plural = "selectedtwos"
 	}
-	s.define(t, "K"+plural, plural, "Namespaced")
 	st := newStage(t, s, kind)
 	st.hook.Handle("/sync", fine())
 	resource := things
 	resource.Resource = plural
+	s.Define(t, cluster.CustomResource{Resource: resource, Kind: "K" + plural})
 	path := fmt.Sprintf("/apis/%s/%s/%s", resource.Group, resource.Version, plural)
 	st.run(definition{resource: resource, sync: st.at("/sync", v1)})
 	seen := s.proxy.selectors(path)
@@ -133,17 +132,14 @@ func testServerSideSelection(t *testing.T, s *shared, kind string) {
 		t.Errorf("the parents were watched with the label selectors %v, want only %q", seen, want)
 	}
 	// With a finalize hook, parents that were selected once must be seen too (contract §15).
-	st.end()
-	cluster.Eventually(t, limit, "the controller to be gone", func(ctx context.Context) (bool, string) {
-		_, err := st.controllerStatus(ctx)
-		return err != nil, "it is there"
-	})
+	st.running.Delete()
+	st.running.AwaitGone()
 	st.hook.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))
 	st.run(definition{resource: resource, sync: st.at("/sync", v1), finalize: st.at("/finalize", v1)})
 	if seen := s.proxy.selectors(path); !seen[""] {
 		t.Errorf("the parents were watched with the label selectors %v only; with a finalize hook all must be seen", seen)
 	}
-	list, err := s.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
+	list, err := s.Dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
 		t.Errorf("there are %v, %v", list, err)
 	}

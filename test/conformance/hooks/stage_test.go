@@ -29,19 +29,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
@@ -74,100 +69,40 @@ func TestMain(m *testing.M) {
 // shared is the server and the clients of all tests.
 type shared struct {
 	*cluster.Cluster
-	proxy   *proxy
-	server  *server.Server
-	dynamic dynamic.Interface
-	kube    kubernetes.Interface
-	own     versioned.Interface
+	*cluster.Clients
+	proxy  *proxy
+	server *server.Server
 }
 
 func setUp(t *testing.T) *shared {
 	t.Helper()
 	c := cluster.Shared(t)
-	s := &shared{Cluster: c, proxy: newProxy(t, c)}
+	s := &shared{Cluster: c, Clients: cluster.NewClients(t, c.Config(t)), proxy: newProxy(t, c)}
 	s.server = server.Start(t, c, server.Options{Kubeconfig: s.proxy.kubeconfig})
-	config := c.Config(t)
-	config.QPS = -1
-	var err error
-	if s.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if s.kube, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if s.own, err = versioned.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	s.define(t, "Thing", "things", "Namespaced")
-	s.define(t, "ClusterThing", "clusterthings", "Cluster")
+	c.Define(t,
+		cluster.CustomResource{Resource: things, Kind: "Thing"},
+		cluster.CustomResource{Resource: clusterThings, Kind: "ClusterThing", ClusterScoped: true})
 	return s
 }
 
-// define defines a kind and waits until it is served.
-func (s *shared) define(t *testing.T, kind, plural, scope string) {
-	t.Helper()
-	s.KubectlInput(t, fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[2]s.hooks.example.com}
-spec:
-  group: hooks.example.com
-  names: {kind: %[1]s, plural: %[2]s}
-  scope: %[3]s
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, kind, plural, scope), "apply", "-f", "-")
-	s.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/"+plural+".hooks.example.com")
-}
-
-// A stage is one test: a namespace, a controller of either kind, and its hooks.
+// A stage is one test: the objects of a namespace, a controller of either kind, and its hooks.
 type stage struct {
 	*shared
+	*cluster.Objects
 	t          *testing.T
 	kind       string
-	namespace  string
 	controller string
 	hook       *hooktest.Server
+	// running is the controller from run on.
+	running *controllers.Controller
 }
 
 // newStage makes the stage of a test, without controller.
 func newStage(t *testing.T, s *shared, kind string, options ...hooktest.Option) *stage {
 	t.Helper()
-	namespace := s.namespace(t)
-	st := &stage{shared: s, t: t, kind: kind, namespace: namespace, controller: namespace, hook: hooktest.NewServer(t, options...)}
-	t.Cleanup(st.end)
-	return st
-}
-
-// namespace makes a namespace that goes with the test. It is made without kubectl, which would take its time for so many.
-func (s *shared) namespace(t *testing.T) string {
-	t.Helper()
-	name := "hooks-" + rand.String(8)
-	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := s.kube.CoreV1().Namespaces().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("creating a namespace: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := s.kube.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("deleting namespace %s: %v", name, err)
-		}
-	})
-	return name
-}
-
-func (s *stage) end() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), limit)
-	defer cancel()
-	remove := s.own.MetacontrollerV1alpha1().CompositeControllers().Delete
-	if s.kind == decorator {
-		remove = s.own.MetacontrollerV1alpha1().DecoratorControllers().Delete
-	}
-	if err := remove(ctx, s.controller, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		s.t.Errorf("deleting the controller: %v", err)
+	namespace := s.Namespace(t)
+	return &stage{
+		shared: s, Objects: s.Objects(t, namespace, limit), t: t, kind: kind, controller: namespace, hook: hooktest.NewServer(t, options...),
 	}
 }
 
@@ -188,7 +123,6 @@ func (s *stage) run(d definition) {
 	if d.resource.Empty() {
 		d.resource = things
 	}
-	meta := metav1.ObjectMeta{Name: s.controller}
 	rule := v1alpha1.ResourceRule{APIVersion: d.resource.GroupVersion().String(), Resource: d.resource.Resource}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{selected: s.controller}}
 	var children []v1alpha1.CompositeControllerChildResourceRule
@@ -199,55 +133,25 @@ func (s *stage) run(d definition) {
 			attachments = append(attachments, v1alpha1.DecoratorControllerAttachmentRule{ResourceRule: rule})
 		}
 	}
-	var err error
-	client := s.own.MetacontrollerV1alpha1()
 	if s.kind == decorator {
-		_, err = client.DecoratorControllers().Create(s.t.Context(), &v1alpha1.DecoratorController{
-			ObjectMeta: meta, Spec: v1alpha1.DecoratorControllerSpec{
-				Resources: []v1alpha1.DecoratorControllerResourceRule{
-					{ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus},
-				},
-				Attachments:     attachments,
-				Hooks:           &v1alpha1.DecoratorControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
-				EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod,
+		s.running = controllers.Decorator(s.t, s.Clients, limit, s.controller, v1alpha1.DecoratorControllerSpec{
+			Resources: []v1alpha1.DecoratorControllerResourceRule{
+				{ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus},
 			},
-		}, metav1.CreateOptions{})
-	} else {
-		_, err = client.CompositeControllers().Create(s.t.Context(), &v1alpha1.CompositeController{
-			ObjectMeta: meta, Spec: v1alpha1.CompositeControllerSpec{
-				ParentResource: v1alpha1.CompositeControllerParentResourceRule{
-					ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus,
-				},
-				ChildResources:  children,
-				Hooks:           &v1alpha1.CompositeControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
-				EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod, GenerateSelector: new(true),
-			},
-		}, metav1.CreateOptions{})
+			Attachments:     attachments,
+			Hooks:           &v1alpha1.DecoratorControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
+			EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod,
+		})
+		return
 	}
-	if err != nil {
-		s.t.Fatalf("creating the controller: %v", err)
-	}
-	cluster.Eventually(s.t, limit, "the controller to run", func(ctx context.Context) (bool, string) {
-		status, err := s.controllerStatus(ctx)
-		if err != nil {
-			return false, err.Error()
-		}
-		for _, condition := range status.Conditions {
-			if condition.Type == v1alpha1.ConditionReady && condition.Status == metav1.ConditionTrue {
-				return true, ""
-			}
-		}
-		return false, fmt.Sprintf("%+v", status)
+	s.running = controllers.Composite(s.t, s.Clients, limit, s.controller, v1alpha1.CompositeControllerSpec{
+		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
+			ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus,
+		},
+		ChildResources:  children,
+		Hooks:           &v1alpha1.CompositeControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
+		EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod, GenerateSelector: new(true),
 	})
-}
-
-func (s *stage) controllerStatus(ctx context.Context) (*v1alpha1.ControllerStatus, error) {
-	if s.kind == decorator {
-		d, err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Get(ctx, s.controller, metav1.GetOptions{})
-		return &d.Status.ControllerStatus, err
-	}
-	c, err := s.own.MetacontrollerV1alpha1().CompositeControllers().Get(ctx, s.controller, metav1.GetOptions{})
-	return &c.Status.ControllerStatus, err
 }
 
 // at declares a hook at a path of the stage's server.
@@ -313,24 +217,16 @@ func (s *stage) awaitCalls(path, name string, want int) []question {
 	return found
 }
 
-// quiet waits until the hook at a path was not called for a while, and returns the number of calls so far.
+// quiet waits until the hook at a path is left alone, and returns the number of calls so far.
 func (s *stage) quiet(path string) int {
 	s.t.Helper()
-	const still = 700 * time.Millisecond
-	last, since := -1, time.Now()
-	cluster.Eventually(s.t, limit, "the hook to be left alone", func(context.Context) (bool, string) {
-		if n := len(s.hook.Requests(path)); n != last {
-			last, since = n, time.Now()
-		}
-		return time.Since(since) > still, fmt.Sprintf("%d calls", last)
-	})
-	return last
+	return cluster.Quiet(s.t, limit, func() int { return len(s.hook.Requests(path)) })
 }
 
 // parent creates a Thing that the controller selects.
 func (s *stage) parent(name string, spec map[string]any) *unstructured.Unstructured {
 	s.t.Helper()
-	return s.create(things, s.namespace, name, map[string]any{"spec": spec}, map[string]string{selected: s.controller})
+	return s.create(things, s.Namespace, name, map[string]any{"spec": spec}, map[string]string{selected: s.controller})
 }
 
 // kindOf are the kinds of the resources that tests create.
@@ -347,56 +243,25 @@ func (s *stage) create(r schema.GroupVersionResource, namespace, name string, co
 	}
 	o.SetAPIVersion(r.GroupVersion().String())
 	o.SetKind(kindOf[r.Resource])
-	o.SetNamespace(namespace)
 	o.SetName(name)
 	o.SetLabels(labels)
-	created, err := s.dynamic.Resource(r).Namespace(namespace).Create(s.t.Context(), o, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatalf("creating %s %s: %v", r.Resource, name, err)
-	}
-	if namespace == "" {
-		s.t.Cleanup(func() {
-			err := s.dynamic.Resource(r).Delete(context.WithoutCancel(s.t.Context()), name, metav1.DeleteOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				s.t.Errorf("deleting %s %s: %v", r.Resource, name, err)
-			}
-		})
-	}
-	return created
-}
-
-// patch merges a JSON text into an object.
-func (s *stage) patch(r schema.GroupVersionResource, namespace, name, text string, subresources ...string) {
-	s.t.Helper()
-	_, err := s.dynamic.Resource(r).Namespace(namespace).Patch(s.t.Context(), name, types.MergePatchType, []byte(text),
-		metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		s.t.Fatalf("patching %s %s: %v", r.Resource, name, err)
-	}
-}
-
-func (s *stage) remove(r schema.GroupVersionResource, namespace, name string) {
-	s.t.Helper()
-	if err := s.dynamic.Resource(r).Namespace(namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatalf("deleting %s %s: %v", r.Resource, name, err)
-	}
+	return s.In(namespace).Create(r, o)
 }
 
 // awaitStatus waits until a field of a Thing's status is as wanted.
 func (s *stage) awaitStatus(name, field, want string) {
 	s.t.Helper()
-	s.awaitStatusOf(things, s.namespace, name, field, want)
+	s.awaitStatusOf(things, s.Namespace, name, field, want)
 }
 
 func (s *stage) awaitStatusOf(r schema.GroupVersionResource, namespace, name, field, want string) {
 	s.t.Helper()
-	cluster.Eventually(s.t, limit, fmt.Sprintf("status.%s of %s to be %q", field, name, want), func(ctx context.Context) (bool, string) {
-		o, err := s.dynamic.Resource(r).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
+	s.In(namespace).Await(r, name, fmt.Sprintf("to have the status %s %q", field, want), func(o *unstructured.Unstructured) bool {
+		if o == nil {
+			return false
 		}
 		got, _, err := unstructured.NestedString(o.Object, "status", field)
-		return err == nil && got == want, fmt.Sprintf("%q %v", o.Object["status"], err)
+		return err == nil && got == want
 	})
 }
 
@@ -404,36 +269,16 @@ func (s *stage) awaitStatusOf(r schema.GroupVersionResource, namespace, name, fi
 // controller's kind, and text.
 func (s *stage) syncError(name, text string) *corev1.Event {
 	s.t.Helper()
-	var found *corev1.Event
-	cluster.Eventually(s.t, limit, fmt.Sprintf("the event of %s that says %q", name, text), func(context.Context) (bool, string) {
-		var seen []string
-		for _, e := range s.events(name) {
-			if e.Type == corev1.EventTypeWarning && e.Reason == "SyncError" && strings.HasPrefix(e.Message, "Sync error: ") &&
-				strings.HasSuffix(e.Message, text) {
-				found = &e
-				return true, ""
-			}
-			seen = append(seen, e.Type+" "+e.Reason+" "+e.Message)
-		}
-		return false, "\n" + strings.Join(seen, "\n")
+	return s.AwaitEventAs(name, fmt.Sprintf("that says %q", text), func(e *corev1.Event) bool {
+		return e.Type == corev1.EventTypeWarning && e.Reason == "SyncError" && strings.HasPrefix(e.Message, "Sync error: ") &&
+			strings.HasSuffix(e.Message, text)
 	})
-	return found
-}
-
-// events returns the events about an object of the stage's namespace.
-func (s *stage) events(name string) []corev1.Event {
-	s.t.Helper()
-	list, err := s.kube.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-	if err != nil {
-		s.t.Fatalf("listing events: %v", err)
-	}
-	return list.Items
 }
 
 // calm fails the test if there is a Warning event about a parent.
 func (s *stage) calm(name string) {
 	s.t.Helper()
-	for _, e := range s.events(name) {
+	for _, e := range s.Events(name) {
 		if e.Type == corev1.EventTypeWarning {
 			s.t.Errorf("there is an event %s: %s", e.Reason, e.Message)
 		}

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -124,7 +126,7 @@ func several(t *testing.T, w *world) {
 	for limit, want := range map[string]int{"3": 3, "50%": 5} {
 		t.Run(limit, func(t *testing.T) {
 			s := newScene(t, w, options{
-				method: v1alpha1.ChildUpdateRollingInPlace, ships: 10, maxUnavailable: "\n      maxUnavailable: " + limit,
+				method: v1alpha1.ChildUpdateRollingInPlace, ships: 10, maxUnavailable: new(intstr.Parse(limit)),
 			})
 			for _, name := range inOrder(10) {
 				s.dock.hold(name)

@@ -18,7 +18,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -32,14 +31,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
@@ -52,50 +52,24 @@ var (
 	ships         = schema.GroupVersionResource{Group: "rollout.example.com", Version: "v1", Resource: "ships"}
 )
 
-func crd(kind, plural, scope string) string {
-	return fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[2]s.rollout.example.com}
-spec:
-  group: rollout.example.com
-  names: {kind: %[1]s, plural: %[2]s, singular: %[3]s}
-  scope: %[4]s
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----`, kind, plural, strings.ToLower(kind), scope)
-}
-
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 // world is what all tests share.
 type world struct {
 	*cluster.Cluster
-	server  *server.Server
-	dynamic dynamic.Interface
-	own     versioned.Interface
-	hook    *hooktest.Server
+	*cluster.Clients
+	server *server.Server
+	hook   *hooktest.Server
 }
 
 func setUp(t *testing.T) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	w := &world{Cluster: c, server: server.Start(t, c, server.Options{}), hook: hooktest.NewServer(t)}
-	var err error
-	if w.dynamic, err = dynamic.NewForConfig(c.Config(t)); err != nil {
-		t.Fatal(err)
-	}
-	if w.own, err = versioned.NewForConfig(c.Config(t)); err != nil {
-		t.Fatal(err)
-	}
-	c.KubectlInput(t, crd("Fleet", "fleets", "Namespaced")+crd("ClusterFleet", "clusterfleets", "Cluster")+crd("Ship", "ships", "Namespaced"),
-		"apply", "-f", "-")
-	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/fleets.rollout.example.com",
-		"crd/clusterfleets.rollout.example.com", "crd/ships.rollout.example.com")
+	w := &world{Cluster: c, Clients: cluster.NewClients(t, c.Config(t)), server: server.Start(t, c, server.Options{}), hook: hooktest.NewServer(t)}
+	c.Define(t,
+		cluster.CustomResource{Resource: fleets, Kind: "Fleet"},
+		cluster.CustomResource{Resource: clusterFleets, Kind: "ClusterFleet", ClusterScoped: true},
+		cluster.CustomResource{Resource: ships, Kind: "Ship"})
 	w.hook.Handle("/sync", hooktest.Composite(fleet))
 	return w
 }
@@ -122,10 +96,13 @@ func fleet(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 // scene is one parent with its ships.
 type scene struct {
 	*world
-	t         *testing.T
+	t *testing.T
+	// namespace is that of the ships, and the name of the parent and its controller.
 	namespace string
 	resource  schema.GroupVersionResource
-	dock      *dock
+	// parents are the objects of the parent's namespace.
+	parents *cluster.Objects
+	dock    *dock
 }
 
 // options say what a scene is like.
@@ -133,78 +110,49 @@ type options struct {
 	method         v1alpha1.ChildUpdateMethod
 	cluster        bool
 	ships          int
-	maxUnavailable string
+	maxUnavailable *intstr.IntOrString
 }
 
 // newScene makes a controller and a parent whose ships are all there and Ready.
 func newScene(t *testing.T, w *world, o options) *scene {
 	t.Helper()
 	s := &scene{world: w, t: t, namespace: w.Namespace(t), resource: fleets}
-	kind, parentNamespace := "Fleet", s.namespace
+	s.parents = w.Objects(t, s.namespace, limit)
+	kind := "Fleet"
 	if o.cluster {
-		s.resource, kind, parentNamespace = clusterFleets, "ClusterFleet", ""
+		s.resource, kind, s.parents = clusterFleets, "ClusterFleet", s.parents.In("")
 	}
-	s.dock = newDock(t, w.dynamic, s.namespace)
-	manifest := fmt.Sprintf(`
-apiVersion: metacontroller.k8s.io/v1alpha1
-kind: CompositeController
-metadata: {name: %[1]s}
-spec:
-  generateSelector: true
-  parentResource:
-    apiVersion: rollout.example.com/v1
-    resource: %[2]s
-    labelSelector: {matchLabels: {scene: %[1]s}}
-    revisionHistory: {fieldPaths: [spec.version]}
-  childResources:
-  - apiVersion: rollout.example.com/v1
-    resource: ships
-    updateStrategy:
-      method: %[3]s
-      statusChecks: {conditions: [{type: Ready, status: "True"}]}%[5]s
-  hooks: {sync: {webhook: {url: %[4]s}}}
-`, s.namespace, s.resource.Resource, o.method, w.hook.URL("/sync"), o.maxUnavailable)
-	w.KubectlInput(t, manifest, "apply", "-f", "-")
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-		defer cancel()
-		if output, err := w.TryKubectl(ctx, "", "delete", "compositecontroller", s.namespace, "--ignore-not-found"); err != nil {
-			t.Errorf("deleting the controller: %v\n%s", err, output)
-		}
-		err := w.dynamic.Resource(s.resource).Namespace(parentNamespace).Delete(ctx, s.namespace, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("deleting the parent: %v", err)
-		}
+	s.dock = newDock(t, w.Dynamic, s.namespace)
+	controllers.Composite(t, w.Clients, limit, s.namespace, v1alpha1.CompositeControllerSpec{
+		GenerateSelector: new(true),
+		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
+			ResourceRule:    v1alpha1.ResourceRule{APIVersion: "rollout.example.com/v1", Resource: s.resource.Resource},
+			LabelSelector:   &metav1.LabelSelector{MatchLabels: map[string]string{"scene": s.namespace}},
+			RevisionHistory: &v1alpha1.CompositeControllerRevisionHistory{FieldPaths: []string{"spec.version"}},
+		},
+		ChildResources: []v1alpha1.CompositeControllerChildResourceRule{{
+			ResourceRule: v1alpha1.ResourceRule{APIVersion: "rollout.example.com/v1", Resource: "ships"},
+			UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{
+				Method: o.method, MaxUnavailable: o.maxUnavailable,
+				StatusChecks: v1alpha1.ChildUpdateStatusChecks{Conditions: []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: new("True")}}},
+			},
+		}},
+		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(w.hook.URL("/sync"))}}},
 	})
-	w.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller/"+s.namespace)
-	_, err := w.dynamic.Resource(s.resource).Namespace(parentNamespace).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	s.parents.Create(s.resource, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rollout.example.com/v1", "kind": kind,
 		"metadata": map[string]any{"name": s.namespace, "labels": map[string]any{"scene": s.namespace}},
 		"spec":     map[string]any{"ships": int64(o.ships), "version": "1", "namespace": s.namespace},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("creating the parent: %v", err)
-	}
+	}})
 	s.await("all ships to be Ready", func() (bool, string) { return s.dock.ready("1") == o.ships, s.dock.String() })
 	s.awaitUpdated("True", "OnLatestRevision", "latest ControllerRevision: "+s.resource.Resource+".rollout.example.com-")
 	return s
 }
 
-func (s *scene) parentNamespace() string {
-	if s.resource == clusterFleets {
-		return ""
-	}
-	return s.namespace
-}
-
 // update changes the parent's version.
 func (s *scene) update(version string) {
 	s.t.Helper()
-	_, err := s.dynamic.Resource(s.resource).Namespace(s.parentNamespace()).Patch(s.t.Context(), s.namespace, types.MergePatchType,
-		fmt.Appendf(nil, `{"spec":{"version":%q}}`, version), metav1.PatchOptions{})
-	if err != nil {
-		s.t.Fatalf("changing the parent: %v", err)
-	}
+	s.parents.Patch(s.resource, s.namespace, fmt.Sprintf(`{"spec":{"version":%q}}`, version))
 }
 
 func (s *scene) await(what string, ask func() (bool, string)) {
@@ -215,32 +163,31 @@ func (s *scene) await(what string, ask func() (bool, string)) {
 // awaitUpdated waits for the parent's condition Updated.
 func (s *scene) awaitUpdated(status, reason, message string) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("the condition Updated=%s %s %q", status, reason, message), func() (bool, string) {
-		o, err := s.dynamic.Resource(s.resource).Namespace(s.parentNamespace()).Get(s.t.Context(), s.namespace, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-		for _, each := range conditions {
-			c, ok := each.(map[string]any)
-			if ok && c["type"] == "Updated" && c["status"] == status && c["reason"] == reason {
-				text, _ := c["message"].(string)
-				return strings.Contains(text, message), text
+	s.parents.Await(s.resource, s.namespace, fmt.Sprintf("to have the condition Updated=%s %s %q", status, reason, message),
+		func(o *unstructured.Unstructured) bool {
+			if o == nil {
+				return false
 			}
-		}
-		shown, err := json.Marshal(conditions)
-		return false, fmt.Sprint(string(shown), err)
-	})
+			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+			for _, each := range conditions {
+				c, ok := each.(map[string]any)
+				if ok && c["type"] == "Updated" && c["status"] == status && c["reason"] == reason {
+					text, _ := c["message"].(string)
+					return strings.Contains(text, message)
+				}
+			}
+			return false
+		})
 }
 
 // revisions returns the stored revisions of the parent.
 func (s *scene) revisions() []v1alpha1.ControllerRevision {
 	s.t.Helper()
-	namespace := s.parentNamespace()
+	namespace := s.parents.Namespace
 	if namespace == "" {
 		namespace = "metacontroller"
 	}
-	list, err := s.own.MetacontrollerV1alpha1().ControllerRevisions(namespace).List(s.t.Context(), metav1.ListOptions{})
+	list, err := s.Versioned.MetacontrollerV1alpha1().ControllerRevisions(namespace).List(s.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 const (
@@ -61,8 +62,8 @@ func TestAttachments(t *testing.T) {
 func markedAndOwned(t *testing.T, shared *shared) {
 	s := newStage(t, shared, func(*request) *response { return &response{Attachments: attach("attached")} })
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
-	target := s.create(secrets, "Secret", "target", nil)
-	o := s.await(configMaps, "attached", "to be there", exists)
+	target := s.createLabeled(secrets, "Secret", "target", nil)
+	o := s.Await(configMaps, "attached", "to be there", cluster.Exists)
 	if o.GetAnnotations()[marker] != s.controller || o.GetAnnotations()[lastApplied] == "" {
 		t.Errorf("the annotations are %v", o.GetAnnotations())
 	}
@@ -70,43 +71,39 @@ func markedAndOwned(t *testing.T, shared *shared) {
 	if owner == nil || owner.UID != target.GetUID() || owner.BlockOwnerDeletion == nil || !*owner.BlockOwnerDeletion {
 		t.Errorf("the owners are %v", o.GetOwnerReferences())
 	}
-	s.patch(configMaps, "attached", `{"data":{"a":"2","b":"kept"}}`)
-	s.await(configMaps, "attached", "to be repaired", func(o *unstructured.Unstructured) bool {
+	s.Patch(configMaps, "attached", `{"data":{"a":"2","b":"kept"}}`)
+	s.Await(configMaps, "attached", "to be repaired", func(o *unstructured.Unstructured) bool {
 		data, _, err := unstructured.NestedStringMap(o.Object, "data")
 		return err == nil && data["a"] == "1" && data["b"] == "kept"
 	})
-	s.remove(configMaps, "attached")
-	s.await(configMaps, "attached", "to be there again", exists)
+	s.Delete(configMaps, "attached")
+	s.Await(configMaps, "attached", "to be there again", cluster.Exists)
 	s.answers(nothing)
-	s.patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
-	s.await(configMaps, "attached", "to be gone", gone)
+	s.Patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
+	s.Await(configMaps, "attached", "to be gone", cluster.Gone)
 }
 
 func foreignAttachments(t *testing.T, shared *shared) {
 	s := newStage(t, shared, nothing)
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
-	target := s.create(secrets, "Secret", "target", nil)
+	target := s.createLabeled(secrets, "Secret", "target", nil)
 	owned := func(name, by string) {
 		o := configMap(name, nil)
 		o.SetAnnotations(map[string]string{marker: by})
 		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(target, corev1.SchemeGroupVersion.WithKind("Secret"))})
-		if _, err := s.at(configMaps).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		s.Create(configMaps, o)
 	}
 	owned("of-another", "another")
 	owned("of-ours", s.controller)
-	s.await(configMaps, "of-ours", "to be deleted, for the hook does not want it", gone)
-	if s.get(configMaps, "of-another") == nil {
+	s.Await(configMaps, "of-ours", "to be deleted, for the hook does not want it", cluster.Gone)
+	if s.Get(configMaps, "of-another") == nil {
 		t.Error("the attachment of another decorator was deleted")
 	}
-	if _, err := s.at(configMaps).Create(t.Context(), configMap("orphan", nil), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.Create(configMaps, configMap("orphan", nil))
 	s.answers(func(*request) *response { return &response{Attachments: attach("orphan")} })
-	s.patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
-	s.event("target", corev1.EventTypeWarning, "SyncError", "ConfigMap "+s.namespace+"/orphan exists and is not controlled by")
-	if o := s.get(configMaps, "orphan"); len(o.GetOwnerReferences()) != 0 {
+	s.Patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
+	s.AwaitEvent("target", corev1.EventTypeWarning, "SyncError", "ConfigMap "+s.Namespace+"/orphan exists and is not controlled by")
+	if o := s.Get(configMaps, "orphan"); len(o.GetOwnerReferences()) != 0 {
 		t.Errorf("an orphan was adopted: %v", o.GetOwnerReferences())
 	}
 }
@@ -117,16 +114,16 @@ func severalKinds(t *testing.T, shared *shared) {
 	})
 	s.answers(func(q *request) *response { return &response{Attachments: attach(q.Object.GetName())} })
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateRecreate) }, secrets, bareThings)
-	s.create(secrets, "Secret", "secret", nil)
-	s.create(bareThings, "BareThing", "thing", nil)
+	s.createLabeled(secrets, "Secret", "secret", nil)
+	s.createLabeled(bareThings, "BareThing", "thing", nil)
 	for name, kind := range map[string]string{"secret": "Secret", "thing": "BareThing"} {
-		o := s.await(configMaps, name, "to be there", exists)
+		o := s.Await(configMaps, name, "to be there", cluster.Exists)
 		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != kind {
 			t.Errorf("%s is controlled by %v, want a %s", name, owner, kind)
 		}
 		before := o.GetUID()
-		s.patch(configMaps, name, `{"data":{"a":"2"}}`)
-		s.await(configMaps, name, "to be created anew", func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before })
+		s.Patch(configMaps, name, `{"data":{"a":"2"}}`)
+		s.Await(configMaps, name, "to be created anew", func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before })
 	}
 }
 
@@ -140,9 +137,9 @@ func statusOfAttachments(t *testing.T, shared *shared) {
 		return &response{Attachments: []*hook.Object{service}}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, services, v1alpha1.ChildUpdateInPlace) }, secrets)
-	s.create(secrets, "Secret", "target", nil)
-	s.await(services, "svc", "to be there", exists)
-	s.event("target", corev1.EventTypeWarning, "ChildStatusIgnored", "Service "+s.namespace+"/svc")
+	s.createLabeled(secrets, "Secret", "target", nil)
+	s.Await(services, "svc", "to be there", cluster.Exists)
+	s.AwaitEvent("target", corev1.EventTypeWarning, "ChildStatusIgnored", "Service "+s.Namespace+"/svc")
 	s.quiet()
 }
 
@@ -154,8 +151,8 @@ func requestKeys(t *testing.T, shared *shared) {
 			attaches(spec, deployments, v1alpha1.ChildUpdateInPlace)
 			spec.Hooks.Sync.Version = &version
 		}, secrets)
-		s.create(secrets, "Secret", "target", nil)
-		s.await(configMaps, "attached", "to be there", exists)
+		s.createLabeled(secrets, "Secret", "target", nil)
+		s.Await(configMaps, "attached", "to be there", cluster.Exists)
 		s.awaitCalls("target", 2)
 		s.quiet()
 		calls := s.hook.Requests("/sync")
@@ -174,7 +171,7 @@ func requestKeys(t *testing.T, shared *shared) {
 		}
 		key := "attached"
 		if version == v1alpha1.HookVersionV2 {
-			key = s.namespace + "/attached"
+			key = s.Namespace + "/attached"
 		}
 		if shown["ConfigMap.v1"][key] == nil || shown["Deployment.apps/v1"] == nil {
 			t.Errorf("%s: the attachments are shown as %v", version, shown)

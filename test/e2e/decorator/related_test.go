@@ -48,12 +48,12 @@ func relatedFanOut(t *testing.T, shared *shared, version v1alpha1.HookVersion) {
 	s := newStage(t, shared, nothing)
 	s.hook.Handle("/customize", hooktest.Customize(func(q *hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
 		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{
-			APIVersion: "v1", Resource: "secrets", Namespace: s.namespace, Names: []string{q.Parent.GetAnnotations()["wants"]},
+			APIVersion: "v1", Resource: "secrets", Namespace: s.Namespace, Names: []string{q.Parent.GetAnnotations()["wants"]},
 		}}}, nil
 	}))
 	s.createTargets()
 	for _, name := range []string{"shared", "unrelated"} {
-		s.create(secrets, "Secret", name, nil)
+		s.createLabeled(secrets, "Secret", name, nil)
 	}
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
 		spec.Hooks.Customize = s.hookAt("/customize")
@@ -71,11 +71,11 @@ func relatedFanOut(t *testing.T, shared *shared, version v1alpha1.HookVersion) {
 	s.mu.Lock()
 	clear(s.calls)
 	s.mu.Unlock()
-	s.patch(secrets, "unrelated", `{"metadata":{"labels":{"poke":"1"}}}`)
+	s.Patch(secrets, "unrelated", `{"metadata":{"labels":{"poke":"1"}}}`)
 	if n := s.quiet(); n != 0 {
 		t.Errorf("a change of an object that nobody asked for called %d hooks", n)
 	}
-	s.patch(secrets, "shared", `{"metadata":{"labels":{"poke":"1"}}}`)
+	s.Patch(secrets, "shared", `{"metadata":{"labels":{"poke":"1"}}}`)
 	cluster.Eventually(t, limit, "the matching targets to be called", func(context.Context) (bool, string) {
 		_, n := s.called("")
 		return n >= matching, fmt.Sprintf("%d calls", n)
@@ -109,7 +109,7 @@ func (s *stage) createTargets() {
 			if i%(many/matching) == 0 {
 				wants = "shared"
 			}
-			_, err := s.kube.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("target-%d", i), Labels: map[string]string{selected: s.controller},
 				Annotations: map[string]string{"wants": wants},
 			}, Immutable: new(false)}, metav1.CreateOptions{})

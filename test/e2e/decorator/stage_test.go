@@ -18,29 +18,22 @@ package decorator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
@@ -63,65 +56,22 @@ var (
 	fullThings   = schema.GroupVersionResource{Group: "decorator.example.com", Version: "v1", Resource: "fullthings"}
 )
 
-const crds = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: barethings.decorator.example.com}
-spec:
-  group: decorator.example.com
-  names: {kind: BareThing, plural: barethings, singular: barething}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: fullthings.decorator.example.com}
-spec:
-  group: decorator.example.com
-  names: {kind: FullThing, plural: fullthings, singular: fullthing}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// shared is the server and the clients of all tests.
+// shared is the cluster and the clients of all tests.
 type shared struct {
 	*cluster.Cluster
-	dynamic dynamic.Interface
-	kube    kubernetes.Interface
-	own     versioned.Interface
+	*cluster.Clients
 }
 
 func setUp(t *testing.T) *shared {
 	t.Helper()
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
-	s := &shared{Cluster: c}
-	config := c.Config(t)
-	var err error
-	if s.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if s.kube, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if s.own, err = versioned.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	c.KubectlInput(t, crds, "apply", "-f", "-")
-	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s",
-		"crd/barethings.decorator.example.com", "crd/fullthings.decorator.example.com")
-	return s
+	c.Define(t,
+		cluster.CustomResource{Resource: bareThings, Kind: "BareThing", WithoutStatus: true},
+		cluster.CustomResource{Resource: fullThings, Kind: "FullThing"})
+	return &shared{c, cluster.NewClients(t, c.Config(t))}
 }
 
 type (
@@ -129,13 +79,15 @@ type (
 	response = hook.DecoratorResponse
 )
 
-// A stage is one test: a namespace, a controller, and its hooks.
+// A stage is one test: the objects of a namespace, a controller, and its hooks.
 type stage struct {
 	*shared
+	*cluster.Objects
 	t          *testing.T
-	namespace  string
 	controller string
 	hook       *hooktest.Server
+	// running is the controller from run on.
+	running *controllers.Controller
 
 	mu     sync.Mutex
 	decide func(*request) *response
@@ -148,7 +100,8 @@ func newStage(t *testing.T, s *shared, decide func(*request) *response) *stage {
 	t.Helper()
 	namespace := s.Namespace(t)
 	st := &stage{
-		shared: s, t: t, namespace: namespace, controller: namespace, hook: hooktest.NewServer(t), decide: decide, calls: map[string]int{},
+		shared: s, Objects: s.Objects(t, namespace, limit), t: t, controller: namespace, hook: hooktest.NewServer(t),
+		decide: decide, calls: map[string]int{},
 	}
 	answer := hooktest.Decorator(func(q *request) (*response, error) {
 		st.mu.Lock()
@@ -159,14 +112,6 @@ func newStage(t *testing.T, s *shared, decide func(*request) *response) *stage {
 	})
 	st.hook.Handle("/sync", answer)
 	st.hook.Handle("/finalize", answer)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-		defer cancel()
-		err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Delete(ctx, st.controller, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("deleting the controller: %v", err)
-		}
-	})
 	return st
 }
 
@@ -208,24 +153,14 @@ func (s *stage) target(r schema.GroupVersionResource) v1alpha1.DecoratorControll
 // run creates the controller, changed by edit, and waits until it runs.
 func (s *stage) run(edit func(*v1alpha1.DecoratorControllerSpec), targets ...schema.GroupVersionResource) {
 	s.t.Helper()
-	c := &v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: s.controller}}
-	c.Spec.Hooks = &v1alpha1.DecoratorControllerHooks{Sync: s.hookAt("/sync")}
+	spec := v1alpha1.DecoratorControllerSpec{Hooks: &v1alpha1.DecoratorControllerHooks{Sync: s.hookAt("/sync")}}
 	for _, r := range targets {
-		c.Spec.Resources = append(c.Spec.Resources, s.target(r))
+		spec.Resources = append(spec.Resources, s.target(r))
 	}
 	if edit != nil {
-		edit(&c.Spec)
+		edit(&spec)
 	}
-	if _, err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Create(s.t.Context(), c, metav1.CreateOptions{}); err != nil {
-		s.t.Fatalf("creating the controller: %v", err)
-	}
-	cluster.Eventually(s.t, limit, "the controller to run", func(ctx context.Context) (bool, string) {
-		c, err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Get(ctx, s.controller, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionReady), fmt.Sprintf("%+v", c.Status)
-	})
+	s.running = controllers.Decorator(s.t, s.Clients, limit, s.controller, spec)
 }
 
 // attaches declares a kind of attachments.
@@ -236,8 +171,8 @@ func attaches(spec *v1alpha1.DecoratorControllerSpec, r schema.GroupVersionResou
 	})
 }
 
-// create creates an object in the stage's namespace that the controller selects, with further fields.
-func (s *stage) create(r schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
+// createLabeled creates an object in the stage's namespace that the controller selects, with further fields.
+func (s *stage) createLabeled(r schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
 	s.t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	maps.Copy(o.Object, fields)
@@ -245,71 +180,8 @@ func (s *stage) create(r schema.GroupVersionResource, kind, name string, fields 
 	o.SetKind(kind)
 	o.SetName(name)
 	o.SetLabels(map[string]string{selected: s.controller})
-	created, err := s.at(r).Create(s.t.Context(), o, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatalf("creating %s %s: %v", kind, name, err)
-	}
-	return created
+	return s.Create(r, o)
 }
-
-// at reaches the resource in the stage's namespace.
-func (s *stage) at(r schema.GroupVersionResource) dynamic.ResourceInterface {
-	if r == namespaces {
-		return s.dynamic.Resource(r)
-	}
-	return s.dynamic.Resource(r).Namespace(s.namespace)
-}
-
-func (s *stage) patch(r schema.GroupVersionResource, name, text string, subresources ...string) *unstructured.Unstructured {
-	s.t.Helper()
-	o, err := s.at(r).Patch(s.t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		s.t.Fatalf("patching %s: %v", name, err)
-	}
-	return o
-}
-
-func (s *stage) remove(r schema.GroupVersionResource, name string) {
-	s.t.Helper()
-	if err := s.at(r).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		s.t.Fatalf("deleting %s: %v", name, err)
-	}
-}
-
-// get reads an object, nil if it is not there.
-func (s *stage) get(r schema.GroupVersionResource, name string) *unstructured.Unstructured {
-	s.t.Helper()
-	o, err := s.at(r).Get(s.t.Context(), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		s.t.Fatalf("reading %s: %v", name, err)
-	}
-	return o
-}
-
-// await waits until an object is as wanted, and returns it.
-func (s *stage) await(r schema.GroupVersionResource, name, what string, want func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
-	s.t.Helper()
-	var found *unstructured.Unstructured
-	cluster.Eventually(s.t, limit, fmt.Sprintf("%s %s %s", r.Resource, name, what), func(context.Context) (bool, string) {
-		found = s.get(r, name)
-		if found == nil {
-			return want(nil), "it is not there"
-		}
-		shown, err := json.Marshal(found.Object)
-		if err != nil {
-			return false, err.Error()
-		}
-		return want(found), string(shown)
-	})
-	return found
-}
-
-func exists(o *unstructured.Unstructured) bool { return o != nil }
-
-func gone(o *unstructured.Unstructured) bool { return o == nil }
 
 // awaitCalls waits until the hooks were called for a target at least so often.
 func (s *stage) awaitCalls(name string, n int) {
@@ -320,37 +192,12 @@ func (s *stage) awaitCalls(name string, n int) {
 	})
 }
 
-// quiet waits until the hooks were not called for a while, and returns the number of all calls so far.
+// quiet waits until the hooks are left alone, and returns the number of all calls so far.
 func (s *stage) quiet() int {
 	s.t.Helper()
-	const still = 700 * time.Millisecond
-	last, since := -1, time.Now()
-	cluster.Eventually(s.t, limit, "the hooks to be left alone", func(context.Context) (bool, string) {
-		if _, n := s.called(""); n != last {
-			last, since = n, time.Now()
-		}
-		return time.Since(since) > still, fmt.Sprintf("%d calls", last)
-	})
-	return last
-}
-
-// event waits for an event about an object whose message contains a text.
-func (s *stage) event(name, eventType, reason, text string) {
-	s.t.Helper()
-	cluster.Eventually(s.t, limit, fmt.Sprintf("the event %s %s %q", eventType, reason, text), func(ctx context.Context) (bool, string) {
-		list, err := s.kube.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-		if err != nil {
-			return false, err.Error()
-		}
-		var seen []string
-		for i := range list.Items {
-			e := &list.Items[i]
-			if e.Type == eventType && e.Reason == reason && strings.Contains(e.Message, text) {
-				return true, ""
-			}
-			seen = append(seen, e.Type+" "+e.Reason+" "+e.Message)
-		}
-		return false, strings.Join(seen, "\n")
+	return cluster.Quiet(s.t, limit, func() int {
+		_, n := s.called("")
+		return n
 	})
 }
 

@@ -67,7 +67,7 @@ func labelsAndAnnotations(t *testing.T, shared *shared) {
 		}
 	})
 	s.run(nil, statefulSets)
-	created := s.create(statefulSets, "StatefulSet", "web", map[string]any{
+	created := s.createLabeled(statefulSets, "StatefulSet", "web", map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"gone": "x", "kept": "y"}},
 		"spec": map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
@@ -78,13 +78,13 @@ func labelsAndAnnotations(t *testing.T, shared *shared) {
 			"replicas": int64(0), "serviceName": "web",
 		},
 	})
-	s.await(statefulSets, "web", "to be decorated", func(o *unstructured.Unstructured) bool {
+	s.Await(statefulSets, "web", "to be decorated", func(o *unstructured.Unstructured) bool {
 		_, empty := o.GetAnnotations()["note/a.b"]
 		_, gone := o.GetAnnotations()["gone"]
 		return empty && !gone && o.GetLabels()["team/color"] == "blue" && o.GetAnnotations()["kept"] == "y"
 	})
-	s.patch(statefulSets, "web", `{"metadata":{"labels":{"old":"1"}}}`)
-	done := s.await(statefulSets, "web", "to lose its label", func(o *unstructured.Unstructured) bool {
+	s.Patch(statefulSets, "web", `{"metadata":{"labels":{"old":"1"}}}`)
+	done := s.Await(statefulSets, "web", "to lose its label", func(o *unstructured.Unstructured) bool {
 		_, old := o.GetLabels()["old"]
 		return !old
 	})
@@ -93,10 +93,10 @@ func labelsAndAnnotations(t *testing.T, shared *shared) {
 	}
 	s.quiet()
 	before, _ := s.called("web")
-	poked := s.patch(statefulSets, "web", `{"metadata":{"annotations":{"poke":"1"}}}`)
+	poked := s.Patch(statefulSets, "web", `{"metadata":{"annotations":{"poke":"1"}}}`)
 	s.awaitCalls("web", before+1)
 	s.quiet()
-	if now := s.get(statefulSets, "web"); now.GetResourceVersion() != poked.GetResourceVersion() {
+	if now := s.Get(statefulSets, "web"); now.GetResourceVersion() != poked.GetResourceVersion() {
 		t.Errorf("a target that is as the hook wants it was written, from version %s to %s", poked.GetResourceVersion(), now.GetResourceVersion())
 	}
 }
@@ -116,8 +116,8 @@ func statusOfTargets(t *testing.T, shared *shared) {
 		return &response{Annotations: map[string]*string{"seen": new(seen)}}
 	})
 	s.run(nil, bareThings, fullThings)
-	s.create(fullThings, "FullThing", "full", map[string]any{"spec": map[string]any{"mode": "set"}})
-	s.create(bareThings, "BareThing", "bare", map[string]any{"spec": map[string]any{"mode": "set"}, "status": map[string]any{"other": "x"}})
+	s.createLabeled(fullThings, "FullThing", "full", map[string]any{"spec": map[string]any{"mode": "set"}})
+	s.createLabeled(bareThings, "BareThing", "bare", map[string]any{"spec": map[string]any{"mode": "set"}, "status": map[string]any{"other": "x"}})
 	for name, resource := range map[string]schema.GroupVersionResource{"full": fullThings, "bare": bareThings} {
 		status := func(want ...string) func(*unstructured.Unstructured) bool {
 			return func(o *unstructured.Unstructured) bool {
@@ -133,14 +133,14 @@ func statusOfTargets(t *testing.T, shared *shared) {
 				return true
 			}
 		}
-		s.await(resource, name, "to have the hook's status and no other", status("mode", "n"))
-		s.patch(resource, name, `{"spec":{"mode":"null"}}`)
-		s.await(resource, name, "to be seen", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["seen"] == "null" })
-		if left := s.get(resource, name); !status("mode", "n")(left) {
+		s.Await(resource, name, "to have the hook's status and no other", status("mode", "n"))
+		s.Patch(resource, name, `{"spec":{"mode":"null"}}`)
+		s.Await(resource, name, "to be seen", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["seen"] == "null" })
+		if left := s.Get(resource, name); !status("mode", "n")(left) {
 			t.Errorf("a null status changed that of %s to %v", name, left.Object["status"])
 		}
-		s.patch(resource, name, `{"spec":{"mode":"empty"}}`)
-		s.await(resource, name, "to have an empty status", status())
+		s.Patch(resource, name, `{"spec":{"mode":"empty"}}`)
+		s.Await(resource, name, "to have an empty status", status())
 	}
 	s.quiet()
 }
@@ -156,11 +156,11 @@ func bothSelectors(t *testing.T, shared *shared) {
 	annotated := func(a map[string]any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"annotations": a}}
 	}
-	s.create(configMaps, "ConfigMap", "neither", nil)
-	s.create(configMaps, "ConfigMap", "skipped", annotated(map[string]any{"decorate": "yes", "skip": ""}))
-	s.create(configMaps, "ConfigMap", "both", annotated(map[string]any{"decorate": "yes"}))
+	s.createLabeled(configMaps, "ConfigMap", "neither", nil)
+	s.createLabeled(configMaps, "ConfigMap", "skipped", annotated(map[string]any{"decorate": "yes", "skip": ""}))
+	s.createLabeled(configMaps, "ConfigMap", "both", annotated(map[string]any{"decorate": "yes"}))
 	s.awaitCalls("both", 1)
-	s.patch(configMaps, "skipped", `{"metadata":{"annotations":{"skip":null}}}`)
+	s.Patch(configMaps, "skipped", `{"metadata":{"annotations":{"skip":null}}}`)
 	s.awaitCalls("skipped", 1)
 	s.quiet()
 	if n, _ := s.called("neither"); n != 0 {
@@ -186,20 +186,20 @@ func optOut(t *testing.T, shared *shared) {
 		spec.Hooks.Finalize = s.hookAt("/finalize")
 		attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace)
 	}, secrets)
-	s.create(secrets, "Secret", "target", nil)
-	s.await(configMaps, "attached", "to be there", exists)
+	s.createLabeled(secrets, "Secret", "target", nil)
+	s.Await(configMaps, "attached", "to be there", cluster.Exists)
 	finalizer := "metacontroller.io/decoratorcontroller-" + s.controller
-	if o := s.get(secrets, "target"); !slices.Contains(o.GetFinalizers(), finalizer) {
+	if o := s.Get(secrets, "target"); !slices.Contains(o.GetFinalizers(), finalizer) {
 		t.Errorf("the finalizers are %v, want %s among them", o.GetFinalizers(), finalizer)
 	}
-	s.patch(secrets, "target", `{"metadata":{"labels":{"`+selected+`":null}}}`)
-	s.await(configMaps, "attached", "to be gone", gone)
-	o := s.await(secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
+	s.Patch(secrets, "target", `{"metadata":{"labels":{"`+selected+`":null}}}`)
+	s.Await(configMaps, "attached", "to be gone", cluster.Gone)
+	o := s.Await(secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
 	if _, still := o.GetLabels()["decorated"]; still {
 		t.Error("the finalize hook's labels were not written")
 	}
 	n := s.quiet()
-	s.patch(secrets, "target", `{"metadata":{"labels":{"more":"1"}}}`)
+	s.Patch(secrets, "target", `{"metadata":{"labels":{"more":"1"}}}`)
 	if m := s.quiet(); m != n {
 		t.Errorf("the hook was called %d times more for an object that is released", m-n)
 	}
@@ -211,10 +211,10 @@ func deletion(t *testing.T, shared *shared) {
 		spec.Hooks.Finalize = s.hookAt("/finalize")
 		attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace)
 	}, secrets)
-	s.create(secrets, "Secret", "target", nil)
-	s.await(configMaps, "attached", "to be there", exists)
-	s.remove(secrets, "target")
-	s.await(secrets, "target", "to be gone", gone)
+	s.createLabeled(secrets, "Secret", "target", nil)
+	s.Await(configMaps, "attached", "to be there", cluster.Exists)
+	s.Delete(secrets, "target")
+	s.Await(secrets, "target", "to be gone", cluster.Gone)
 	if q := s.lastRequest(); !q.Finalizing || len(q.Attachments.OfType("v1", "ConfigMap")) != 0 {
 		t.Errorf("the last call had finalizing %v and attachments %v", q.Finalizing, q.Attachments)
 	}
@@ -225,20 +225,20 @@ func deleteTarget(t *testing.T, shared *shared) {
 		return &response{Delete: q.Object.GetAnnotations()["condemned"] != "", Attachments: attach("of-" + q.Object.GetName())}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
-	first := s.create(secrets, "Secret", "target", nil)
-	s.create(secrets, "Secret", "bystander", nil)
-	s.await(configMaps, "of-target", "to be there", exists)
-	s.patch(secrets, "target", `{"metadata":{"annotations":{"condemned":"1"}}}`)
-	s.await(secrets, "target", "to be gone", gone)
-	s.await(configMaps, "of-target", "to be collected", gone)
-	s.event("target", corev1.EventTypeNormal, "TargetDeleted", s.controller)
-	second := s.create(secrets, "Secret", "target", nil)
-	s.await(configMaps, "of-target", "to be there again", exists)
+	first := s.createLabeled(secrets, "Secret", "target", nil)
+	s.createLabeled(secrets, "Secret", "bystander", nil)
+	s.Await(configMaps, "of-target", "to be there", cluster.Exists)
+	s.Patch(secrets, "target", `{"metadata":{"annotations":{"condemned":"1"}}}`)
+	s.Await(secrets, "target", "to be gone", cluster.Gone)
+	s.Await(configMaps, "of-target", "to be collected", cluster.Gone)
+	s.AwaitEvent("target", corev1.EventTypeNormal, "TargetDeleted", s.controller)
+	second := s.createLabeled(secrets, "Secret", "target", nil)
+	s.Await(configMaps, "of-target", "to be there again", cluster.Exists)
 	s.quiet()
-	if now := s.get(secrets, "target"); now == nil || now.GetUID() != second.GetUID() || now.GetUID() == first.GetUID() {
+	if now := s.Get(secrets, "target"); now == nil || now.GetUID() != second.GetUID() || now.GetUID() == first.GetUID() {
 		t.Errorf("the new object was deleted too: %v", now)
 	}
-	if s.get(secrets, "bystander") == nil {
+	if s.Get(secrets, "bystander") == nil {
 		t.Error("another target was deleted")
 	}
 }
@@ -246,28 +246,28 @@ func deleteTarget(t *testing.T, shared *shared) {
 func ignoreStatusChanges(t *testing.T, shared *shared) {
 	s := newStage(t, shared, nothing)
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Resources[0].IgnoreStatusChanges = new(true) }, fullThings, bareThings)
-	s.create(fullThings, "FullThing", "full", nil)
-	s.create(bareThings, "BareThing", "bare", nil)
+	s.createLabeled(fullThings, "FullThing", "full", nil)
+	s.createLabeled(bareThings, "BareThing", "bare", nil)
 	s.awaitCalls("full", 1)
 	s.awaitCalls("bare", 1)
 	s.quiet()
 	full, _ := s.called("full")
-	s.patch(fullThings, "full", `{"status":{"a":"b"}}`, "status")
+	s.Patch(fullThings, "full", `{"status":{"a":"b"}}`, "status")
 	s.quiet()
 	if n, _ := s.called("full"); n != full {
 		t.Errorf("a status change called the hook %d times", n-full)
 	}
-	s.patch(fullThings, "full", `{"metadata":{"labels":{"a":"b"}}}`)
+	s.Patch(fullThings, "full", `{"metadata":{"labels":{"a":"b"}}}`)
 	s.awaitCalls("full", full+1)
 	bare, _ := s.called("bare")
-	s.patch(bareThings, "bare", `{"spec":{"a":"b"}}`)
+	s.Patch(bareThings, "bare", `{"spec":{"a":"b"}}`)
 	s.awaitCalls("bare", bare+1)
 }
 
 func resyncAfter(t *testing.T, shared *shared) {
 	s := newStage(t, shared, func(*request) *response { return &response{ResyncAfterSeconds: 0.2} })
 	s.run(nil, configMaps)
-	s.create(configMaps, "ConfigMap", "target", nil)
+	s.createLabeled(configMaps, "ConfigMap", "target", nil)
 	s.awaitCalls("target", 5)
 	s.answers(nothing)
 	s.quiet()
@@ -280,12 +280,12 @@ func namespaceTargets(t *testing.T, shared *shared) {
 		return &response{Annotations: map[string]*string{"decorated": new("yes")}, Attachments: []*hook.Object{attached}}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, namespaces)
-	s.patch(namespaces, s.namespace, `{"metadata":{"labels":{"`+selected+`":"`+s.controller+`"}}}`)
-	s.await(configMaps, "default", "to be there", exists)
-	s.await(namespaces, s.namespace, "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
+	s.In("").Patch(namespaces, s.Namespace, `{"metadata":{"labels":{"`+selected+`":"`+s.controller+`"}}}`)
+	s.Await(configMaps, "default", "to be there", cluster.Exists)
+	s.In("").Await(namespaces, s.Namespace, "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
 	cluster.Eventually(t, limit, "the hook to be shown the attachment", func(context.Context) (bool, string) {
 		shown := s.lastRequest().Attachments
-		return shown.Find("v1", "ConfigMap", s.namespace, "default") != nil, fmt.Sprint(shown)
+		return shown.Find("v1", "ConfigMap", s.Namespace, "default") != nil, fmt.Sprint(shown)
 	})
 }
 
@@ -294,9 +294,9 @@ func aggregatedTargets(t *testing.T, shared *shared) {
 		return &response{Annotations: map[string]*string{"decorated": new("yes")}, Attachments: attach("attached")}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, revisions)
-	s.create(revisions, "ControllerRevision", "target", map[string]any{"parentPatch": map[string]any{"spec": map[string]any{}}})
-	s.await(revisions, "target", "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
-	s.await(configMaps, "attached", "to be there", exists)
+	s.createLabeled(revisions, "ControllerRevision", "target", map[string]any{"parentPatch": map[string]any{"spec": map[string]any{}}})
+	s.Await(revisions, "target", "to be annotated", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["decorated"] == "yes" })
+	s.Await(configMaps, "attached", "to be there", cluster.Exists)
 }
 
 func conflict(t *testing.T, shared *shared) {
@@ -304,27 +304,22 @@ func conflict(t *testing.T, shared *shared) {
 	s = newStage(t, shared, func(*request) *response {
 		// Somebody else writes while the hook thinks, at the first call.
 		if s.calls["target"] == 1 {
-			s.patch(secrets, "target", `{"metadata":{"annotations":{"meanwhile":"1"}}}`)
+			s.Patch(secrets, "target", `{"metadata":{"annotations":{"meanwhile":"1"}}}`)
 		}
 		return &response{Labels: map[string]*string{"calls": new(fmt.Sprint(min(s.calls["target"], 2)))}, Attachments: attach("attached")}
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
-	s.create(secrets, "Secret", "target", nil)
-	s.await(configMaps, "attached", "to be there", exists)
-	s.await(secrets, "target", "to be labeled by a later call", func(o *unstructured.Unstructured) bool { return o.GetLabels()["calls"] == "2" })
+	s.createLabeled(secrets, "Secret", "target", nil)
+	s.Await(configMaps, "attached", "to be there", cluster.Exists)
+	s.Await(secrets, "target", "to be labeled by a later call", func(o *unstructured.Unstructured) bool { return o.GetLabels()["calls"] == "2" })
 }
 
 func controllerDeleted(t *testing.T, shared *shared) {
 	s := newStage(t, shared, nothing)
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Hooks.Finalize = s.hookAt("/finalize") }, secrets)
-	s.create(secrets, "Secret", "target", nil)
-	s.await(secrets, "target", "to have the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 1 })
-	if err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Delete(t.Context(), s.controller, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.await(secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
-	cluster.Eventually(t, limit, "the controller to go", func(ctx context.Context) (bool, string) {
-		_, err := s.own.MetacontrollerV1alpha1().DecoratorControllers().Get(ctx, s.controller, metav1.GetOptions{})
-		return err != nil, "it is there"
-	})
+	s.createLabeled(secrets, "Secret", "target", nil)
+	s.Await(secrets, "target", "to have the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 1 })
+	s.running.Delete()
+	s.Await(secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
+	s.running.AwaitGone()
 }

@@ -1,0 +1,80 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// CustomResource is a kind whose objects may have any fields.
+type CustomResource struct {
+	// Resource is where the API server serves it, at its only version.
+	Resource schema.GroupVersionResource
+	// Kind is what its objects say that they are.
+	Kind string
+	// ClusterScoped takes its objects out of namespaces.
+	ClusterScoped bool
+	// WithoutStatus has the status written with the rest of the object, and not as a subresource.
+	WithoutStatus bool
+}
+
+// Define makes the CustomResourceDefinitions of kinds and returns when the kinds are served. They stay when the test ends.
+func (c *Cluster) Define(t testing.TB, resources ...CustomResource) {
+	t.Helper()
+	var manifests strings.Builder
+	for _, r := range resources {
+		manifests.WriteString(r.manifest())
+	}
+	c.DefineManifests(t, manifests.String())
+}
+
+// DefineManifests is Define for CustomResourceDefinitions that are given in YAML, for kinds with a schema of their own.
+func (c *Cluster) DefineManifests(t testing.TB, manifests string) {
+	t.Helper()
+	c.KubectlInput(t, manifests, "apply", "-f", "-")
+	c.KubectlInput(t, manifests, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-")
+}
+
+func (r CustomResource) manifest() string {
+	scope, subresources := "Namespaced", "{status: {}}"
+	if r.ClusterScoped {
+		scope = "Cluster"
+	}
+	if r.WithoutStatus {
+		subresources = "{}"
+	}
+	return fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[2]s.%[1]s}
+spec:
+  group: %[1]s
+  names: {kind: %[4]s, plural: %[2]s}
+  scope: %[5]s
+  versions:
+  - name: %[3]s
+    served: true
+    storage: true
+    subresources: %[6]s
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+`, r.Resource.Group, r.Resource.Resource, r.Resource.Version, r.Kind, scope, subresources)
+}
