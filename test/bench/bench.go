@@ -37,7 +37,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
@@ -47,7 +46,7 @@ import (
 type bench struct {
 	folder   string
 	config   *rest.Config
-	client   *client.Client
+	client   *clusterClient
 	cache    *cache.Cache
 	stop     context.CancelFunc
 	kubectl  string
@@ -111,7 +110,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.cluster, err = rest.HTTPClientFor(b.config); err != nil {
 		return fmt.Errorf("preparing to ask the API server: %w", err)
 	}
-	if b.client, err = client.New(b.config); err != nil {
+	if b.client, err = newClusterClient(b.config); err != nil {
 		return err
 	}
 	if b.cache, err = cache.New(cache.Options{Config: b.config}); err != nil {

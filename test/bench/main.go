@@ -71,6 +71,11 @@ func command(ctx context.Context) error {
 		return err
 	}
 	o.plan = p
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o755); err != nil {
+			return fmt.Errorf("creating the folder for profiles: %w", err)
+		}
+	}
 	var results []report.Result
 	if *kept != "" {
 		if results, err = report.Read(*kept); err != nil {

@@ -145,12 +145,6 @@ func (c *Client) Delete(ctx context.Context, t Target, uid types.UID) error {
 	return c.server.do(ctx, call{method: http.MethodDelete, target: t, contentType: runtime.ContentTypeJSON, body: body}, nil)
 }
 
-// DeleteCollection deletes all objects of a resource in a namespace, in the background.
-func (c *Client) DeleteCollection(ctx context.Context, t Target) error {
-	body := []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`)
-	return c.server.do(ctx, call{method: http.MethodDelete, target: t, contentType: runtime.ContentTypeJSON, body: body}, nil)
-}
-
 func (c *Client) do(ctx context.Context, request call) (*object.Object, error) {
 	var answered *object.Object
 	err := c.server.do(ctx, request, func(body []byte) (err error) {

@@ -118,11 +118,6 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 			"DELETE /clusters/one/api/v1/namespaces/default/configmaps/a application/json " +
 				`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u"},"propagationPolicy":"Background"}`,
 		},
-		"delete all": {
-			func(ctx context.Context, c *client.Client) error { return c.DeleteCollection(ctx, all) },
-			"DELETE /clusters/one/api/v1/namespaces/default/configmaps application/json " +
-				`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`,
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

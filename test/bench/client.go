@@ -1,0 +1,111 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// clusterClient writes with client-go's REST client, and nothing of ours but the reading of answers: what the server is
+// measured against must not change with the server.
+type clusterClient struct{ rest rest.Interface }
+
+func newClusterClient(config *rest.Config) (*clusterClient, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath = "/api"
+	config.ContentConfig = rest.ContentConfig{
+		AcceptContentTypes: runtime.ContentTypeJSON, ContentType: runtime.ContentTypeJSON,
+		GroupVersion: &schema.GroupVersion{Version: "v1"}, NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
+	}
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	c, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
+	}
+	return &clusterClient{rest: c}, nil
+}
+
+func (c *clusterClient) get(ctx context.Context, t client.Target) (*object.Object, error) {
+	return answer(ctx, c.rest.Get().AbsPath(path(t)...))
+}
+
+func (c *clusterClient) create(ctx context.Context, t client.Target, body []byte) (*object.Object, error) {
+	return answer(ctx, c.rest.Post().AbsPath(path(t)...).Body(body))
+}
+
+func (c *clusterClient) update(ctx context.Context, t client.Target, body []byte) (*object.Object, error) {
+	return answer(ctx, c.rest.Put().AbsPath(path(t)...).Body(body))
+}
+
+func (c *clusterClient) patch(ctx context.Context, t client.Target, kind types.PatchType, body []byte) (*object.Object, error) {
+	return answer(ctx, c.rest.Patch(kind).AbsPath(path(t)...).Body(body))
+}
+
+// delete deletes an object in the background, whichever UID it has.
+func (c *clusterClient) delete(ctx context.Context, t client.Target) error {
+	return c.rest.Delete().AbsPath(path(t)...).Param("propagationPolicy", "Background").Do(ctx).Error()
+}
+
+// deleteAll deletes all objects of a resource in a namespace, in the background. The API server ends the request after a
+// minute, before many are gone.
+func (c *clusterClient) deleteAll(ctx context.Context, t client.Target) error {
+	for {
+		err := c.rest.Delete().AbsPath(path(t)...).Param("propagationPolicy", "Background").Do(ctx).Error()
+		if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
+			return err
+		}
+	}
+}
+
+func answer(ctx context.Context, request *rest.Request) (*object.Object, error) {
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	return object.Parse(body, object.ParseOptions{})
+}
+
+func path(t client.Target) []string {
+	segments := []string{"apis", t.Resource.Group, t.Resource.Version}
+	if t.Resource.Group == "" {
+		segments = []string{"api", t.Resource.Version}
+	}
+	if t.Namespace != "" {
+		segments = append(segments, "namespaces", t.Namespace)
+	}
+	for _, s := range []string{t.Resource.Resource, t.Name, t.Subresource} {
+		if s != "" {
+			segments = append(segments, s)
+		}
+	}
+	return segments
+}
