@@ -27,16 +27,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/process"
+	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-const (
-	// hookLine is how the hooks begin the line that tells their port.
-	hookLine = "hook listens on port "
-	// limit is more than anything here takes on a busy machine.
-	limit = time.Minute
-)
+// limit is more than anything here takes on a busy machine.
+const limit = time.Minute
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
@@ -52,10 +48,7 @@ type scene struct {
 func TestExamples(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
-	kube, err := kubernetes.NewForConfig(c.Config(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kube := cluster.NewClients(t, c.Config(t)).Kube
 	for _, e := range []struct {
 		example, hook string
 		run           func(*testing.T, *scene)
@@ -87,7 +80,7 @@ func (s *scene) setUp(t *testing.T, hook string) {
 	if !strings.Contains(string(manifest), inCluster) {
 		t.Fatalf("the example's controller does not have its hook's address %s", inCluster)
 	}
-	local := strings.ReplaceAll(string(manifest), inCluster, startHook(t, s.file(hook)))
+	local := strings.ReplaceAll(string(manifest), inCluster, examplehook.Start(t, s.file(hook)))
 	s.KubectlInput(t, local, "apply", "-f", "-")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
@@ -115,31 +108,4 @@ func (s *scene) file(name string) string {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// startHook runs an example's hook and returns its address, without path.
-func startHook(t *testing.T, script string) string {
-	t.Helper()
-	command := process.Command(t.Context(), "python3", script, "0")
-	command.Env = append(os.Environ(), "HOST=127.0.0.1")
-	hook, err := process.Start(command, process.Options{
-		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
-		Wanted: func(line string) bool { return strings.HasPrefix(line, hookLine) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := hook.Stop(limit); err != nil {
-			t.Errorf("stopping the hook: %v", err)
-		}
-		if t.Failed() {
-			t.Log(hook.Tail(20))
-		}
-	})
-	line, err := hook.Line(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://localhost:" + strings.TrimPrefix(line, hookLine)
 }

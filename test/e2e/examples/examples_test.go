@@ -26,7 +26,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
@@ -101,11 +100,7 @@ func pythonLambda(t *testing.T, c *cluster.Cluster) {
 func podSet(t *testing.T, c *cluster.Cluster) {
 	s := play(t, c, "pod-set", "podset-controller")
 	s.awaitField("podset/web", "{.status.ready}", "5")
-	client, err := kubernetes.NewForConfig(c.Config(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	watching, err := client.CoreV1().Pods(s.namespace).Watch(t.Context(), metav1.ListOptions{})
+	watching, err := cluster.NewClients(t, c.Config(t)).Kube.CoreV1().Pods(s.namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

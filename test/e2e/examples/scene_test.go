@@ -29,16 +29,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/process"
+	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-const (
-	// hookLine is how a hook begins the line that tells its port.
-	hookLine = "hook listens on port "
-	// limit is more than anything here takes on a busy machine.
-	limit = time.Minute
-)
+// limit is more than anything here takes on a busy machine.
+const limit = time.Minute
 
 // clusterURL is where an example's controller expects its hooks inside a cluster, without the path.
 var clusterURL = regexp.MustCompile(`http://[a-z.-]+/`)
@@ -83,7 +79,7 @@ func stage(t *testing.T, c *cluster.Cluster, example, controller, script string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := startHook(t, s.file(script))
+	url := examplehook.Start(t, s.file(script)) + "/"
 	local := clusterURL.ReplaceAllString(string(manifest), url)
 	if !strings.Contains(local, url) {
 		t.Fatalf("the controller of %s has no address of a hook", example)
@@ -110,30 +106,6 @@ func stage(t *testing.T, c *cluster.Cluster, example, controller, script string)
 
 // file is the path of one of the example's files.
 func (s *scene) file(name string) string { return filepath.Join(s.folder, name) }
-
-// startHook runs an example's hooks and returns their address, which the path follows.
-func startHook(t *testing.T, script string) string {
-	t.Helper()
-	command := process.Command(t.Context(), "python3", script, "0")
-	command.Env = append(os.Environ(), "HOST=127.0.0.1")
-	hook, err := process.Start(command, process.Options{
-		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
-		Wanted: func(line string) bool { return strings.HasPrefix(line, hookLine) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := hook.Stop(limit); err != nil {
-			t.Errorf("stopping the hook: %v", err)
-		}
-	})
-	line, err := hook.Line(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://localhost:" + strings.TrimPrefix(line, hookLine) + "/"
-}
 
 // field reads a field of an object with a JSON path.
 func (s *scene) field(ctx context.Context, object, path string) string {

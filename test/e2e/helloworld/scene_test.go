@@ -28,15 +28,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/process"
+	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 const (
 	// clusterHookURL is where the example's controller expects its hook inside a cluster.
 	clusterHookURL = "http://hello-controller.hello/sync"
-	// hookLine is how the hook begins the line that tells its port.
-	hookLine = "hook listens on port "
 	// limit is more than anything here takes on a busy machine.
 	limit = time.Minute
 )
@@ -55,7 +53,7 @@ func setUp(t *testing.T) *scene {
 	t.Helper()
 	c := cluster.Shared(t)
 	s := &scene{Cluster: c, server: server.Start(t, c, server.Options{}), namespace: c.Namespace(t)}
-	url := startHook(t)
+	url := examplehook.Start(t, file("sync.py")) + "/sync"
 
 	c.Kubectl(t, "apply", "-f", file("crd.yaml"))
 	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/helloworlds.example.com")
@@ -95,33 +93,6 @@ func (s *scene) explain(t *testing.T) {
 		output, err := s.TryKubectl(ctx, "", args...)
 		t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
-}
-
-// startHook runs the example's hook and returns its address.
-func startHook(t *testing.T) string {
-	t.Helper()
-	command := process.Command(t.Context(), "python3", file("sync.py"), "0")
-	command.Env = append(os.Environ(), "HOST=127.0.0.1")
-	hook, err := process.Start(command, process.Options{
-		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
-		Wanted: func(line string) bool { return strings.HasPrefix(line, hookLine) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := hook.Stop(limit); err != nil {
-			t.Errorf("stopping the hook: %v", err)
-		}
-		if t.Failed() {
-			t.Log(hook.Tail(20))
-		}
-	})
-	line, err := hook.Line(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://localhost:" + strings.TrimPrefix(line, hookLine) + "/sync"
 }
 
 // pods returns the namespace's Pods by name, those that are being deleted among them.

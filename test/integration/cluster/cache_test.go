@@ -28,10 +28,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 func TestCachedObjectsAreWhatTheServerHas(t *testing.T) {
@@ -43,10 +43,7 @@ func TestCachedObjectsAreWhatTheServerHas(t *testing.T) {
 	plane.Kubectl(t, "create", "clusterrole", "odd:<"+ns+">", "--verb=get", "--resource=pods")
 	t.Cleanup(func() { _, _ = plane.TryKubectl(t.Context(), "", "delete", "clusterrole", "odd:<"+ns+">") })
 
-	reader, err := dynamic.NewForConfig(plane.Config(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := cluster.NewClients(t, plane.Config(t)).Dynamic
 	for _, resource := range []schema.GroupVersionResource{
 		configMaps, namespaces,
 		{Version: "v1", Resource: "serviceaccounts"},
