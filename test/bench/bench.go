@@ -37,6 +37,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/barewrites"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
@@ -46,7 +47,7 @@ import (
 type bench struct {
 	folder   string
 	config   *rest.Config
-	client   *clusterClient
+	client   *barewrites.Client
 	cache    *cache.Cache
 	stop     context.CancelFunc
 	kubectl  string
@@ -110,7 +111,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.cluster, err = rest.HTTPClientFor(b.config); err != nil {
 		return fmt.Errorf("preparing to ask the API server: %w", err)
 	}
-	if b.client, err = newClusterClient(b.config); err != nil {
+	if b.client, err = barewrites.New(b.config); err != nil {
 		return err
 	}
 	if b.cache, err = cache.New(cache.Options{Config: b.config}); err != nil {

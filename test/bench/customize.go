@@ -52,7 +52,7 @@ func (b *bench) customize(ctx context.Context) error {
 	hooks := map[string]string{hookSync: hookserver.PathRelated, "customize": fmt.Sprintf("%s?related=%d", hookserver.PathCustomize, b.plan.related)}
 	return b.with(ctx, s, composite{name: "customize", hooks: hooks, method: inPlace}, func(m *meter) error {
 		if err := each(ctx, b.plan.related, func(i int) error {
-			_, err := m.client.create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, relatedName(i), fmt.Sprintf(`{"slot":"%d"}`, i), "1"))
+			_, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, relatedName(i), fmt.Sprintf(`{"slot":"%d"}`, i), "1"))
 			return err
 		}); err != nil {
 			return err
@@ -70,14 +70,14 @@ func relatedName(i int) string { return fmt.Sprintf("related-%d", i) }
 func (l *limit) relatedChange(ctx context.Context, i, affected int) error {
 	revision := fmt.Sprintf("change-%d", i)
 	name := relatedName(i)
-	if _, err := l.client.create(ctx, childTarget(l.namespace, ""), plainBody(l.namespace, name, "{}", revision)); err != nil {
+	if _, err := l.client.Create(ctx, childTarget(l.namespace, ""), plainBody(l.namespace, name, "{}", revision)); err != nil {
 		return err
 	}
 	return each(ctx, affected, func(n int) error {
 		parent := parentName(n)
 		for c := range l.size.children {
 			body := childBody(l.namespace, parent, c, revision, l.owner(parent))
-			if _, err := l.client.update(ctx, childTarget(l.namespace, childName(parent, c)), body); err != nil {
+			if _, err := l.client.Update(ctx, childTarget(l.namespace, childName(parent, c)), body); err != nil {
 				return err
 			}
 		}
@@ -94,7 +94,7 @@ func (m *meter) changeRelated(ctx context.Context) error {
 			m.note(parentName(p), revision, m.size.children)
 		}
 		patch := fmt.Appendf(nil, `{"data":{"revision":%q}}`, revision)
-		if _, err := m.client.patch(ctx, childTarget(m.namespace, relatedName(slot)), types.MergePatchType, patch); err != nil {
+		if _, err := m.client.Patch(ctx, childTarget(m.namespace, relatedName(slot)), types.MergePatchType, patch); err != nil {
 			return err
 		}
 		if err := m.await(ctx); err != nil {

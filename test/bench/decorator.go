@@ -43,7 +43,7 @@ func (b *bench) decorator(ctx context.Context) error {
 		return err
 	}
 	started := time.Now()
-	if err := m.bareAttachments(ctx, m.client.create, "1"); err != nil {
+	if err := m.bareAttachments(ctx, m.client.Create, "1"); err != nil {
 		return err
 	}
 	create := time.Since(started).Seconds()
@@ -51,7 +51,7 @@ func (b *bench) decorator(ctx context.Context) error {
 	if err := m.pokePods(ctx, "1"); err != nil {
 		return err
 	}
-	if err := m.bareAttachments(ctx, m.client.update, "2"); err != nil {
+	if err := m.bareAttachments(ctx, m.client.Update, "2"); err != nil {
 		return err
 	}
 	update := time.Since(started).Seconds()
@@ -70,7 +70,7 @@ func (b *bench) decorator(ctx context.Context) error {
 	if err := b.deleteController(ctx, decoratorResource, "decorator"); err != nil {
 		return err
 	}
-	if err := b.client.deleteAll(ctx, m.pod("")); err != nil {
+	if err := b.client.DeleteAll(ctx, m.pod("")); err != nil {
 		return err
 	}
 	return b.clear(ctx, m.namespace)
@@ -83,7 +83,7 @@ func (m *meter) pod(name string) client.Target {
 // createPods creates pods that no scheduler looks at, and of which the first match the decorator.
 func (m *meter) createPods(ctx context.Context) error {
 	create := func(i int) error {
-		_, err := m.client.create(ctx, m.pod(""), fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%d-0","namespace":%q,`+
+		_, err := m.client.Create(ctx, m.pod(""), fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%d-0","namespace":%q,`+
 			`"labels":{"decorated":"%t"},"annotations":{"revision":"0"}},"spec":{"schedulerName":"none","automountServiceAccountToken":false,`+
 			`"containers":[{"name":"main","image":"example.com/none"}]}}`, i, m.namespace, i < m.plan.matching))
 		return err
@@ -111,7 +111,7 @@ func (m *meter) pokePods(ctx context.Context, revision string) error {
 			m.note("child/"+name, revision, 0)
 		}
 		kind, patch := m.poke(revision)
-		_, err := m.client.patch(ctx, m.pod(name), kind, patch)
+		_, err := m.client.Patch(ctx, m.pod(name), kind, patch)
 		return err
 	})
 }

@@ -114,7 +114,7 @@ func (b *bench) removal(ctx context.Context, name string, c composite) error {
 					return fmt.Errorf("parent %s is missing", parentName(i))
 				}
 				m.note("family/"+o.Name(), "", 0)
-				return m.client.delete(ctx, target(m.namespace, o.Name()))
+				return m.client.Delete(ctx, target(m.namespace, o.Name()))
 			})
 			if err != nil {
 				return err
@@ -190,7 +190,7 @@ func (b *bench) controllers(ctx context.Context) error {
 	n := b.plan.controllers
 	controller := func(i int) string { return fmt.Sprintf("fleet-%d", i%n) }
 	if err := each(ctx, s.parents, func(i int) error {
-		_, err := m.client.create(ctx, target(m.namespace, ""), parentBody(m.namespace, parentName(i), s, controller(i), "1"))
+		_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, parentName(i), s, controller(i), "1"))
 		return err
 	}); err != nil {
 		return err

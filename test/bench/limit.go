@@ -54,7 +54,7 @@ func (l *limit) timed(ctx context.Context, do func(name string) error) (float64,
 
 func (l *limit) create(ctx context.Context) (float64, error) {
 	return l.timed(ctx, func(name string) error {
-		written, err := l.client.create(ctx, target(l.namespace, ""), parentBody(l.namespace, name, l.size, "", "1"))
+		written, err := l.client.Create(ctx, target(l.namespace, ""), parentBody(l.namespace, name, l.size, "", "1"))
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (l *limit) create(ctx context.Context) (float64, error) {
 
 func (l *limit) createChildren(ctx context.Context, name string, owner *object.Object) error {
 	for c := range l.size.children {
-		if _, err := l.client.create(ctx, childTarget(l.namespace, ""), childBody(l.namespace, name, c, "1", owner)); err != nil {
+		if _, err := l.client.Create(ctx, childTarget(l.namespace, ""), childBody(l.namespace, name, c, "1", owner)); err != nil {
 			return err
 		}
 	}
@@ -84,12 +84,12 @@ func (l *limit) owner(name string) *object.Object {
 // ControllerRevision that comes, is told of each child, and goes.
 func (l *limit) update(ctx context.Context, revision string, revisions bool) (float64, error) {
 	return l.timed(ctx, func(name string) error {
-		if _, err := l.client.patch(ctx, target(l.namespace, name), types.MergePatchType, fmt.Appendf(nil, `{"spec":{"revision":%q}}`, revision)); err != nil {
+		if _, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, fmt.Appendf(nil, `{"spec":{"revision":%q}}`, revision)); err != nil {
 			return err
 		}
 		kept := client.Target{Resource: revisionResource, Namespace: l.namespace}
 		if revisions {
-			if _, err := l.client.create(ctx, kept, fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision",`+
+			if _, err := l.client.Create(ctx, kept, fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision",`+
 				`"metadata":{"name":%q,"namespace":%q},"parentPatch":{"spec":{"children":%d,"revision":%q}}}`, name, l.namespace, l.size.children, revision)); err != nil {
 				return err
 			}
@@ -98,17 +98,17 @@ func (l *limit) update(ctx context.Context, revision string, revisions bool) (fl
 		for c := range l.size.children {
 			if revisions {
 				names := fmt.Appendf(nil, `{"children":[{"apiGroup":"","kind":"ConfigMap","names":[%q]}]}`, childName(name, c))
-				if _, err := l.client.patch(ctx, kept, types.MergePatchType, names); err != nil {
+				if _, err := l.client.Patch(ctx, kept, types.MergePatchType, names); err != nil {
 					return err
 				}
 			}
 			body := childBody(l.namespace, name, c, revision, l.owner(name))
-			if _, err := l.client.update(ctx, childTarget(l.namespace, childName(name, c)), body); err != nil {
+			if _, err := l.client.Update(ctx, childTarget(l.namespace, childName(name, c)), body); err != nil {
 				return err
 			}
 		}
 		if revisions {
-			if err := l.client.delete(ctx, kept); err != nil {
+			if err := l.client.Delete(ctx, kept); err != nil {
 				return err
 			}
 		}
@@ -119,10 +119,10 @@ func (l *limit) update(ctx context.Context, revision string, revisions bool) (fl
 // drift deletes one child of each parent and creates it again.
 func (l *limit) drift(ctx context.Context) (float64, error) {
 	return l.timed(ctx, func(name string) error {
-		if err := l.client.delete(ctx, childTarget(l.namespace, childName(name, 0))); err != nil {
+		if err := l.client.Delete(ctx, childTarget(l.namespace, childName(name, 0))); err != nil {
 			return err
 		}
-		_, err := l.client.create(ctx, childTarget(l.namespace, ""), childBody(l.namespace, name, 0, "2", l.owner(name)))
+		_, err := l.client.Create(ctx, childTarget(l.namespace, ""), childBody(l.namespace, name, 0, "2", l.owner(name)))
 		return err
 	})
 }
@@ -131,7 +131,7 @@ func (l *limit) drift(ctx context.Context) (float64, error) {
 func (l *limit) remove(ctx context.Context, finalizer bool) (float64, error) {
 	if finalizer {
 		if _, err := l.timed(ctx, func(name string) error {
-			_, err := l.client.patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":["bench.example.com/hold"]}}`))
+			_, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":["bench.example.com/hold"]}}`))
 			return err
 		}); err != nil {
 			return 0, err
@@ -139,19 +139,19 @@ func (l *limit) remove(ctx context.Context, finalizer bool) (float64, error) {
 	}
 	return l.timed(ctx, func(name string) error {
 		if finalizer {
-			if err := l.client.delete(ctx, target(l.namespace, name)); err != nil {
+			if err := l.client.Delete(ctx, target(l.namespace, name)); err != nil {
 				return err
 			}
 		}
 		for c := range l.size.children {
-			if err := l.client.delete(ctx, childTarget(l.namespace, childName(name, c))); err != nil {
+			if err := l.client.Delete(ctx, childTarget(l.namespace, childName(name, c))); err != nil {
 				return err
 			}
 		}
 		if finalizer {
-			_, err := l.client.patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			_, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 			return err
 		}
-		return l.client.delete(ctx, target(l.namespace, name))
+		return l.client.Delete(ctx, target(l.namespace, name))
 	})
 }

@@ -96,14 +96,14 @@ func (b *bench) controller(ctx context.Context, c composite) (func(context.Conte
 }
 
 func (b *bench) createController(ctx context.Context, resource schema.GroupVersionResource, body []byte) error {
-	if _, err := b.client.create(ctx, client.Target{Resource: resource}, body); err != nil {
+	if _, err := b.client.Create(ctx, client.Target{Resource: resource}, body); err != nil {
 		return fmt.Errorf("creating a controller: %w", err)
 	}
 	return nil
 }
 
 func (b *bench) deleteController(ctx context.Context, resource schema.GroupVersionResource, name string) error {
-	if err := b.client.delete(ctx, client.Target{Resource: resource, Name: name}); err != nil {
+	if err := b.client.Delete(ctx, client.Target{Resource: resource, Name: name}); err != nil {
 		return fmt.Errorf("deleting controller %s: %w", name, err)
 	}
 	return nil

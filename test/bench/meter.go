@@ -272,7 +272,7 @@ func (m *meter) createParents(ctx context.Context) error {
 
 func (m *meter) createParent(ctx context.Context, name string) error {
 	m.note(name, m.revision, m.size.children)
-	_, err := m.client.create(ctx, target(m.namespace, ""), parentBody(m.namespace, name, m.size, m.controller, m.revision))
+	_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, name, m.size, m.controller, m.revision))
 	return err
 }
 

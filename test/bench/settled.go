@@ -123,7 +123,7 @@ func (m *meter) update(ctx context.Context) error {
 	err := each(ctx, m.size.parents, func(i int) error {
 		name := parentName(i)
 		m.note(name, m.revision, m.size.children)
-		_, err := m.client.patch(ctx, target(m.namespace, name), types.MergePatchType, []byte(`{"spec":{"revision":"2"}}`))
+		_, err := m.client.Patch(ctx, target(m.namespace, name), types.MergePatchType, []byte(`{"spec":{"revision":"2"}}`))
 		return err
 	})
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *meter) drift(ctx context.Context) error {
 	err := each(ctx, m.size.parents, func(i int) error {
 		name := childName(parentName(i), 0)
 		m.note("child/"+name, m.revision, 0)
-		return m.client.delete(ctx, childTarget(m.namespace, name))
+		return m.client.Delete(ctx, childTarget(m.namespace, name))
 	})
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (m *meter) resync(ctx context.Context) error {
 	m.serial++
 	controller := client.Target{Resource: compositeResource, Name: m.controller}
 	patch := fmt.Appendf(nil, `{"spec":{"resyncPeriodSeconds":%d}}`, 86400+m.serial)
-	if _, err := m.client.patch(ctx, controller, types.MergePatchType, patch); err != nil {
+	if _, err := m.client.Patch(ctx, controller, types.MergePatchType, patch); err != nil {
 		return err
 	}
 	return m.awaitCalls(ctx, before.Total().Calls+int64(m.size.parents))
@@ -187,7 +187,7 @@ func (m *meter) single(ctx context.Context) error {
 	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
 		return err
 	}
-	if _, err := m.client.create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, "nobodys", "{}", "1")); err != nil {
+	if _, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, "nobodys", "{}", "1")); err != nil {
 		return err
 	}
 	var writes []float64
@@ -197,14 +197,14 @@ func (m *meter) single(ctx context.Context) error {
 			patch := fmt.Appendf(nil, `{"data":{"revision":"broken-%d"}}`, i)
 			m.expect(1)
 			m.note("child/"+child, m.revision, 0)
-			if _, err := m.client.patch(ctx, childTarget(m.namespace, child), types.MergePatchType, patch); err != nil {
+			if _, err := m.client.Patch(ctx, childTarget(m.namespace, child), types.MergePatchType, patch); err != nil {
 				return err
 			}
 			if err := m.await(ctx); err != nil {
 				return err
 			}
 			started := time.Now()
-			if _, err := m.client.patch(ctx, childTarget(m.namespace, "nobodys"), types.MergePatchType, patch); err != nil {
+			if _, err := m.client.Patch(ctx, childTarget(m.namespace, "nobodys"), types.MergePatchType, patch); err != nil {
 				return err
 			}
 			writes = append(writes, float64(time.Since(started).Microseconds())/1000)

@@ -106,7 +106,7 @@ func plainBody(namespace, name, labels, revision string) []byte {
 func (b *bench) bareStatus(ctx context.Context, namespace, name string, children int, revision string) error {
 	t := target(namespace, name)
 	t.Subresource = "status"
-	_, err := b.client.patch(ctx, t, types.MergePatchType, fmt.Appendf(nil, `{"status":{"children":%d,"revision":%q}}`, children, revision))
+	_, err := b.client.Patch(ctx, t, types.MergePatchType, fmt.Appendf(nil, `{"status":{"children":%d,"revision":%q}}`, children, revision))
 	return err
 }
 
@@ -115,14 +115,14 @@ func (b *bench) namespace(ctx context.Context, prefix string) (string, error) {
 	b.serial++
 	name := fmt.Sprintf("%s-%d", prefix, b.serial)
 	t := client.Target{Resource: childResource.GroupVersion().WithResource("namespaces")}
-	_, err := b.client.create(ctx, t, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name))
+	_, err := b.client.Create(ctx, t, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name))
 	return name, err
 }
 
 // clear deletes the parents and children of a namespace.
 func (b *bench) clear(ctx context.Context, namespace string) error {
 	for _, t := range []client.Target{target(namespace, ""), childTarget(namespace, "")} {
-		if err := b.client.deleteAll(ctx, t); err != nil {
+		if err := b.client.DeleteAll(ctx, t); err != nil {
 			return fmt.Errorf("deleting %s: %w", t.Resource.Resource, err)
 		}
 	}
@@ -139,18 +139,18 @@ func (b *bench) collected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := b.client.create(ctx, target(namespace, ""), parentBody(namespace, "p0", size{1, 1}, "", "1"))
+	owner, err := b.client.Create(ctx, target(namespace, ""), parentBody(namespace, "p0", size{1, 1}, "", "1"))
 	if err != nil {
 		return err
 	}
-	if _, err := b.client.create(ctx, childTarget(namespace, ""), childBody(namespace, "p0", 0, "1", owner)); err != nil {
+	if _, err := b.client.Create(ctx, childTarget(namespace, ""), childBody(namespace, "p0", 0, "1", owner)); err != nil {
 		return err
 	}
-	if err := b.client.delete(ctx, target(namespace, "p0")); err != nil {
+	if err := b.client.Delete(ctx, target(namespace, "p0")); err != nil {
 		return err
 	}
 	for range 240 {
-		_, err := b.client.get(ctx, childTarget(namespace, childName("p0", 0)))
+		_, err := b.client.Get(ctx, childTarget(namespace, childName("p0", 0)))
 		if apierrors.IsNotFound(err) {
 			b.knownToCollector = true
 			return b.idle(ctx)

@@ -17,16 +17,16 @@ limitations under the License.
 package merge
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"sync"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
 // Annotation is where a child keeps what was applied to it last (contract §12.1).
@@ -47,24 +47,13 @@ func Encode(desired map[string]any) (string, error) {
 		}
 		desired = redacted
 	}
-	buffer := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // There is nothing else in the pool.
-	defer recycle(buffer)
+	buffer := scratch.Borrow()
+	defer scratch.Return(buffer)
 	if err := json.NewEncoder(buffer).Encode(desired); err != nil {
 		return "", fmt.Errorf("encoding the configuration to be applied: %w", err)
 	}
 	// The encoder ends with a line break.
 	return string(buffer.Bytes()[:buffer.Len()-1]), nil
-}
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-func recycle(b *bytes.Buffer) {
-	const largest = 1 << 20
-	if b.Cap() > largest {
-		return
-	}
-	b.Reset()
-	buffers.Put(b)
 }
 
 // Decode returns the object in the text of the annotation. Text that is empty or damaged counts as nothing applied.

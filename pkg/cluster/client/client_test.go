@@ -99,6 +99,19 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 			"PATCH /clusters/one/apis/apps/v1/namespaces/default/deployments/system:web/status?fieldManager=metacontroller " +
 				`application/merge-patch+json {"a":1}`,
 		},
+		"patch like kubectl": {
+			func(ctx context.Context, c *client.Client) error {
+				return got(c.Patch(ctx, one, types.StrategicMergePatchType, body))
+			},
+			"PATCH /clusters/one/api/v1/namespaces/default/configmaps/a?fieldManager=metacontroller " +
+				`application/strategic-merge-patch+json {"a":1}`,
+		},
+		"patch by steps": {
+			func(ctx context.Context, c *client.Client) error {
+				return got(c.Patch(ctx, one, types.JSONPatchType, body))
+			},
+			`PATCH /clusters/one/api/v1/namespaces/default/configmaps/a?fieldManager=metacontroller application/json-patch+json {"a":1}`,
+		},
 		"apply": {
 			func(ctx context.Context, c *client.Client) error {
 				return got(c.Apply(ctx, one, client.Application{Manager: "a/b c", Force: true, Body: body}))
@@ -147,10 +160,10 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 
 func TestAnswersAreObjects(t *testing.T) {
 	t.Parallel()
-	c := against(t, func(w http.ResponseWriter, r *http.Request) {
+	c := against(t, func(w http.ResponseWriter, _ *http.Request) {
 		// Without a length, in parts.
 		fmt.Fprint(w, stored[:20])
-		w.(http.Flusher).Flush() //nolint:forcetypeassert // That of net/http is one.
+		w.(http.Flusher).Flush()
 		fmt.Fprint(w, stored[20:])
 	})
 	first, err := c.Create(t.Context(), client.Target{Resource: configMaps, Namespace: "default"}, []byte(`{}`))
@@ -178,15 +191,17 @@ func TestErrorsAreThoseOfTheAPIServer(t *testing.T) {
 		want        string
 	}{
 		"a Status": {409, "application/json", conflict, apierrors.IsConflict, "it is another one"},
-		"an unknown path": {404, "text/plain", "404 page not found\n", apierrors.IsNotFound,
-			"the server could not find the requested resource"},
+		"an unknown path": {
+			404, "text/plain", "404 page not found\n", apierrors.IsNotFound,
+			"the server could not find the requested resource",
+		},
 		"a page of a proxy": {502, "text/html", "<h1>Bad Gateway</h1>", apierrors.IsInternalError, "<h1>Bad Gateway</h1>"},
 		"something binary":  {403, "application/octet-stream", "\x01", apierrors.IsForbidden, "unknown"},
 		"no object":         {200, "application/json", "[]", func(error) bool { return true }, "reading the API server's answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := against(t, func(w http.ResponseWriter, r *http.Request) {
+			c := against(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", test.contentType)
 				w.WriteHeader(test.code)
 				fmt.Fprint(w, test.body)
@@ -195,7 +210,7 @@ func TestErrorsAreThoseOfTheAPIServer(t *testing.T) {
 			if err == nil || !test.is(err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
-			if status, ok := err.(apierrors.APIStatus); ok && test.code == 404 && status.Status().Details.Name != "" { //nolint:errorlint // It is not wrapped.
+			if status, ok := err.(apierrors.APIStatus); ok && test.code == 404 && status.Status().Details.Name != "" {
 				t.Error("an answer that is no Status names an object")
 			}
 		})
@@ -247,7 +262,7 @@ func TestAnOverloadedServerIsAskedAgain(t *testing.T) {
 func TestAWaitForAnOverloadedServerEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	c := against(t, func(w http.ResponseWriter, r *http.Request) {
+	c := against(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusTooManyRequests)
 		time.AfterFunc(10*time.Millisecond, cancel)

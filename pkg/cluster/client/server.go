@@ -27,7 +27,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,14 +37,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
 const (
 	// maxRetries is how often a request is sent again because the API server asked for it, as in client-go.
 	maxRetries = 10
-	// maxPooled is the size in bytes of the largest buffer that is kept for later answers, and maxErrorText that of an error that
-	// is no Status.
-	maxPooled    = 1 << 20
+	// maxErrorText is how much is shown of an error that is no Status, in bytes.
 	maxErrorText = 2 << 10
 )
 
@@ -88,7 +87,8 @@ func newServer(config *rest.Config) (*server, error) {
 		userAgent = rest.DefaultKubernetesUserAgent()
 	}
 	for _, contentType := range []string{
-		"", runtime.ContentTypeJSON, string(types.MergePatchType), string(types.JSONPatchType), string(types.ApplyPatchType),
+		"", runtime.ContentTypeJSON,
+		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyPatchType),
 	} {
 		header := http.Header{"Accept": {runtime.ContentTypeJSON}, "User-Agent": {userAgent}}
 		if contentType != "" {
@@ -156,8 +156,8 @@ func (s *server) once(ctx context.Context, c call, u *url.URL, attempt int, read
 	}
 	defer response.Body.Close() //nolint:errcheck // Nothing depends on it.
 
-	buffer := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // There is nothing else in the pool.
-	defer recycle(buffer)
+	buffer := scratch.Borrow()
+	defer scratch.Return(buffer)
 	if response.ContentLength > 0 {
 		buffer.Grow(int(response.ContentLength) + bytes.MinRead)
 	}
@@ -198,14 +198,4 @@ func text(response *http.Response, body []byte) string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(body[:min(len(body), maxErrorText)]))
-}
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-func recycle(b *bytes.Buffer) {
-	if b.Cap() > maxPooled {
-		return
-	}
-	b.Reset()
-	buffers.Put(b)
 }

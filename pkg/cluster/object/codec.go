@@ -17,19 +17,18 @@ limitations under the License.
 package object
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Codec decodes what an API server answers into objects and lists of this package, and errors into *metav1.Status. It is the
-// runtime.NegotiatedSerializer of a rest.Config whose client reads. It cannot serve a client's watches: see [EventReader].
+// Codec decodes what an API server answers into objects of this package, and errors into *metav1.Status. It is the
+// runtime.NegotiatedSerializer of a rest.Config whose client reads. It cannot serve a client's lists and watches: see [ReadList]
+// and [EventReader].
 type Codec struct {
 	// Options say what of objects is kept.
 	Options ParseOptions
@@ -63,7 +62,7 @@ func (c Codec) Encode(o runtime.Object, w io.Writer) error {
 	return nil
 }
 
-// Decode implements runtime.Decoder for an object, a list and an error. What is decoded is always a new value.
+// Decode implements runtime.Decoder for an object and an error. What is decoded is always a new value.
 func (c Codec) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	decoded, err := c.decode(data)
 	if err != nil {
@@ -78,20 +77,13 @@ func (c Codec) decode(data []byte) (runtime.Object, error) {
 	if s.space() != '{' {
 		return nil, fmt.Errorf("decoding an answer: %w", s.fail("an object"))
 	}
-	kind, list := "", false
+	kind := ""
 	err := s.members(func(key span, _ bool) error {
-		switch unquote(stringOf(data[key.start:key.end])) {
-		case "kind":
-			if s.space() == '"' {
-				at, err := s.value()
-				kind = textIn(stringOf(data), at)
-				return err
-			}
-		case "items":
-			// A kind that is no list may have such a field too.
-			list = s.space() == '['
+		named := unquote(stringOf(data[key.start:key.end])) == "kind" && s.space() == '"'
+		at, err := s.value()
+		if named {
+			kind = textIn(stringOf(data), at)
 		}
-		_, err := s.value()
 		return err
 	})
 	switch {
@@ -99,8 +91,6 @@ func (c Codec) decode(data []byte) (runtime.Object, error) {
 		return nil, fmt.Errorf("decoding an answer: %w", err)
 	case kind == "Status":
 		return decodeStatus(data)
-	case list && strings.HasSuffix(kind, "List"):
-		return ReadList(bytes.NewReader(data), c.Options)
 	default:
 		return Parse(data, c.Options)
 	}

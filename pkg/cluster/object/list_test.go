@@ -33,13 +33,9 @@ import (
 func TestListsGiveTheirKindToTheirElements(t *testing.T) {
 	data := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c","remainingItemCount":2},` +
 		`"items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}]}`
-	decoded, _, err := object.Codec{}.Decode([]byte(data), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, ok := decoded.(*object.List)
-	if !ok || list.ResourceVersion != "7" || list.Continue != "c" || *list.RemainingItemCount != 2 {
-		t.Fatalf("decoded %#v", decoded)
+	list, err := object.ReadList(strings.NewReader(data), object.ParseOptions{})
+	if err != nil || list.ResourceVersion != "7" || list.Continue != "c" || *list.RemainingItemCount != 2 {
+		t.Fatalf("read %#v, error %v", list, err)
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil || len(items) != 2 {

@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
 // Client calls one hook of one controller. Make it with [New]. It is safe for concurrent use.
@@ -244,8 +245,8 @@ func readLimited(response *http.Response, limit int64) ([]byte, error) {
 	if response.ContentLength > limit {
 		return nil, tooLarge
 	}
-	body := bodies.Get().(*bytes.Buffer) //nolint:forcetypeassert // There is nothing else in the pool.
-	defer recycle(body)
+	body := scratch.Borrow()
+	defer scratch.Return(body)
 	if _, err := body.ReadFrom(io.LimitReader(response.Body, limit+1)); err != nil {
 		return nil, fmt.Errorf("%w: %w", errReading, err)
 	}
@@ -253,18 +254,6 @@ func readLimited(response *http.Response, limit int64) ([]byte, error) {
 		return nil, tooLarge
 	}
 	return bytes.Clone(body.Bytes()), nil
-}
-
-// bodies are buffers into which answers are read, whose length is not always known before.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-func recycle(body *bytes.Buffer) {
-	const largest = 1 << 20
-	if body.Cap() > largest {
-		return
-	}
-	body.Reset()
-	bodies.Put(body)
 }
 
 // drain reads a little of a body that nobody needs, so that the connection can be used again.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package main
+package barewrites
 
 import (
 	"context"
@@ -31,11 +31,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// clusterClient writes with client-go's REST client, and nothing of ours but the reading of answers: what the server is
-// measured against must not change with the server.
-type clusterClient struct{ rest rest.Interface }
+// Client reads and writes single objects. It is safe for concurrent use.
+type Client struct{ rest rest.Interface }
 
-func newClusterClient(config *rest.Config) (*clusterClient, error) {
+// New returns a client for the cluster of config.
+func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
 	config.ContentConfig = rest.ContentConfig{
@@ -47,33 +47,37 @@ func newClusterClient(config *rest.Config) (*clusterClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
-	return &clusterClient{rest: c}, nil
+	return &Client{rest: c}, nil
 }
 
-func (c *clusterClient) get(ctx context.Context, t client.Target) (*object.Object, error) {
+// Get reads an object.
+func (c *Client) Get(ctx context.Context, t client.Target) (*object.Object, error) {
 	return answer(ctx, c.rest.Get().AbsPath(path(t)...))
 }
 
-func (c *clusterClient) create(ctx context.Context, t client.Target, body []byte) (*object.Object, error) {
+// Create creates an object from its JSON, and returns it as stored.
+func (c *Client) Create(ctx context.Context, t client.Target, body []byte) (*object.Object, error) {
 	return answer(ctx, c.rest.Post().AbsPath(path(t)...).Body(body))
 }
 
-func (c *clusterClient) update(ctx context.Context, t client.Target, body []byte) (*object.Object, error) {
+// Update replaces an object, and returns it as stored.
+func (c *Client) Update(ctx context.Context, t client.Target, body []byte) (*object.Object, error) {
 	return answer(ctx, c.rest.Put().AbsPath(path(t)...).Body(body))
 }
 
-func (c *clusterClient) patch(ctx context.Context, t client.Target, kind types.PatchType, body []byte) (*object.Object, error) {
+// Patch patches an object with a body of the given type, and returns it as stored.
+func (c *Client) Patch(ctx context.Context, t client.Target, kind types.PatchType, body []byte) (*object.Object, error) {
 	return answer(ctx, c.rest.Patch(kind).AbsPath(path(t)...).Body(body))
 }
 
-// delete deletes an object in the background, whichever UID it has.
-func (c *clusterClient) delete(ctx context.Context, t client.Target) error {
+// Delete deletes an object in the background, whichever UID it has.
+func (c *Client) Delete(ctx context.Context, t client.Target) error {
 	return c.rest.Delete().AbsPath(path(t)...).Param("propagationPolicy", "Background").Do(ctx).Error()
 }
 
-// deleteAll deletes all objects of a resource in a namespace, in the background. The API server ends the request after a
+// DeleteAll deletes all objects of a resource in a namespace, in the background. The API server ends the request after a
 // minute, before many are gone.
-func (c *clusterClient) deleteAll(ctx context.Context, t client.Target) error {
+func (c *Client) DeleteAll(ctx context.Context, t client.Target) error {
 	for {
 		err := c.rest.Delete().AbsPath(path(t)...).Param("propagationPolicy", "Background").Do(ctx).Error()
 		if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
