@@ -19,6 +19,7 @@ package plan
 import (
 	"encoding/json"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,12 +47,29 @@ type Memory struct {
 	clock clock.PassiveClock
 	seed  maphash.Seed
 
-	mu      sync.Mutex
-	parents map[types.UID]map[children.Key]*remembered
+	mu sync.Mutex
+	// parents have their children in order.
+	parents map[types.UID]family
+}
+
+// family is what is known of the children of a parent, in the order of their keys: most parents have few, and there may be many
+// parents.
+type family []*remembered
+
+func (f family) search(key children.Key) (int, bool) {
+	return slices.BinarySearchFunc(f, key, func(r *remembered, key children.Key) int { return r.key.Compare(key) })
+}
+
+func (f family) get(key children.Key) *remembered {
+	if i, ok := f.search(key); ok {
+		return f[i]
+	}
+	return nil
 }
 
 // remembered is what is known of one child.
 type remembered struct {
+	key children.Key
 	// desired is the hash of the desired state that all of this belongs to.
 	desired uint64
 	// settledAt is the version at which the child needed nothing, and settledFor the reason.
@@ -60,7 +78,12 @@ type remembered struct {
 	// returned is what the API server made of what was written, where it differs.
 	returned baseline
 	known    bool
+	// breaker is nil for a child that was only ever created.
+	breaker *breaker
+}
 
+// breaker counts the writes of one child.
+type breaker struct {
 	writes      int
 	windowStart time.Time
 	pausedUntil time.Time
@@ -99,7 +122,7 @@ func NewMemory(c clock.PassiveClock) *Memory {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	return &Memory{clock: c, seed: maphash.MakeSeed(), parents: map[types.UID]map[children.Key]*remembered{}}
+	return &Memory{clock: c, seed: maphash.MakeSeed(), parents: map[types.UID]family{}}
 }
 
 // Forget drops what is known of a parent that is gone.
@@ -125,15 +148,14 @@ func (m *Memory) Prune(parent types.UID, p Plan) {
 	for _, key := range p.failed {
 		present[key] = struct{}{}
 	}
-	for key := range known {
-		if _, ok := present[key]; !ok {
-			delete(known, key)
-		}
-	}
+	m.parents[parent] = slices.DeleteFunc(known, func(r *remembered) bool {
+		_, ok := present[r.key]
+		return !ok
+	})
 }
 
 func (m *Memory) find(parent types.UID, key children.Key, desired uint64) *remembered {
-	if r := m.parents[parent][key]; r != nil && r.desired == desired {
+	if r := m.parents[parent].get(key); r != nil && r.desired == desired {
 		return r
 	}
 	return nil
@@ -141,17 +163,21 @@ func (m *Memory) find(parent types.UID, key children.Key, desired uint64) *remem
 
 // ensure returns what is known of a child in a desired state, started anew when that is another.
 func (m *Memory) ensure(parent types.UID, key children.Key, desired uint64) *remembered {
-	known := m.parents[parent]
-	if known == nil {
-		known = map[children.Key]*remembered{}
-		m.parents[parent] = known
+	known, ok := m.parents[parent]
+	i, there := known.search(key)
+	if there && known[i].desired == desired {
+		return known[i]
 	}
-	r := known[key]
-	if r == nil || r.desired != desired {
-		r = &remembered{desired: desired}
-		// The name may be a part of an object's JSON, which must not stay in memory for it.
-		key.Name = strings.Clone(key.Name)
-		known[key] = r
+	// The names may be parts of an object's JSON, which must not stay in memory for them.
+	key.Name = strings.Clone(key.Name)
+	if !ok {
+		parent = types.UID(strings.Clone(string(parent)))
+	}
+	r := &remembered{key: key, desired: desired}
+	if there {
+		known[i] = r
+	} else {
+		m.parents[parent] = slices.Insert(known, i, r)
 	}
 	return r
 }
@@ -249,37 +275,41 @@ func (m *Memory) Replaced(in Input, step Step) {
 }
 
 func (r *remembered) count(now time.Time) {
-	if now.Sub(r.windowStart) > window {
-		// It was quiet for a while: what follows is another matter.
-		r.windowStart, r.writes, r.pause = now, 0, 0
+	if r.breaker == nil {
+		r.breaker = &breaker{}
 	}
-	r.writes++
-	if r.writes <= maxWrites {
+	b := r.breaker
+	if now.Sub(b.windowStart) > window {
+		// It was quiet for a while: what follows is another matter.
+		b.windowStart, b.writes, b.pause = now, 0, 0
+	}
+	b.writes++
+	if b.writes <= maxWrites {
 		return
 	}
-	r.pause = min(max(2*r.pause, firstPause), longestPause)
-	r.pausedUntil = now.Add(r.pause)
-	r.writes = maxWrites // one more write after the pause, then the next one
-	r.windowStart = r.pausedUntil
-	r.announced = false
+	b.pause = min(max(2*b.pause, firstPause), longestPause)
+	b.pausedUntil = now.Add(b.pause)
+	b.writes = maxWrites // one more write after the pause, then the next one
+	b.windowStart = b.pausedUntil
+	b.announced = false
 }
 
 func (m *Memory) paused(parent types.UID, key children.Key, desired uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.find(parent, key, desired)
-	return r != nil && m.clock.Now().Before(r.pausedUntil)
+	return r != nil && r.breaker != nil && m.clock.Now().Before(r.breaker.pausedUntil)
 }
 
 // announce reports whether the present pause of a child was not told of yet.
 func (m *Memory) announce(parent types.UID, key children.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.parents[parent][key]
-	if r == nil || r.announced {
+	r := m.parents[parent].get(key)
+	if r == nil || r.breaker == nil || r.breaker.announced {
 		return false
 	}
-	r.announced = true
+	r.breaker.announced = true
 	return true
 }
 
@@ -290,7 +320,10 @@ func (m *Memory) RetryAfter(parent types.UID) time.Duration {
 	var soonest time.Duration
 	now := m.clock.Now()
 	for _, r := range m.parents[parent] {
-		if left := r.pausedUntil.Sub(now); left > 0 && (soonest == 0 || left < soonest) {
+		if r.breaker == nil {
+			continue
+		}
+		if left := r.breaker.pausedUntil.Sub(now); left > 0 && (soonest == 0 || left < soonest) {
 			soonest = left
 		}
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package decorator
 
 import (
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,11 +40,11 @@ func (c *Controller) relevant(r *rule, o *object.Object) bool {
 }
 
 func keyOf(r *rule, o *object.Object) loop.Key {
-	return loop.Key{Resource: r.resource.GroupResource(), Namespace: o.Namespace(), Name: o.Name()}
+	return loop.Key{Resource: r.resource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 func rootOf(r *rule, o *object.Object) webhook.RootKey {
-	return webhook.RootKey{Group: r.resource.Group, Kind: r.resource.Kind, Namespace: o.Namespace(), Name: o.Name()}
+	return webhook.RootKey{Group: r.resource.Group, Kind: r.resource.Kind, Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 // targetEvent is told of every change of an object of a target kind.
