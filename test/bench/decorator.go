@@ -70,7 +70,7 @@ func (b *bench) decorator(ctx context.Context) error {
 	if err := b.deleteController(ctx, decoratorResource, "decorator"); err != nil {
 		return err
 	}
-	if err := b.client.DeleteAll(ctx, m.pod("")); err != nil {
+	if err := b.deleteAll(ctx, m.pod("")); err != nil {
 		return err
 	}
 	return b.clear(ctx, m.namespace)

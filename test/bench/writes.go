@@ -122,11 +122,33 @@ func (b *bench) namespace(ctx context.Context, prefix string) (string, error) {
 // clear deletes the parents and children of a namespace.
 func (b *bench) clear(ctx context.Context, namespace string) error {
 	for _, t := range []client.Target{target(namespace, ""), childTarget(namespace, "")} {
-		if err := b.client.DeleteAll(ctx, t); err != nil {
-			return fmt.Errorf("deleting %s: %w", t.Resource.Resource, err)
+		if err := b.deleteAll(ctx, t); err != nil {
+			return err
 		}
 	}
 	return b.idle(ctx)
+}
+
+// deleteAll deletes all objects of a resource in a namespace, one by one: a request for all of them takes longer than an API
+// server lets a request take.
+func (b *bench) deleteAll(ctx context.Context, t client.Target) error {
+	names, err := b.client.Names(ctx, t)
+	if err != nil {
+		return fmt.Errorf("listing %s to delete them: %w", t.Resource.Resource, err)
+	}
+	err = each(ctx, len(names), func(i int) error {
+		one := t
+		one.Name = names[i]
+		// The garbage collector may be faster.
+		if err := b.client.Delete(ctx, one); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", t.Resource.Resource, err)
+	}
+	return nil
 }
 
 // collected waits until the cluster's garbage collector knows the parents' kind, which it looks for every 30 seconds. Until

@@ -18,9 +18,10 @@ package barewrites
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,15 +76,23 @@ func (c *Client) Delete(ctx context.Context, t client.Target) error {
 	return c.rest.Delete().AbsPath(path(t)...).Param("propagationPolicy", "Background").Do(ctx).Error()
 }
 
-// DeleteAll deletes all objects of a resource in a namespace, in the background. The API server ends the request after a
-// minute, before many are gone.
-func (c *Client) DeleteAll(ctx context.Context, t client.Target) error {
-	for {
-		err := c.rest.Delete().AbsPath(path(t)...).Param("propagationPolicy", "Background").Do(ctx).Error()
-		if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
-			return err
-		}
+// Names returns the names of all objects of a resource in a namespace.
+func (c *Client) Names(ctx context.Context, t client.Target) ([]string, error) {
+	// Without the rest of the objects, of which there may be many.
+	const metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	body, err := c.rest.Get().AbsPath(path(t)...).SetHeader("Accept", metadata).DoRaw(ctx)
+	if err != nil {
+		return nil, err
 	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("reading a list of %s: %w", t.Resource.Resource, err)
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names, nil
 }
 
 func answer(ctx context.Context, request *rest.Request) (*object.Object, error) {
