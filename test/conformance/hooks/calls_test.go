@@ -199,8 +199,8 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 		handler http.Handler
 		text    string
 	}{
-		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no answer within 1s; make the hook faster, or raise its timeout"},
-		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the answer was not complete within 1s; make the hook faster or its answer smaller, or raise its timeout"},
+		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no answer within 3s; make the hook faster, or raise its timeout"},
+		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the answer was not complete within 3s; make the hook faster or its answer smaller, or raise its timeout"},
 		"RedirectLoop": {hooktest.RedirectLoop(), "http error: calling ENDPOINT: stopped after 10 redirects; correct the hook's redirects, or use the final address"},
 		"Huge":         {hooktest.Huge(100 << 20), "the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server"},
 		"HTML": {
@@ -227,7 +227,8 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 			}))
 			hook := st.at("/sync", v2)
 			if name == "Hang" || name == "SlowDrip" {
-				hook.Webhook.Timeout = &metav1.Duration{Duration: time.Second}
+				// Time enough for a connection on a busy machine: without one the text is another.
+				hook.Webhook.Timeout = &metav1.Duration{Duration: 3 * time.Second}
 			}
 			st.run(definition{sync: hook})
 			st.parent("p", nil)
