@@ -39,6 +39,12 @@ func benchServer(b *testing.B) *rest.Config {
 	b.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Has("sendInitialEvents") {
+			// client-go lists when a server does not know such watches.
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
+			return
+		}
 		if r.URL.Query().Get("watch") != "" {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
