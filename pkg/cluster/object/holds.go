@@ -59,13 +59,8 @@ func (s *scanner) equals(want any, exact bool) error {
 
 func (s *scanner) holds(want map[string]any, exact bool) error {
 	found := 0
-	err := s.members(func(key span, escaped bool) error {
-		raw := s.data[key.start:key.end]
-		name := stringOf(raw[1 : len(raw)-1])
-		if escaped {
-			name = unquote(stringOf(raw))
-		}
-		value, ok := want[name]
+	err := s.members(func(key span, _ bool) error {
+		value, ok := want[unquote(stringOf(s.data[key.start:key.end]))]
 		switch {
 		case ok:
 			if value != nil || exact {
