@@ -57,10 +57,10 @@ func (b *bench) customize(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if err := m.one(ctx, workload{name: "customize", limit: bare, run: m.createParents, cached: s.parents*(1+s.children) + b.plan.related}, true); err != nil {
+		if err := m.one(ctx, workload{name: "customize", limit: bare, run: m.createParents, cached: s.parents*(1+s.children) + b.plan.related}); err != nil {
 			return err
 		}
-		return m.one(ctx, workload{name: "customize-change", limit: change, per: b.plan.changes * affected, run: m.changeRelated}, true)
+		return m.one(ctx, workload{name: "customize-change", limit: change, per: b.plan.changes * affected, run: m.changeRelated})
 	})
 }
 

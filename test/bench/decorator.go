@@ -55,7 +55,7 @@ func (b *bench) decorator(ctx context.Context) error {
 		return err
 	}
 	update := time.Since(started).Seconds()
-	if err := m.one(ctx, workload{name: "decorator", limit: create, cached: b.plan.pods, run: m.decorate}, true); err != nil {
+	if err := m.one(ctx, workload{name: "decorator", limit: create, cached: b.plan.pods, run: m.decorate}); err != nil {
 		return err
 	}
 	if err := m.one(ctx, workload{name: "decorator-change", limit: update, run: func(ctx context.Context) error {
@@ -64,7 +64,7 @@ func (b *bench) decorator(ctx context.Context) error {
 			return err
 		}
 		return m.await(ctx)
-	}}, true); err != nil {
+	}}); err != nil {
 		return err
 	}
 	if err := b.deleteController(ctx, decoratorResource, "decorator"); err != nil {

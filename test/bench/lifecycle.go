@@ -48,7 +48,7 @@ func (b *bench) rolling(ctx context.Context) error {
 		if err := m.createParents(ctx); err != nil {
 			return err
 		}
-		return m.one(ctx, workload{name: "rolling", limit: bare, run: m.update}, true)
+		return m.one(ctx, workload{name: "rolling", limit: bare, run: m.update})
 	})
 }
 
@@ -120,7 +120,7 @@ func (b *bench) removal(ctx context.Context, name string, c composite) error {
 				return err
 			}
 			return m.await(ctx)
-		}}, true)
+		}})
 	})
 }
 
@@ -207,7 +207,7 @@ func (b *bench) controllers(ctx context.Context) error {
 			return err
 		}
 		return m.await(ctx)
-	}}, true)
+	}})
 	if err != nil {
 		return err
 	}

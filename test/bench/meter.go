@@ -151,7 +151,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	m.times()
 	profiled := make(chan error, 1)
 	if m.profiles(w) {
-		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=8") }()
+		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=15") }()
 	} else {
 		profiled <- nil
 	}

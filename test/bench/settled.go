@@ -38,77 +38,104 @@ var children = cache.Query{Resource: childResource, LabelSelector: "controller-u
 
 // sized measures all workloads of one size on the same parents.
 func (b *bench) sized(ctx context.Context, s size) error {
-	bare, err := b.bare(ctx, s)
+	// A machine's speed drifts, so the limit is measured before and after.
+	before, err := b.bare(ctx, s)
 	if err != nil {
 		return err
 	}
-	m, err := b.newMeter(ctx, s, "bench")
+	results, err := b.managed(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	// The others need what create creates.
-	if err := m.one(ctx, workload{name: "create", limit: bare.create, run: m.createParents, cached: s.parents * (1 + s.children)}, true); err != nil {
+	after, err := b.bare(ctx, s)
+	if err != nil {
 		return err
 	}
-	for _, w := range []workload{
-		{name: "steady", run: func(ctx context.Context) error { return pause(ctx, b.plan.steady) }, settled: true},
-		{name: "update", limit: bare.update, run: m.update},
-		{name: "drift", limit: bare.drift, run: m.drift},
-		{name: "resync", run: m.resync, settled: true},
-	} {
-		if err := m.one(ctx, w, false); err != nil {
+	for _, r := range results {
+		if limit, ok := before[r.Workload]; ok {
+			r.Against(limit, after[r.Workload])
+		}
+		if err := b.keep(r); err != nil {
 			return err
 		}
 	}
-	if b.plan.selected("single") {
-		if err := m.single(ctx); err != nil {
-			return err
-		}
-	}
-	if b.plan.selected("restart") {
-		if err := m.restart(ctx); err != nil {
-			return err
-		}
-	}
-	return b.clear(ctx, m.namespace)
+	return nil
 }
 
-// bare are the seconds that bare writes take, zero for what is not measured.
-type bare struct{ create, update, drift float64 }
+// managed measures all workloads of one size on the server, without their limits.
+func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
+	m, err := b.newMeter(ctx, s, "bench")
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	plain := func(w workload) func(context.Context) (report.Result, error) {
+		return func(ctx context.Context) (report.Result, error) { return m.measure(ctx, w) }
+	}
+	create := workload{name: "create", run: m.createParents, cached: s.parents * (1 + s.children)}
+	var results []report.Result
+	for _, w := range []struct {
+		name    string
+		measure func(context.Context) (report.Result, error)
+	}{
+		{"create", plain(create)},
+		{"steady", plain(workload{name: "steady", run: func(ctx context.Context) error { return pause(ctx, b.plan.steady) }, settled: true})},
+		{"update", plain(workload{name: "update", run: m.update})},
+		{"drift", plain(workload{name: "drift", run: m.drift})},
+		{"resync", plain(workload{name: "resync", run: m.resync, settled: true})},
+		{"single", m.single},
+		{"restart", m.restart},
+	} {
+		if !b.plan.selected(w.name) {
+			// The others need what create creates.
+			if w.name == "create" {
+				if err := m.createParents(ctx); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		r, err := w.measure(ctx)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, b.clear(ctx, m.namespace)
+}
 
-// bare measures the limits of the selected workloads.
-func (b *bench) bare(ctx context.Context, s size) (took bare, err error) {
+// bare measures the limits of the selected workloads: the seconds that bare writes take, by workload.
+func (b *bench) bare(ctx context.Context, s size) (map[string]float64, error) {
 	if !slices.ContainsFunc([]string{"create", "update", "drift"}, b.plan.selected) {
-		return took, nil
+		return nil, nil
 	}
 	l, err := b.newLimit(ctx, s)
 	if err != nil {
-		return took, err
+		return nil, err
 	}
-	if took.create, err = l.create(ctx); err != nil {
-		return took, err
-	}
-	if b.plan.selected("update") {
-		if took.update, err = l.update(ctx, "2", false); err != nil {
-			return took, err
+	took := map[string]float64{}
+	for _, w := range []struct {
+		name  string
+		write func(context.Context) (float64, error)
+	}{
+		{"create", l.create},
+		{"update", func(ctx context.Context) (float64, error) { return l.update(ctx, "2", false) }},
+		{"drift", l.drift},
+	} {
+		if w.name != "create" && !b.plan.selected(w.name) {
+			continue
 		}
-	}
-	if b.plan.selected("drift") {
-		if took.drift, err = l.drift(ctx); err != nil {
-			return took, err
+		if took[w.name], err = w.write(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return took, b.clear(ctx, l.namespace)
 }
 
-// one measures a workload if it is selected, and keeps the result. One that others need is run in any case.
-func (m *meter) one(ctx context.Context, w workload, needed bool) error {
+// one measures a workload if it is selected, and keeps the result. It is run in any case, for those that need what it creates.
+func (m *meter) one(ctx context.Context, w workload) error {
 	if !m.plan.selected(w.name) {
-		if needed {
-			return w.run(ctx)
-		}
-		return nil
+		return w.run(ctx)
 	}
 	r, err := m.measure(ctx, w)
 	if err != nil {
@@ -183,12 +210,12 @@ func (m *meter) awaitCalls(ctx context.Context, calls int64) error {
 }
 
 // single changes one child at a time, and measures the same kind of write to a ConfigMap of nobody in between.
-func (m *meter) single(ctx context.Context) error {
+func (m *meter) single(ctx context.Context) (report.Result, error) {
 	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
-		return err
+		return report.Result{}, err
 	}
 	if _, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, "nobodys", "{}", "1")); err != nil {
-		return err
+		return report.Result{}, err
 	}
 	var writes []float64
 	r, err := m.measure(ctx, workload{name: "single", per: m.plan.trials, run: func(ctx context.Context) error {
@@ -211,16 +238,13 @@ func (m *meter) single(ctx context.Context) error {
 		}
 		return nil
 	}})
-	if err != nil {
-		return err
-	}
 	r.WriteP50, r.WriteP99 = report.Percentile(writes, 0.5), report.Percentile(writes, 0.99)
-	return m.keep(r)
+	return r, err
 }
 
 // restart restarts the server with everything settled, and creates parents until the restart has settled. Seconds are
 // those from the start of the process until the first of them is handled.
-func (m *meter) restart(ctx context.Context) error {
+func (m *meter) restart(ctx context.Context) (report.Result, error) {
 	// Every write to a new object is one change that its watchers see. What is written besides was not asked for.
 	var asked atomic.Int64
 	count := func(e cache.Event) {
@@ -230,7 +254,7 @@ func (m *meter) restart(ctx context.Context) error {
 	}
 	for _, q := range []cache.Query{{Resource: parentResource}, children} {
 		if _, err := m.watch(ctx, q, count); err != nil {
-			return err
+			return report.Result{}, err
 		}
 	}
 	var handled time.Duration
@@ -252,11 +276,11 @@ func (m *meter) restart(ctx context.Context) error {
 		return err
 	}})
 	if err != nil {
-		return err
+		return r, err
 	}
 	unasked := r.Writes() - (asked.Load() - int64(created))
 	r.UnaskedWrites, r.Seconds = &unasked, handled.Seconds()
-	return m.keep(r)
+	return r, nil
 }
 
 // createFresh creates parents one after the other until all old ones have been synced. It returns how many.

@@ -59,8 +59,9 @@ type CompositeControllerSpec struct {
 	// children by that label, so that parents need no spec.selector. Default false: each parent must carry a
 	// spec.selector that its children match.
 	GenerateSelector *bool
-	// workers is the number of parents of this controller that are synced at the same time, and so the number of
-	// concurrent calls of its hooks. Must be between 1 and 1000. Default: the server's --workers (20).
+	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
+	// about some parents, what they answered about others is carried out; with 1, one parent is synced after the other. Must be
+	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32
 }
 

@@ -199,7 +199,7 @@ func (c *Controller) prepare() {
 		c.revisions = c.watching.Acquire(c.shared.Own.Cache, cache.Query{Resource: revisionResource})
 	}
 	c.loop = loop.New(loop.Config{
-		Name: hosting.KindComposite + "-" + c.name, Workers: c.workers(), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+		Name: hosting.KindComposite + "-" + c.name, Workers: hooks.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
 		Counters: &c.counters,
 	})
 	c.customizer = customize.New(customize.Config{

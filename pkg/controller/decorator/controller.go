@@ -195,7 +195,7 @@ func (c *Controller) prepare() {
 		informers[a.resource.GroupVersionKind().GroupKind()] = a.informer
 	}
 	c.loop = loop.New(loop.Config{
-		Name: hosting.KindDecorator + "-" + c.name, Workers: c.workers(), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+		Name: hosting.KindDecorator + "-" + c.name, Workers: hooks.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
 		Counters: &c.counters,
 	})
 	c.customizer = customize.New(customize.Config{

@@ -54,7 +54,7 @@ type Own struct {
 
 // Options are the settings of the engine (contract §19.1). The zero value means the defaults.
 type Options struct {
-	// Workers is the number of parents of one controller that are synced at the same time, where the controller does not
+	// Workers is the number of calls of one controller's hooks that are made at the same time, where the controller does not
 	// say. Default 20.
 	Workers int
 	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.

@@ -35,7 +35,7 @@ type Config struct {
 	EndpointConfigs []v1alpha1.EndpointConfig
 	// Credentials reads Secrets and ConfigMaps.
 	Credentials webhook.Credentials
-	// Workers is the number of calls that are expected at the same time.
+	// Workers is the most calls at the same time, of all hooks together. Zero or less: no limit.
 	Workers int
 	// MaxResponseBytes is the size above which an answer is refused.
 	MaxResponseBytes int64
@@ -51,6 +51,7 @@ type Set struct {
 // New returns the hooks of a controller. The error says that a declaration cannot work.
 func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	var s Set
+	calls := newSlots(c.Workers)
 	for _, declared := range []struct {
 		name hook.Name
 		hook *v1alpha1.Hook
@@ -59,7 +60,7 @@ func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 		if declared.hook == nil || declared.hook.Webhook == nil {
 			continue
 		}
-		made, err := newHook(c, declared.name, declared.hook)
+		made, err := newHook(c, calls, declared.name, declared.hook)
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("%s hook: %w", declared.name, err)
@@ -106,10 +107,12 @@ type Hook struct {
 
 	strict bool
 	client *webhook.Client
+	// calls are shared with the controller's other hooks.
+	calls slots
 }
 
-func newHook(c Config, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
-	h := &Hook{Name: name, Version: v1alpha1.HookVersionV1}
+func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
+	h := &Hook{Name: name, Version: v1alpha1.HookVersionV1, calls: calls}
 	if declared.Version != nil && *declared.Version != "" {
 		h.Version = *declared.Version
 	}
@@ -141,7 +144,7 @@ func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte)
 func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byte,
 	decode func([]byte, wire.AnswerOptions) (*A, error),
 ) (*A, error) {
-	answer, err := h.client.Call(ctx, parent, body)
+	answer, err := h.call(ctx, parent, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
@@ -152,6 +155,15 @@ func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byt
 		return nil, h.Failed(err)
 	}
 	return decoded, nil
+}
+
+// call calls the hook as soon as there is a slot. What is waited for it is not in the time that the hook is given.
+func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Answer, error) {
+	if err := h.calls.take(ctx); err != nil {
+		return webhook.Answer{}, fmt.Errorf("waiting for other calls to end: %w", err)
+	}
+	defer h.calls.giveBack()
+	return h.client.Call(ctx, parent, body)
 }
 
 // Failed says which hook an error is about (contract §18.3).

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -168,6 +169,54 @@ func TestARefusedAnswerLeavesNoTag(t *testing.T) {
 	for _, r := range server.Requests("/sync") {
 		if tag := r.Header.Get("If-None-Match"); tag != "" {
 			t.Errorf("the tag %s of a refused answer was sent: the hook would confirm it for ever", tag)
+		}
+	}
+}
+
+func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	held := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		<-release
+		hooktest.JSON(map[string]any{}).ServeHTTP(w, r)
+	})
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", held)
+	server.Handle("/finalize", held)
+	set, err := hooks.New(hooks.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	var calling sync.WaitGroup
+	call := func(h *hooks.Hook) {
+		calling.Go(func() {
+			if _, err := h.Composite(t.Context(), parent, []byte("{}")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	call(set.Sync)
+	call(set.Finalize)
+	<-entered
+	<-entered
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = set.Sync.Composite(ctx, parent, []byte("{}"))
+	if want := "sync hook failed (version=v1): waiting for other calls to end: context canceled"; err == nil || err.Error() != want {
+		t.Errorf("a third call: got %v, want %s", err, want)
+	}
+	call(set.Sync)
+	release <- struct{}{}
+	<-entered
+	close(release)
+	calling.Wait()
+}
+
+func TestWhileSomeParentsAreAskedAboutOthersAreCarriedOut(t *testing.T) {
+	for workers, want := range map[int]int{1: 1, 2: 3, 20: 39} {
+		if got := hooks.Syncs(workers); got != want {
+			t.Errorf("%d workers: %d parents are synced at the same time, want %d", workers, got, want)
 		}
 	}
 }

@@ -719,7 +719,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 					},
 					"workers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "workers is the number of parents of this controller that are synced at the same time, and so the number of concurrent calls of its hooks. Must be between 1 and 1000. Default: the server's --workers (20).",
+							Description: "workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked about some parents, what they answered about others is carried out; with 1, one parent is synced after the other. Must be between 1 and 1000. Default: the server's --workers (20).",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1385,7 +1385,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 					},
 					"workers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "workers is the number of targets of this controller that are synced at the same time, and so the number of concurrent calls of its hooks. Must be between 1 and 1000. Default: the server's --workers (20).",
+							Description: "workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked about some targets, what they answered about others is carried out; with 1, one target is synced after the other. Must be between 1 and 1000. Default: the server's --workers (20).",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

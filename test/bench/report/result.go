@@ -32,10 +32,12 @@ type Result struct {
 	Workload string `json:"workload"`
 	Parents  int    `json:"parents"`
 	Children int    `json:"children"`
-	// Seconds is the time to converge, Limit that of the bare writes or the bound, Ratio the one by the other.
-	Seconds float64 `json:"seconds"`
-	Limit   float64 `json:"limit,omitempty"`
-	Ratio   float64 `json:"ratio,omitempty"`
+	// Seconds is the time to converge, Limit that of the bare writes or the bound, Ratio the one by the other. Where the
+	// bare writes were measured several times, Limits are their times, and Limit is the mean.
+	Seconds float64   `json:"seconds"`
+	Limit   float64   `json:"limit,omitempty"`
+	Ratio   float64   `json:"ratio,omitempty"`
+	Limits  []float64 `json:"limits,omitempty"`
 	// P50 and P99 are milliseconds from a change to its convergence; WriteP50 and WriteP99 those of bare writes that
 	// were made meanwhile.
 	P50      float64 `json:"p50ms,omitempty"`
@@ -62,6 +64,16 @@ type Result struct {
 	// Mallocs and AllocBytes are what the server has allocated for each parent.
 	Mallocs    float64 `json:"mallocsPerParent"`
 	AllocBytes float64 `json:"allocBytesPerParent"`
+}
+
+// Against compares the result with the times of the bare writes, at least one.
+func (r *Result) Against(limits ...float64) {
+	var sum float64
+	for _, l := range limits {
+		sum += l
+	}
+	r.Limits, r.Limit = limits, sum/float64(len(limits))
+	r.Ratio = r.Seconds / r.Limit
 }
 
 // Reads returns the number of GETs and LISTs of the workload's resources.

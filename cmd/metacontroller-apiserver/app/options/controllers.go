@@ -42,7 +42,7 @@ const (
 // Controllers are the settings of the engine that runs controllers. Flags are those of contract §19.1; defaults differ where
 // decisions.md says so.
 type Controllers struct {
-	// Workers is the number of parents of one controller that are synced at the same time, where the controller does not
+	// Workers is the number of calls of one controller's hooks that are made at the same time, where the controller does not
 	// say. Default 20.
 	Workers int
 	// DiscoveryInterval is accepted for compatibility: changes of the cluster's kinds are watched.
@@ -91,7 +91,7 @@ func ownNamespace() string {
 }
 
 func (c *Controllers) addFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&c.Workers, "workers", c.Workers, "Number of parents of each controller that are synced at the same time. "+
+	fs.IntVar(&c.Workers, "workers", c.Workers, "Number of calls of each controller's hooks that are made at the same time. "+
 		"A controller's spec.workers overrides it.")
 	fs.DurationVar(&c.CacheFlushInterval, "cache-flush-interval", c.CacheFlushInterval,
 		"Time after which every parent is synced again, even if nothing changed.")

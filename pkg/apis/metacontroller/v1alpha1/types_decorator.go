@@ -73,8 +73,9 @@ type DecoratorControllerSpec struct {
 	// +optional
 	// +k8s:optional
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`
-	// workers is the number of targets of this controller that are synced at the same time, and so the number of
-	// concurrent calls of its hooks. Must be between 1 and 1000. Default: the server's --workers (20).
+	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
+	// about some targets, what they answered about others is carried out; with 1, one target is synced after the other. Must be
+	// between 1 and 1000. Default: the server's --workers (20).
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=1
