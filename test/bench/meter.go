@@ -180,7 +180,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 
 // profiles reports whether profiles are taken of a workload: the creation of 3000×3, or else of the last size.
 func (m *meter) profiles(w workload) bool {
-	if m.profile == "" || w.name != "create" {
+	if m.profile == "" || w.name != workCreate {
 		return false
 	}
 	sizes := m.plan.sizes

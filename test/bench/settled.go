@@ -36,6 +36,13 @@ import (
 // children selects what has a parent.
 var children = cache.Query{Resource: childResource, LabelSelector: "controller-uid"}
 
+// Workloads that have a limit of bare writes.
+const (
+	workCreate = "create"
+	workUpdate = "update"
+	workDrift  = "drift"
+)
+
 // sized measures all workloads of one size on the same parents.
 func (b *bench) sized(ctx context.Context, s size) error {
 	// A machine's speed drifts, so the limit is measured before and after.
@@ -53,7 +60,7 @@ func (b *bench) sized(ctx context.Context, s size) error {
 	}
 	for _, r := range results {
 		if limit, ok := before[r.Workload]; ok {
-			r.Against(limit, after[r.Workload])
+			r = r.Against(limit, after[r.Workload])
 		}
 		if err := b.keep(r); err != nil {
 			return err
@@ -72,23 +79,23 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 	plain := func(w workload) func(context.Context) (report.Result, error) {
 		return func(ctx context.Context) (report.Result, error) { return m.measure(ctx, w) }
 	}
-	create := workload{name: "create", run: m.createParents, cached: s.parents * (1 + s.children)}
+	create := workload{name: workCreate, run: m.createParents, cached: s.parents * (1 + s.children)}
 	var results []report.Result
 	for _, w := range []struct {
 		name    string
 		measure func(context.Context) (report.Result, error)
 	}{
-		{"create", plain(create)},
+		{workCreate, plain(create)},
 		{"steady", plain(workload{name: "steady", run: func(ctx context.Context) error { return pause(ctx, b.plan.steady) }, settled: true})},
-		{"update", plain(workload{name: "update", run: m.update})},
-		{"drift", plain(workload{name: "drift", run: m.drift})},
+		{workUpdate, plain(workload{name: workUpdate, run: m.update})},
+		{workDrift, plain(workload{name: workDrift, run: m.drift})},
 		{"resync", plain(workload{name: "resync", run: m.resync, settled: true})},
 		{"single", m.single},
 		{"restart", m.restart},
 	} {
 		if !b.plan.selected(w.name) {
 			// The others need what create creates.
-			if w.name == "create" {
+			if w.name == workCreate {
 				if err := m.createParents(ctx); err != nil {
 					return nil, err
 				}
@@ -106,7 +113,7 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 
 // bare measures the limits of the selected workloads: the seconds that bare writes take, by workload.
 func (b *bench) bare(ctx context.Context, s size) (map[string]float64, error) {
-	if !slices.ContainsFunc([]string{"create", "update", "drift"}, b.plan.selected) {
+	if !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
 		return nil, nil
 	}
 	l, err := b.newLimit(ctx, s)
@@ -118,11 +125,11 @@ func (b *bench) bare(ctx context.Context, s size) (map[string]float64, error) {
 		name  string
 		write func(context.Context) (float64, error)
 	}{
-		{"create", l.create},
-		{"update", func(ctx context.Context) (float64, error) { return l.update(ctx, "2", false) }},
-		{"drift", l.drift},
+		{workCreate, l.create},
+		{workUpdate, func(ctx context.Context) (float64, error) { return l.update(ctx, "2", false) }},
+		{workDrift, l.drift},
 	} {
-		if w.name != "create" && !b.plan.selected(w.name) {
+		if w.name != workCreate && !b.plan.selected(w.name) {
 			continue
 		}
 		if took[w.name], err = w.write(ctx); err != nil {

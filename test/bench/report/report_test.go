@@ -73,8 +73,7 @@ func TestReadsAndWrites(t *testing.T) {
 }
 
 func TestAResultIsComparedWithTheMeanOfItsLimits(t *testing.T) {
-	r := Result{Seconds: 6}
-	r.Against(3, 5)
+	r := Result{Seconds: 6}.Against(3, 5)
 	if r.Limit != 4 || r.Ratio != 1.5 || len(r.Limits) != 2 {
 		t.Errorf("got limit %v of %v and ratio %v, want 4 and 1.5", r.Limit, r.Limits, r.Ratio)
 	}

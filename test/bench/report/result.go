@@ -66,14 +66,15 @@ type Result struct {
 	AllocBytes float64 `json:"allocBytesPerParent"`
 }
 
-// Against compares the result with the times of the bare writes, at least one.
-func (r *Result) Against(limits ...float64) {
+// Against returns the result compared with the times of the bare writes, at least one.
+func (r Result) Against(limits ...float64) Result {
 	var sum float64
 	for _, l := range limits {
 		sum += l
 	}
 	r.Limits, r.Limit = limits, sum/float64(len(limits))
 	r.Ratio = r.Seconds / r.Limit
+	return r
 }
 
 // Reads returns the number of GETs and LISTs of the workload's resources.
