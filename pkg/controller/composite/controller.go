@@ -74,6 +74,7 @@ type Controller struct {
 	revisions *cache.Informer   // nil unless something rolls
 
 	selectors  *selectors
+	echoes     parent.Echoes
 	converger  *converge.Converger
 	customizer *customize.Customizer
 	loop       *loop.Loop

@@ -64,7 +64,11 @@ func (c *Controller) parentEvent(e cache.Event) {
 	if c.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
 		return
 	}
-	c.loop.Enqueue(key, queue.Live)
+	urgency := queue.Live
+	if c.echoes.Is(e.New) && !e.New.Deleting() {
+		urgency = queue.Echo
+	}
+	c.loop.Enqueue(key, urgency)
 }
 
 // changedBefore reports whether a parent that is there from the start has a change that nobody has dealt with yet, so that it need
@@ -118,6 +122,7 @@ func (c *Controller) forget(key loop.Key, o *object.Object) {
 	c.loop.Forget(key)
 	c.customizer.Forget(key)
 	c.converger.Forget(o.UID())
+	c.echoes.Forget(o.UID())
 	c.shared.Cluster.Barrier.Forget(o.UID())
 	c.hooks.Forget(webhook.RootKey{
 		Group: c.parentResource.Group, Kind: c.parentResource.Kind, Namespace: o.Namespace(), Name: o.Name(),

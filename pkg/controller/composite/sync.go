@@ -31,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -245,7 +246,12 @@ func (c *Controller) writeStatus(ctx context.Context, s *scope) error {
 		status = map[string]any{}
 	}
 	status["observedGeneration"] = s.parent.Generation()
-	written, err := parent.WriteStatus(ctx, c.shared.Cluster.Client, s.target, s.parent, status)
+	written, mistaken, err := c.echoes.Write(c.parents, s.parent, func() (*object.Object, error) {
+		return parent.WriteStatus(ctx, c.shared.Cluster.Client, s.target, s.parent, status)
+	})
+	if mistaken {
+		c.loop.Enqueue(s.key, queue.Live)
+	}
 	if err != nil {
 		return fmt.Errorf("can't update status for %s: %w", s.parent, err)
 	}

@@ -68,6 +68,7 @@ type Controller struct {
 	loop       *loop.Loop
 	counters   loop.Counters
 	targets    targets
+	echoes     parent.Echoes
 	clock      clock.WithTicker
 
 	// encoded is the controller as hooks see it.

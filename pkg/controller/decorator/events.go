@@ -71,7 +71,11 @@ func (c *Controller) targetEvent(r *rule, e cache.Event) {
 	if r.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
 		return
 	}
-	c.loop.Enqueue(key, queue.Live)
+	urgency := queue.Live
+	if c.echoes.Is(e.New) && !e.New.Deleting() {
+		urgency = queue.Echo
+	}
+	c.loop.Enqueue(key, urgency)
 }
 
 // attachmentEvent is told of every change of an object of an attachment kind. Orphans wake nobody: decorators do not adopt
@@ -125,6 +129,7 @@ func (c *Controller) forget(r *rule, o *object.Object) {
 	c.loop.Forget(key)
 	c.customizer.Forget(key)
 	c.converger.Forget(o.UID())
+	c.echoes.Forget(o.UID())
 	c.shared.Cluster.Barrier.Forget(o.UID())
 	c.hooks.Forget(rootOf(r, o))
 }

@@ -23,8 +23,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // writeTarget gives the target the status, labels and annotations of the answer, and takes the finalizer off when the hook
@@ -33,12 +35,9 @@ func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
 	api := c.shared.Cluster.Client
 	status := s.answer.Status
 	if status != nil && s.rule.resource.HasStatus {
-		written, err := parent.WriteStatus(ctx, api, s.at, s.target, status)
+		err := c.write(s, func() (*object.Object, error) { return parent.WriteStatus(ctx, api, s.at, s.target, status) })
 		if err != nil {
 			return fmt.Errorf("can't update status for %s: %w", s.target, err)
-		}
-		if written != nil {
-			c.wroteTarget(s, written)
 		}
 		status = nil
 	}
@@ -46,14 +45,22 @@ func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
 	if s.answer.Finalized {
 		changes.DropFinalizer = c.finalizer.Name
 	}
-	written, err := changes.Write(ctx, api, s.at, s.target)
-	if err != nil {
+	if err := c.write(s, func() (*object.Object, error) { return changes.Write(ctx, api, s.at, s.target) }); err != nil {
 		return fmt.Errorf("can't update %s: %w", s.target, err)
 	}
-	if written != nil {
+	return nil
+}
+
+// write does a write of the target that is the last one of a sync, or may be.
+func (c *Controller) write(s *scope, do func() (*object.Object, error)) error {
+	written, mistaken, err := c.echoes.Write(s.rule.informer, s.target, do)
+	if mistaken {
+		c.loop.Enqueue(s.key, queue.Live)
+	}
+	if err == nil && written != nil {
 		c.wroteTarget(s, written)
 	}
-	return nil
+	return err
 }
 
 // deleteTarget deletes the target because the hook says so.

@@ -124,12 +124,13 @@ func (l *Loop) Run(ctx context.Context) {
 
 // next syncs one key. It returns false when the queue is shut down.
 func (l *Loop) next(ctx context.Context) bool {
-	key, _, ok := l.queue.Get()
+	key, urgency, ok := l.queue.Get()
 	if !ok {
 		return false
 	}
 	defer l.queue.Done(key)
-	if ready := l.config.Ready; ready != nil && !ready(key, func() { l.queue.Add(key, queue.Live) }) {
+	if ready := l.config.Ready; ready != nil && !ready(key, func() { l.queue.Add(key, urgency) }) {
+		l.queue.Hold(key, urgency)
 		return true
 	}
 	result, err := l.sync(ctx, key)

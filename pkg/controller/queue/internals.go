@@ -37,7 +37,7 @@ func (q *Queue[K]) item(key K) *item[K] {
 	} else {
 		q.spare.remove(i)
 	}
-	*i = item[K]{key: key, delayed: notDelayed, queued: none, again: none}
+	*i = item[K]{key: key, delayed: notDelayed, queued: none, again: none, held: none}
 	q.items[key] = i
 	return i
 }
@@ -60,6 +60,7 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		i.retryAt = unset
 		q.schedule(i)
 	}
+	p = min(p, i.held)
 	switch {
 	case i.processing:
 		i.again = min(i.again, p)
@@ -86,19 +87,30 @@ func (q *Queue[K]) retry(i *item[K], d time.Duration, p Priority) bool {
 
 // pop takes the next item from the lists; nil when they are empty.
 func (q *Queue[K]) pop() *item[K] {
-	aging := q.pops%agingInterval == agingInterval-1
-	for n := range q.lists {
-		if aging {
-			n = len(q.lists) - 1 - n
-		}
-		if i := q.lists[n].head; i != nil {
-			q.lists[n].remove(i)
+	order := byUrgency
+	if q.pops%agingInterval == agingInterval-1 {
+		order = byAge[q.pops/agingInterval%uint64(len(byAge))]
+	}
+	for _, p := range order {
+		if i := q.lists[p].head; i != nil {
+			q.lists[p].remove(i)
 			q.pops++
 			return i
 		}
 	}
 	return nil
 }
+
+// The orders in which the lists are looked through: by urgency, and those of the keys that are taken so that none waits for
+// ever, in turn.
+var (
+	byUrgency = [priorities]Priority{Live, Retry, Echo, Resync}
+	byAge     = [...][priorities]Priority{
+		{Resync, Echo, Retry, Live},
+		{Echo, Retry, Resync, Live},
+		{Retry, Resync, Echo, Live},
+	}
+)
 
 // schedule puts the item where it belongs in the heap of due times, and wakes the timekeeper if it is now the first.
 func (q *Queue[K]) schedule(i *item[K]) {

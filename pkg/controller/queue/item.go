@@ -41,7 +41,9 @@ type item[K comparable] struct {
 	// queued is the list that the item is in; none when it is in no list.
 	queued Priority
 	// again is the priority of adds while a worker has the key; none without such adds.
-	again      Priority
+	again Priority
+	// held is the most urgent priority at which a worker got the key and could not process it; none without such.
+	held       Priority
 	processing bool
 	// backsOff says that retryAt is a backoff, not a pause that somebody asked for.
 	backsOff bool
@@ -61,7 +63,7 @@ func (i *item[K]) due() time.Duration {
 
 // idle tells that the item carries no information and can go.
 func (i *item[K]) idle() bool {
-	return i.queued == none && i.delayed == notDelayed && !i.processing && i.failures == 0
+	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0
 }
 
 // list is a doubly linked list through the items themselves; an item is in one list at most.

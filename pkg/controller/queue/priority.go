@@ -24,10 +24,12 @@ const (
 	Live Priority = iota
 	// Retry is for a sync that failed before and whose backoff has ended.
 	Retry
+	// Echo is for a sync whose only cause is what the sync before it wrote: nobody but the hook waits for it.
+	Echo
 	// Resync is for syncs without a known change: periodic resyncs and the initial list after a start.
 	Resync
 
-	priorities = 3
+	priorities = 4
 
 	// none marks the absence of a priority. It is larger than every priority, so that min works.
 	none Priority = priorities
@@ -40,6 +42,8 @@ func (p Priority) String() string {
 		return "live"
 	case Retry:
 		return "retry"
+	case Echo:
+		return "echo"
 	case Resync:
 		return "resync"
 	default:
@@ -47,7 +51,7 @@ func (p Priority) String() string {
 	}
 }
 
-// known maps values outside of the three priorities to Resync, so that a wrong value costs urgency and nothing else.
+// known maps values outside of the priorities to Resync, so that a wrong value costs urgency and nothing else.
 func (p Priority) known() Priority {
 	if p < Live || p > Resync {
 		return Resync

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// agingInterval is how many keys are taken by priority before one is taken from the least urgent list.
+// agingInterval is how many keys are taken by priority before one is taken from a less urgent list.
 const agingInterval = 64
 
 // maxSpare bounds the memory kept for items that are not in use.
@@ -205,22 +205,34 @@ func (q *Queue[K]) Remove(key K) {
 		q.lists[i.queued].remove(i)
 		i.queued = none
 	}
-	i.again, i.failures = none, 0
+	i.again, i.held, i.failures = none, none, 0
 	i.retryAt, i.resyncAt = unset, unset
 	q.schedule(i)
 	q.drop(i)
 }
 
+// Hold says that a worker could not process key, which it got at the given priority, and that something will add it when it
+// can be. Until it is processed it is queued at that priority at least. Workers call it before Done.
+func (q *Queue[K]) Hold(key K, p Priority) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	i := q.item(key)
+	i.held = min(i.held, p.known())
+}
+
 // Get waits for a key and returns it with the priority it was queued at. Keys come by priority, first in first out
-// within one; every 64th comes from the least urgent priority that has any. ok is false after ShutDown, even when keys
-// are left. The caller must call Done with the key.
+// within one; every 64th comes from a less urgent priority that has any, each of them in turn. ok is false after ShutDown,
+// even when keys are left. The caller must call Done with the key.
 func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed {
 		if i := q.pop(); i != nil {
 			p = i.queued
-			i.queued, i.processing = none, true
+			i.queued, i.held, i.processing = none, none, true
 			q.processing++
 			return i.key, p, true
 		}
@@ -263,8 +275,8 @@ func (q *Queue[K]) ShutDown() {
 // Lengths are the numbers of keys in a queue. A key that is processed or delayed may be counted there as well as in one
 // of the priorities.
 type Lengths struct {
-	// Live, Retry and Resync are the keys ready to be processed, by priority.
-	Live, Retry, Resync int
+	// Live, Retry, Echo and Resync are the keys ready to be processed, by priority.
+	Live, Retry, Echo, Resync int
 	// Delayed are the keys that wait for a time.
 	Delayed int
 	// Processing are the keys that workers have.
@@ -272,7 +284,7 @@ type Lengths struct {
 }
 
 // Ready is the number of keys ready to be processed.
-func (l Lengths) Ready() int { return l.Live + l.Retry + l.Resync }
+func (l Lengths) Ready() int { return l.Live + l.Retry + l.Echo + l.Resync }
 
 // Len returns how many keys there are.
 func (q *Queue[K]) Len() Lengths {
@@ -281,6 +293,7 @@ func (q *Queue[K]) Len() Lengths {
 	return Lengths{
 		Live:       q.lists[Live].len,
 		Retry:      q.lists[Retry].len,
+		Echo:       q.lists[Echo].len,
 		Resync:     q.lists[Resync].len,
 		Delayed:    len(q.delays),
 		Processing: q.processing,

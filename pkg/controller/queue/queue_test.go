@@ -73,14 +73,15 @@ func TestOrder(t *testing.T) {
 			},
 			want: []popped{{"c", Live}, {"a", Live}, {"b", Live}},
 		},
-		"LiveBeforeRetryBeforeResync": {
-			reason: "A change must not wait behind a resync of all parents.",
+		"ByUrgency": {
+			reason: "A change must not wait behind what was written about others, or a resync of all parents.",
 			given: func(q *Queue[string]) {
 				q.Add("resync", Resync)
+				q.Add("echo", Echo)
 				q.Add("retry", Retry)
 				q.Add("live", Live)
 			},
-			want: []popped{{"live", Live}, {"retry", Retry}, {"resync", Resync}},
+			want: []popped{{"live", Live}, {"retry", Retry}, {"echo", Echo}, {"resync", Resync}},
 		},
 		"QueuedOnce": {
 			reason: "Many events of one parent are one sync.",
@@ -166,6 +167,89 @@ func TestEvery64thKeyComesFromTheLeastUrgentPriority(t *testing.T) {
 	}
 	if live != agingInterval-1 {
 		t.Errorf("%d live keys came before; want %d", live, agingInterval-1)
+	}
+}
+
+func TestEachLessUrgentPriorityHasItsTurn(t *testing.T) {
+	q, _ := newTestQueue(t)
+	var turns []Priority
+	for n := 1; n <= 4*agingInterval; n++ {
+		for _, p := range []Priority{Live, Retry, Echo, Resync} {
+			q.Add(p.String(), p)
+		}
+		key, p, _ := q.Get()
+		q.Done(key)
+		if n%agingInterval == 0 {
+			turns = append(turns, p)
+		} else if p != Live {
+			t.Fatalf("pop %d has priority %s although there is a live key", n, p)
+		}
+	}
+	if diff := cmp.Diff([]Priority{Resync, Echo, Retry, Resync}, turns); diff != "" {
+		t.Errorf("every %dth key (-want +got):\n%s", agingInterval, diff)
+	}
+}
+
+func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		given  func(q *Queue[string])
+		want   []popped
+	}{
+		"Added": {
+			"What wakes a key does not know how urgent it was.",
+			func(q *Queue[string]) { q.Add("a", Resync) },
+			[]popped{{"a", Live}, {"b", Retry}},
+		},
+		"HeldAgain": {
+			"A less urgent add that could not be processed either must not take the urgency away.",
+			func(q *Queue[string]) {
+				q.Add("a", Echo)
+				key, p, _ := q.Get()
+				q.Hold(key, p)
+				q.Done(key)
+				q.Add("a", Echo)
+			},
+			[]popped{{"a", Live}, {"b", Retry}},
+		},
+		"Processed": {
+			"The urgency is over when the key was processed.",
+			func(q *Queue[string]) {
+				q.Add("a", Echo)
+				key, _, _ := q.Get()
+				q.Done(key)
+				q.Add("a", Echo)
+			},
+			[]popped{{"b", Retry}, {"a", Echo}},
+		},
+		"Removed": {
+			"A new object of that name has nothing to do with the old one.",
+			func(q *Queue[string]) {
+				q.Remove("a")
+				q.Add("a", Echo)
+			},
+			[]popped{{"b", Retry}, {"a", Echo}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q, _ := newTestQueue(t)
+			q.Add("a", Live)
+			key, p, _ := q.Get()
+			q.Hold(key, p)
+			q.Done(key)
+			if got := q.Len(); got != (Lengths{}) {
+				t.Fatalf("a key that is held waits for an Add, but there are %+v", got)
+			}
+			q.Add("b", Retry)
+			tc.given(q)
+			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
+				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
+			}
+			if len(q.items) != 0 {
+				t.Errorf("%d items are kept for keys without work", len(q.items))
+			}
+		})
 	}
 }
 

@@ -1,0 +1,139 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package parent_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+type store map[string]*object.Object
+
+func (s store) Get(_, name string) (*object.Object, bool) {
+	o, ok := s[name]
+	return o, ok
+}
+
+// at is a parent named a in some version.
+func at(t *testing.T, uid string, version int) *object.Object {
+	t.Helper()
+	o, err := object.Parse(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"A","metadata":{"name":"a","uid":%q,"resourceVersion":"%d"}}`, uid, version),
+		object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestEchoes(t *testing.T) {
+	type seen struct {
+		uid     string
+		version int
+		echo    bool
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		// during are events while the write is under way, after are those after its answer.
+		during, after []seen
+		// written is the version that the write makes; 0: none.
+		written  int
+		err      error
+		mistaken bool
+	}{
+		"EventAfterTheAnswer":  {reason: "It is the write's.", written: 2, after: []seen{{"a", 2, true}}},
+		"EventBeforeTheAnswer": {reason: "It is the write's, as the answer shows.", written: 2, during: []seen{{"a", 2, true}}},
+		"SeenTwice": {
+			reason: "A list may bring the object again: something else has happened.", written: 2,
+			after: []seen{{"a", 2, true}, {"a", 2, false}},
+		},
+		"SeenTwiceFirstBeforeTheAnswer": {
+			reason: "What was seen before the answer is not waited for any more.", written: 2,
+			during: []seen{{"a", 2, true}}, after: []seen{{"a", 2, false}},
+		},
+		"SomebodyElsesAfterTheAnswer": {
+			reason: "It has another version; the write's own comes yet.", written: 3,
+			after: []seen{{"a", 2, false}, {"a", 3, true}, {"a", 4, false}},
+		},
+		"SomebodyElsesBeforeTheAnswer": {
+			reason: "It might have been the write's, and was not.", written: 3,
+			during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, true}},
+		},
+		"BothBeforeTheAnswer": {
+			reason: "The write's own event must not hide the other.", written: 3,
+			during: []seen{{"a", 2, true}, {"a", 3, true}}, mistaken: true,
+		},
+		"NothingWritten": {reason: "Without a write there is no echo.", during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, false}}},
+		"Refused": {
+			reason: "A conflict means that somebody else wrote.", err: errors.New("conflict"),
+			during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, false}},
+		},
+		"OtherParent": {reason: "Versions are the cluster's, not the parent's.", written: 2, during: []seen{{"b", 2, false}}, after: []seen{{"b", 2, false}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e parent.Echoes
+			see := func(events []seen) {
+				for _, s := range events {
+					if got := e.Is(at(t, s.uid, s.version)); got != s.echo {
+						t.Errorf("version %d of %s: echo %t, want %t: %s", s.version, s.uid, got, s.echo, tc.reason)
+					}
+				}
+			}
+			written, mistaken, err := e.Write(store{"a": at(t, "a", 1)}, at(t, "a", 1), func() (*object.Object, error) {
+				see(tc.during)
+				if tc.written == 0 {
+					return nil, tc.err
+				}
+				return at(t, "a", tc.written), nil
+			})
+			if !errors.Is(err, tc.err) || (written != nil) != (tc.written > 0) {
+				t.Errorf("got %v and %v, want what the write returned", written, err)
+			}
+			if mistaken != tc.mistaken {
+				t.Errorf("mistaken: %t, want %t: %s", mistaken, tc.mistaken, tc.reason)
+			}
+			see(tc.after)
+		})
+	}
+}
+
+func TestEchoesOfAParentThatIsGoneAreForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		store  store
+		during func(e *parent.Echoes)
+	}{
+		"Before":     {"Nobody will call Forget.", store{}, func(*parent.Echoes) {}},
+		"Meanwhile":  {"What was forgotten must not come back.", store{}, func(e *parent.Echoes) { e.Forget("a") }},
+		"MadeAnew":   {"The object of that name is another one.", store{"a": at(t, "b", 2)}, func(*parent.Echoes) {}},
+		"Deselected": {"What was forgotten must not come back.", store{"a": at(t, "a", 1)}, func(e *parent.Echoes) { e.Forget("a") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e parent.Echoes
+			_, mistaken, err := e.Write(tc.store, at(t, "a", 1), func() (*object.Object, error) {
+				tc.during(&e)
+				return at(t, "a", 2), nil
+			})
+			if err != nil || mistaken || e.Is(at(t, "a", 2)) {
+				t.Errorf("mistaken %t, error %v, or an echo: %s", mistaken, err, tc.reason)
+			}
+		})
+	}
+}
