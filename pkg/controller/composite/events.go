@@ -87,7 +87,7 @@ func (c *Controller) childEvent(e cache.Event) {
 		c.wakeOwner(e.Old)
 		return
 	}
-	if e.Old != nil {
+	if e.Old != nil && !sameController(e.Old, e.New) {
 		// A parent that just lost this child by somebody's edit has to know even when its selector no longer matches.
 		c.wakeOwner(e.Old)
 	}
@@ -98,6 +98,12 @@ func (c *Controller) childEvent(e cache.Event) {
 	if !e.New.Deleting() {
 		c.selectors.matching(e.New, func(key loop.Key) { c.loop.Enqueue(key, queue.Live) })
 	}
+}
+
+// sameController reports whether two states of a child have the same controlling owner, or both none.
+func sameController(before, after *object.Object) bool {
+	a, b := before.Controller(), after.Controller()
+	return a == nil && b == nil || a != nil && b != nil && a.UID == b.UID
 }
 
 // wakeOwner enqueues the parent that controls child, if it is one of ours (contract §5.2).

@@ -87,11 +87,7 @@ func (q *Queue[K]) retry(i *item[K], d time.Duration, p Priority) bool {
 
 // pop takes the next item from the lists; nil when they are empty.
 func (q *Queue[K]) pop() *item[K] {
-	order := byUrgency
-	if q.pops%agingInterval == agingInterval-1 {
-		order = byAge[q.pops/agingInterval%uint64(len(byAge))]
-	}
-	for _, p := range order {
+	for _, p := range q.order() {
 		if i := q.lists[p].head; i != nil {
 			q.lists[p].remove(i)
 			q.pops++
@@ -101,16 +97,21 @@ func (q *Queue[K]) pop() *item[K] {
 	return nil
 }
 
-// The orders in which the lists are looked through: by urgency, and those of the keys that are taken so that none waits for
-// ever, in turn.
-var (
-	byUrgency = [priorities]Priority{Live, Retry, Echo, Resync}
-	byAge     = [...][priorities]Priority{
-		{Resync, Echo, Retry, Live},
-		{Echo, Retry, Resync, Live},
-		{Retry, Resync, Echo, Live},
+// order returns in which order the lists are looked through: by urgency, except that now and then a less urgent one is the
+// first, so that nothing waits for ever.
+func (q *Queue[K]) order() [priorities]Priority {
+	if q.pops%agingInterval != agingInterval-1 {
+		return [...]Priority{Live, Retry, Echo, Resync}
 	}
-)
+	switch q.pops / agingInterval % (priorities - 1) {
+	case 0:
+		return [...]Priority{Resync, Echo, Retry, Live}
+	case 1:
+		return [...]Priority{Echo, Retry, Resync, Live}
+	default:
+		return [...]Priority{Retry, Resync, Echo, Live}
+	}
+}
 
 // schedule puts the item where it belongs in the heap of due times, and wakes the timekeeper if it is now the first.
 func (q *Queue[K]) schedule(i *item[K]) {
