@@ -267,6 +267,9 @@ func TestOfTwoRulesForAKindTheLastCounts(t *testing.T) {
 	if rule, ok := rules.For(kind.GroupKind()); !ok || rule.Method != v1alpha1.ChildUpdateInPlace {
 		t.Errorf("rule %v", rule)
 	}
+	if kinds := rules.Kinds(); len(kinds) != 1 || kinds[0] != kind {
+		t.Errorf("kinds %v, want %v once", kinds, kind)
+	}
 }
 
 func FuzzJudge(f *testing.F) {

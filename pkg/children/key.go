@@ -93,6 +93,15 @@ func (r Rules) For(kind schema.GroupKind) (Rule, bool) {
 	return rule, ok
 }
 
+// Kinds returns the declared kinds, each in the version of its rule, in no order.
+func (r Rules) Kinds() []schema.GroupVersionKind {
+	kinds := make([]schema.GroupVersionKind, 0, len(r.byKind))
+	for _, rule := range r.byKind {
+		kinds = append(kinds, rule.Kind)
+	}
+	return kinds
+}
+
 // Desired is a child as a hook wants it.
 type Desired struct {
 	Key

@@ -77,6 +77,14 @@ func New(c Config) *Converger {
 	return &Converger{config: c, memory: plan.NewMemory(nil)}
 }
 
+// Prepare reads what the cluster publishes about the declared kinds, which else the first parents wait for. It returns early
+// when ctx ends.
+func (c *Converger) Prepare(ctx context.Context) {
+	for _, kind := range c.config.Rules.Kinds() {
+		c.schema(ctx, kind)
+	}
+}
+
 // Forget drops what is remembered of a parent that is gone.
 func (c *Converger) Forget(parent types.UID) {
 	c.memory.Forget(parent)

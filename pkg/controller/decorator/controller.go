@@ -249,6 +249,7 @@ func (c *Controller) Run(ctx context.Context) {
 		// A rule may name a kind that was not served.
 		defer c.shared.Cluster.Discovery.Subscribe(c.loop.RetryFailed)()
 	}
+	running.Go(func() { c.converger.Prepare(ctx) })
 	close(c.started)
 	c.loop.Run(ctx)
 }
