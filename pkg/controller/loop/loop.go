@@ -129,9 +129,12 @@ func (l *Loop) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
-	if ready := l.config.Ready; ready != nil && !ready(key, func() { l.queue.Add(key, urgency) }) {
+	if ready := l.config.Ready; ready != nil {
 		l.queue.Hold(key, urgency)
-		return true
+		if !ready(key, func() { l.queue.Release(key) }) {
+			return true
+		}
+		l.queue.Begin(key)
 	}
 	result, err := l.sync(ctx, key)
 	if err == nil {

@@ -211,8 +211,8 @@ func (q *Queue[K]) Remove(key K) {
 	q.drop(i)
 }
 
-// Hold says that a worker could not process key, which it got at the given priority, and that something will add it when it
-// can be. Until it is processed it is queued at that priority at least. Workers call it before Done.
+// Hold says that a worker, which got key at the given priority, asks whether it may process it. If not, something will release
+// it. Until it is processed it is queued at that priority at least. Workers call it before they ask, and Begin after a yes.
 func (q *Queue[K]) Hold(key K, p Priority) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,6 +221,26 @@ func (q *Queue[K]) Hold(key K, p Priority) {
 	}
 	i := q.item(key)
 	i.held = min(i.held, p.known())
+}
+
+// Release adds a key that is held, at the priority at which it was. It does nothing for others: somebody else has added the
+// key, and a worker has begun with it.
+func (q *Queue[K]) Release(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, ok := q.items[key]; ok && i.held != none && !q.closed {
+		q.add(i, i.held)
+	}
+}
+
+// Begin says that a worker begins to process key. It is held no more, and adds up to now ask for nothing else than what is
+// processed now.
+func (q *Queue[K]) Begin(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, ok := q.items[key]; ok && i.processing {
+		i.held, i.again = none, none
+	}
 }
 
 // Get waits for a key and returns it with the priority it was queued at. Keys come by priority, first in first out
@@ -232,7 +252,7 @@ func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 	for !q.closed {
 		if i := q.pop(); i != nil {
 			p = i.queued
-			i.queued, i.held, i.processing = none, none, true
+			i.queued, i.processing = none, true
 			q.processing++
 			return i.key, p, true
 		}
