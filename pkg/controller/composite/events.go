@@ -64,11 +64,7 @@ func (c *Controller) parentEvent(e cache.Event) {
 	if c.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
 		return
 	}
-	urgency := queue.Live
-	if c.echoes.Is(e.New) && !e.New.Deleting() {
-		urgency = queue.Echo
-	}
-	c.loop.Enqueue(key, urgency)
+	c.loop.Enqueue(key, c.echoes.Urgency(e.New))
 }
 
 // changedBefore reports whether a parent that is there from the start has a change that nobody has dealt with yet, so that it need

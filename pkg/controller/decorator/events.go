@@ -71,11 +71,7 @@ func (c *Controller) targetEvent(r *rule, e cache.Event) {
 	if r.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
 		return
 	}
-	urgency := queue.Live
-	if c.echoes.Is(e.New) && !e.New.Deleting() {
-		urgency = queue.Echo
-	}
-	c.loop.Enqueue(key, urgency)
+	c.loop.Enqueue(key, c.echoes.Urgency(e.New))
 }
 
 // attachmentEvent is told of every change of an object of an attachment kind. Orphans wake nobody: decorators do not adopt

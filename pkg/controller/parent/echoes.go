@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // Echoes tell the events that are caused by own writes of parents from those of others' changes. An event may be seen before
@@ -111,6 +112,15 @@ func (e *Echoes) Is(shown *object.Object) bool {
 		delete(e.writes, shown.UID())
 		return true
 	}
+}
+
+// Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion is never left
+// waiting for others' changes.
+func (e *Echoes) Urgency(shown *object.Object) queue.Priority {
+	if e.Is(shown) && !shown.Deleting() {
+		return queue.Echo
+	}
+	return queue.Live
 }
 
 // Forget drops what is remembered of a parent that is gone.

@@ -42,7 +42,7 @@ type item[K comparable] struct {
 	queued Priority
 	// again is the priority of adds while a worker has the key; none without such adds.
 	again Priority
-	// held is the most urgent priority at which a worker got the key and could not process it; none without such.
+	// held is the most urgent priority at which a worker got the key and has not begun to process it; none without such.
 	held       Priority
 	processing bool
 	// backsOff says that retryAt is a backoff, not a pause that somebody asked for.
