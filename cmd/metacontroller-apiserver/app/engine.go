@@ -133,9 +133,11 @@ func (h *engineHost) shutdown() error {
 	return nil
 }
 
-// named returns a copy of a client configuration with this program's name.
+// named returns a copy of a client configuration with this program's name, and without compression, as kube-controller-manager
+// has it: to compress what a controller lists takes the API server longer than to send it.
 func named(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
+	c.DisableCompression = true
 	c.UserAgent = apiserver.Name + "/" + version.Get().GitVersion
 	return c
 }

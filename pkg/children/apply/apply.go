@@ -50,9 +50,8 @@ func (e *ConflictError) Error() string {
 // Applier carries out plans. It is safe for concurrent use.
 type Applier struct {
 	client *client.Client
-	// slots bound the writes of all parents together.
-	slots chan struct{}
-	try   func(context.Context, client.Target, []byte) (*object.Object, error)
+	slots  *slots
+	try    func(context.Context, client.Target, []byte) (*object.Object, error)
 	// each bounds the writes of one parent.
 	each int
 }
@@ -63,6 +62,9 @@ type Options struct {
 	Client *client.Client
 	// Writes is the number of concurrent writes of all parents. Default 64.
 	Writes int
+	// Behind reports whether the caches are so far behind that fewer writes should be made at once: a quarter of Writes. An API
+	// server that is kept busy with writes delivers their events late, and parents wait for those. Nil: never.
+	Behind func() bool
 	// WritesPerParent is the number of concurrent writes of one parent's children. Default 8.
 	WritesPerParent int
 	// Try returns what an update would make of an object that is merged here, without making it (a dry run). It is asked before a child is
@@ -79,7 +81,7 @@ func New(o Options) *Applier {
 	if o.WritesPerParent <= 0 {
 		o.WritesPerParent = 8
 	}
-	return &Applier{client: o.Client, slots: make(chan struct{}, o.Writes), each: o.WritesPerParent, try: o.Try}
+	return &Applier{client: o.Client, slots: newSlots(o.Writes, o.Behind), each: o.WritesPerParent, try: o.Try}
 }
 
 // Outcome is what happened to one child.
@@ -136,13 +138,11 @@ func (a *Applier) all(ctx context.Context, parent string, in plan.Input, steps [
 
 func (a *Applier) one(ctx context.Context, parent string, in plan.Input, step plan.Step) (Outcome, error) {
 	outcome := Outcome{Step: step}
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-	case <-ctx.Done():
-		return outcome, ctx.Err()
+	release, err := a.slots.take(ctx)
+	if err != nil {
+		return outcome, err
 	}
-	var err error
+	defer release()
 	switch step.Action {
 	case plan.Create, plan.Update:
 		err = a.write(ctx, parent, in, &outcome)

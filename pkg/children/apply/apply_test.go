@@ -157,19 +157,65 @@ func TestWritesOfOneParentAreBounded(t *testing.T) {
 }
 
 func TestWritesOfAllParentsAreBounded(t *testing.T) {
-	server, applier := serve(t, 4, apply.Options{Writes: 4, WritesPerParent: 3})
-	var parents sync.WaitGroup
-	for i := range 4 {
-		in := input(t, fmt.Sprint("p", i), 0, 6)
-		parents.Go(func() {
-			if _, err := carryOut(t.Context(), t, applier, in); err != nil {
-				t.Error(err)
+	for name, tc := range map[string]struct {
+		reason string
+		behind func() bool
+		want   int
+	}{
+		"Always":    {"Nobody says whether caches are behind.", nil, 8},
+		"KeepingUp": {"The caches follow.", func() bool { return false }, 8},
+		"Behind":    {"A quarter is left for an API server whose watches are late.", func() bool { return true }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, applier := serve(t, tc.want, apply.Options{Writes: 8, WritesPerParent: 3, Behind: tc.behind})
+			var parents sync.WaitGroup
+			for i := range 4 {
+				in := input(t, fmt.Sprint("p", i), 0, 6)
+				parents.Go(func() {
+					if _, err := carryOut(t.Context(), t, applier, in); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			parents.Wait()
+			if server.most != tc.want {
+				t.Errorf("%d writes at a time, want %d: %s", server.most, tc.want, tc.reason)
 			}
 		})
 	}
-	parents.Wait()
-	if server.most != 4 {
-		t.Errorf("%d writes at a time", server.most)
+}
+
+func TestAWaitForASlotEndsWithTheContext(t *testing.T) {
+	for name, behind := range map[string]bool{"All": false, "Few": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			taken := make(chan struct{})
+			// The first write holds the only slot until the second gave up.
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				// The server sees that the client went only once it has read the request.
+				_, _ = io.Copy(io.Discard, r.Body)
+				close(taken)
+				<-r.Context().Done()
+			}))
+			defer server.Close()
+			c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			applier := apply.New(apply.Options{Client: c, Writes: 1, Behind: func() bool { return behind }})
+			var parents sync.WaitGroup
+			for i := range 2 {
+				in := input(t, fmt.Sprint("p", i), 0, 1)
+				parents.Go(func() {
+					if _, err := carryOut(ctx, t, applier, in); !errors.Is(err, context.Canceled) {
+						t.Errorf("error %v", err)
+					}
+				})
+			}
+			<-taken
+			cancel()
+			parents.Wait()
+		})
 	}
 }
 

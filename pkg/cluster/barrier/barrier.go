@@ -89,7 +89,21 @@ func (b *Barrier) Wrote(of types.UID, informer *cache.Informer, version string) 
 	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
 		return
 	}
-	heap.Push(&w.versions, pendingVersion{at, b.add(of)})
+	heap.Push(&w.versions, pendingVersion{at, b.add(of), b.clock.Now()})
+}
+
+// Lag returns how long ago the oldest write was answered that an informer has not shown yet, whether or not somebody waits for
+// it; 0 if all are shown. It grows when the API server is kept so busy with writes that its watches fall behind.
+func (b *Barrier) Lag() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, lag := b.clock.Now(), time.Duration(0)
+	for _, w := range b.watched {
+		if len(w.versions) > 0 {
+			lag = max(lag, now.Sub(w.versions[0].written))
+		}
+	}
+	return lag
 }
 
 // Deleted says that a sync of a parent deleted the object with a UID. The informer shows it when the object is gone or being
@@ -300,6 +314,7 @@ type versions []pendingVersion
 type pendingVersion struct {
 	version uint64
 	parent  *parent
+	written time.Time
 }
 
 // Len implements heap.Interface.

@@ -185,6 +185,29 @@ func TestNobodyWaitsLongerThanTheLimit(t *testing.T) {
 	s.expect("the further attempt is shown", true, 1)
 }
 
+func TestLagIsTheAgeOfTheOldestWriteThatIsNotShown(t *testing.T) {
+	s := newScene(t)
+	expect := func(reason string, want time.Duration) {
+		t.Helper()
+		if got := s.Lag(); got != want {
+			t.Errorf("%s: lag %s, want %s", reason, got, want)
+		}
+	}
+	expect("nothing was written", 0)
+	s.Wrote(parent, s.informer, "10")
+	s.clock.Step(time.Second)
+	s.Wrote("other", s.informer, "12")
+	s.clock.Step(time.Second)
+	expect("the first write is the older one", 2*time.Second)
+	s.show("a", "u1", "10", "")
+	expect("the second is left", time.Second)
+	s.clock.Step(barrier.Limit)
+	s.Ready("other", nil)
+	expect("the parent waits no more, but the cache is as far behind", time.Second+barrier.Limit)
+	s.show("a", "u1", "12", "")
+	expect("both are shown", 0)
+}
+
 func TestWhatIsNotObservedIsNotWaitedFor(t *testing.T) {
 	s := newScene(t)
 	again := s.Observe(s.informer)

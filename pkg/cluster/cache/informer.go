@@ -119,8 +119,8 @@ func (i *Informer) Err() error {
 	return i.err
 }
 
-// LastSyncedVersion returns the newest resourceVersion seen, empty before the first. Versions of one resource are
-// comparable since Kubernetes 1.35 (KEP-5504).
+// LastSyncedVersion returns the newest resourceVersion whose event all subscribers have been told of, empty before the first.
+// Versions of one resource are comparable since Kubernetes 1.35 (KEP-5504).
 func (i *Informer) LastSyncedVersion() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -303,15 +303,16 @@ func (i *Informer) put(element any) error {
 	return nil
 }
 
-// changed tells everybody of an event that the store shows already, and of the version that the informer is at.
+// changed tells everybody of an event that the store shows already, and of the version that the informer is at. Subscribers come
+// first: who waits for a version must not go on before they asked for what its event calls for.
 func (i *Informer) changed(version string, e Event) {
+	if e.Old != nil || e.New != nil {
+		i.tell(e)
+	}
 	if version != "" {
 		i.mu.Lock()
 		i.version = version
 		i.mu.Unlock()
-	}
-	if e.Old != nil || e.New != nil {
-		i.tell(e)
 	}
 	for _, p := range i.progress {
 		(*p)(version, e)

@@ -147,6 +147,9 @@ func TestHandlersSeeTheStoreAfterTheChange(t *testing.T) {
 		if o, ok := i.Get("", "a"); e.Type != Deleted && (!ok || o != e.New) || e.Type == Deleted && ok {
 			t.Errorf("event %v, but the store has %v", e, o)
 		}
+		if o := e.New; o != nil && i.LastSyncedVersion() == o.ResourceVersion() {
+			t.Errorf("at %s while subscribers are told of it", o.ResourceVersion())
+		}
 	})()
 	defer i.Observe(func(version string, _ Event) {
 		if version != "" && i.LastSyncedVersion() != version {

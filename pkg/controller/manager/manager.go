@@ -30,6 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	objects "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
@@ -38,6 +39,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
+
+// maxLag is how far the caches may be behind the engine's own writes before it makes fewer at once. A sync waits for its
+// parent's writes no longer than [barrier.Limit], and must not come near that only because of how much is written.
+const maxLag = barrier.Limit / 10
 
 // Manager runs a host for every controller object.
 type Manager struct {
@@ -89,7 +94,10 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 		externalversions.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = options.TargetLabelSelector }))
 	return &Manager{informers: informers, shared: &engine.Shared{
 		Options: options, Cluster: window, Own: engine.Own{Cache: revisions, Client: own},
-		Applier: apply.New(apply.Options{Client: window.Client, Try: window.Client.Try}), Recorder: recorder,
+		Applier: apply.New(apply.Options{
+			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return window.Barrier.Lag() > maxLag },
+		}),
+		Recorder: recorder,
 	}}, nil
 }
 
