@@ -134,7 +134,7 @@ func (h *engineHost) shutdown() error {
 }
 
 // named returns a copy of a client configuration with this program's name, and without compression, as kube-controller-manager
-// has it: to compress what a controller lists takes the API server longer than to send it.
+// has it: packing what a controller reads takes the API server longer than sending it.
 func named(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.DisableCompression = true

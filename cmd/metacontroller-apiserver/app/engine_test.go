@@ -19,10 +19,14 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
 
@@ -45,6 +49,25 @@ func newHost(t *testing.T, create NewEngine) (*engineHost, chan error) {
 func hook(t *testing.T) genericapiserver.PostStartHookContext {
 	t.Helper()
 	return genericapiserver.PostStartHookContext{Context: t.Context(), LoopbackClientConfig: &rest.Config{Host: "loopback", QPS: 50}}
+}
+
+func TestTheClusterIsNotAskedToPackItsAnswers(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Accept-Encoding")
+		_, _ = io.WriteString(w, `{"major":"1","minor":"36"}`)
+	}))
+	defer server.Close()
+	client, err := discovery.NewDiscoveryClientForConfig(unlimited(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ServerVersion(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-asked; got != "" {
+		t.Errorf("Accept-Encoding: %s", got)
+	}
 }
 
 func TestTheEngineEndsBeforeTheServer(t *testing.T) {
