@@ -80,14 +80,19 @@ func serve(t *testing.T, crowd int, options apply.Options) (*api, *apply.Applier
 	t.Helper()
 	a := &api{crowd: crowd}
 	a.arrived = sync.NewCond(&a.mu)
-	server := httptest.NewServer(a)
+	return a, against(t, a, options)
+}
+
+// against returns an applier that writes to handler.
+func against(t *testing.T, handler http.Handler, options apply.Options) *apply.Applier {
+	t.Helper()
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
+	var err error
+	if options.Client, err = client.New(&rest.Config{Host: server.URL, QPS: -1}); err != nil {
 		t.Fatal(err)
 	}
-	options.Client = c
-	return a, apply.New(options)
+	return apply.New(options)
 }
 
 // input is a parent with children to delete and children to create.
@@ -186,23 +191,20 @@ func TestWritesOfAllParentsAreBounded(t *testing.T) {
 }
 
 func TestAWaitForASlotEndsWithTheContext(t *testing.T) {
-	for name, behind := range map[string]bool{"All": false, "Few": true} {
+	for name, options := range map[string]apply.Options{
+		"All": {Writes: 1},
+		"Few": {Writes: 2, Behind: func() bool { return true }},
+	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			taken := make(chan struct{})
-			// The first write holds the only slot until the second gave up.
-			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			// The first write holds the only slot until both give up.
+			applier := against(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				// The server sees that the client went only once it has read the request.
 				_, _ = io.Copy(io.Discard, r.Body)
 				close(taken)
 				<-r.Context().Done()
-			}))
-			defer server.Close()
-			c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			applier := apply.New(apply.Options{Client: c, Writes: 1, Behind: func() bool { return behind }})
+			}), options)
 			var parents sync.WaitGroup
 			for i := range 2 {
 				in := input(t, fmt.Sprint("p", i), 0, 1)

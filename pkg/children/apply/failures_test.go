@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +28,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -101,14 +99,7 @@ func isGet(request string) bool { return strings.HasPrefix(request, http.MethodG
 func resist(t *testing.T, a answers, options apply.Options) (*stubborn, *apply.Applier) {
 	t.Helper()
 	s := &stubborn{answers: a}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.Client = c
-	return s, apply.New(options)
+	return s, against(t, s, options)
 }
 
 const (

@@ -20,18 +20,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -49,18 +46,13 @@ func TestFieldsOfOthersAreAnErrorWithoutForce(t *testing.T) {
 	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
 		t.Run(string(method), func(t *testing.T) {
 			var requests []string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				requests = append(requests, r.Method+" force="+r.URL.Query().Get("force"))
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusConflict)
 				_, _ = io.WriteString(w, fieldConflict)
-			}))
-			t.Cleanup(server.Close)
-			c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			outcomes, err := carryOut(t.Context(), t, apply.New(apply.Options{Client: c}), taken(t, method))
+			}), apply.Options{})
+			outcomes, err := carryOut(t.Context(), t, applier, taken(t, method))
 			conflict, ok := errors.AsType[*apply.OwnershipError](err)
 			if !ok || !slices.Equal(conflict.Fields, []string{`.data.a (conflict with "kubectl")`}) {
 				t.Errorf("error %v", err)
@@ -102,22 +94,17 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 // What is there already must never be taken over by its name: no object has version 1.
 func TestNewChildrenAreAppliedWithAVersionThatNoObjectHas(t *testing.T) {
 	var bodies []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		bodies = append(bodies, string(body))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, takenChild)
-	}))
-	t.Cleanup(server.Close)
-	c, err := client.New(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), apply.Options{})
 	in := taken(t, v1alpha1.ChildUpdateInPlace)
 	in.Observed = nil
 	in.Desired[0].Content["large"] = int64(9007199254740993)
-	outcomes, err := carryOut(t.Context(), t, apply.New(apply.Options{Client: c}), in)
+	outcomes, err := carryOut(t.Context(), t, applier, in)
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done {
 		t.Fatalf("outcomes %+v, error %v", outcomes, err)
 	}

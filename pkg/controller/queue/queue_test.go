@@ -53,6 +53,7 @@ func drain(q *Queue[string]) []popped {
 	for q.Len().Ready() > 0 {
 		key, p, _ := q.Get()
 		out = append(out, popped{key, p})
+		q.Begin(key)
 		q.Done(key)
 	}
 	return out
@@ -285,6 +286,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 			tc.given(q)
 			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
 				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
+			}
+			if len(q.items) != 0 {
+				t.Errorf("%d items are kept for keys without work", len(q.items))
 			}
 		})
 	}
