@@ -15,23 +15,28 @@ mapfile -t units < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
 export GOCOVERDIR="${work}/binary"
 export METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver"
 
+# kept COMMAND...: runs the command, shows its output and keeps it for the end.
+kept() {
+    "$@" 2>&1 | tee -a "${work}/output"
+}
+
 echo "go test -race: the product's module, ${#units[@]} packages"
-go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.out" "${units[@]}" ||
+kept go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.out" "${units[@]}" ||
     complain "tests of the product's module failed"
 
 if [[ "${scope}" == all ]]; then
     # What comes from hooks is fuzzed for a minute, from the corpus in testdata; `make fuzz` does it for longer.
     for target in FuzzDecodeAnswer:./pkg/hook/wire FuzzMerge:./pkg/children/merge; do
-        go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 30s "${target##*:}" || complain "${target} failed"
+        kept go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 30s "${target##*:}" || complain "${target} failed"
     done
     # Results are not cached: go test does not know that these depend on programs that it did not build.
     echo "go test -race: the server on a real control plane"
-    go test -race -count=1 -timeout 30m -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" \
+    kept go test -race -count=1 -timeout 30m -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" \
         ./test/... || complain "tests under test/ failed"
     while IFS= read -r module; do
         case "${module}" in . | hack/tools) continue ;; esac
         echo "go test -race: ${module}"
-        (cd "${module}" && go test -race -count=1 -timeout 30m ./...) || complain "tests of ${module} failed"
+        (cd "${module}" && kept go test -race -count=1 -timeout 30m ./...) || complain "tests of ${module} failed"
     done < <(modules)
 fi
 
@@ -41,4 +46,11 @@ fi
 echo
 echo "Coverage of the packages written here, generated code left out:"
 hack/coverage.sh "${work}"/*.out
+
+# A test that fails logs all that its server logged, so that what it complains of is far above.
+if ((complaints > 0)); then
+    echo
+    echo "What failed:"
+    grep -E '^ *--- FAIL: |^ +[a-z_]+_test\.go:[0-9]+: |^FAIL|^panic: |DATA RACE' "${work}/output" | cut -c -500 || true
+fi
 finish "test ${scope}"

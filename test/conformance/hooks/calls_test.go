@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,13 +114,11 @@ func testTags(t *testing.T, s *shared, kind string) {
 				t.Errorf("the first request has the tag %q, the second %q; want none and %s", first, last, tag)
 			}
 			// A parent of the same name is another one.
-			st.quiet("/sync")
 			st.Delete(things, "p")
-			st.quiet("/sync")
-			before := len(st.hook.Requests("/sync"))
-			st.parent("p", nil)
+			other := st.parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
-			if got := sent(st.hook.Requests("/sync")[before]); got != "" {
+			first := slices.IndexFunc(st.calls("/sync", ""), func(q question) bool { return q.parent().GetUID() == other.GetUID() })
+			if got := sent(st.hook.Requests("/sync")[first]); got != "" {
 				t.Errorf("the tag %s of a parent that is gone was sent for another one of its name", got)
 			}
 			st.calm("p")
@@ -199,8 +198,8 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 		handler http.Handler
 		text    string
 	}{
-		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no answer within 3s; make the hook faster, or raise its timeout"},
-		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the answer was not complete within 3s; make the hook faster or its answer smaller, or raise its timeout"},
+		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no answer within 6s; make the hook faster, or raise its timeout"},
+		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the answer was not complete within 6s; make the hook faster or its answer smaller, or raise its timeout"},
 		"RedirectLoop": {hooktest.RedirectLoop(), "http error: calling ENDPOINT: stopped after 10 redirects; correct the hook's redirects, or use the final address"},
 		"Huge":         {hooktest.Huge(100 << 20), "the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server"},
 		"HTML": {
@@ -227,8 +226,8 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 			}))
 			hook := st.at("/sync", v2)
 			if name == "Hang" || name == "SlowDrip" {
-				// Time enough for a connection on a busy machine: without one the text is another.
-				hook.Webhook.Timeout = &metav1.Duration{Duration: 3 * time.Second}
+				// Time enough for a connection and a first byte on a busy machine: without them the text is another.
+				hook.Webhook.Timeout = &metav1.Duration{Duration: 6 * time.Second}
 			}
 			st.run(definition{sync: hook})
 			st.parent("p", nil)

@@ -17,8 +17,11 @@ limitations under the License.
 package hooks
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,6 +31,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 // secret creates a Secret of the stage's namespace, or changes its data.
@@ -221,11 +225,19 @@ func testClientCertificate(t *testing.T, s *shared, kind string) {
 	st.parent("p", map[string]any{"round": "1"})
 	st.awaitStatus("p", "round", "1")
 	st.secret("client", map[string]string{"cert": "broken", "key": string(key)})
-	st.Patch(things, "p", `{"spec":{"round":"2"}}`)
-	st.syncError("p", "clientTLS of the hook, Secret "+st.Namespace+
-		"/client: certificate and key cannot be used: tls: failed to find any PEM data in certificate input")
+	// Secrets and parents are watched apart: the parent may change before the server knows of the Secret, and is synced then.
+	round := 1
+	fault := "clientTLS of the hook, Secret " + st.Namespace +
+		"/client: certificate and key cannot be used: tls: failed to find any PEM data in certificate input"
+	cluster.Eventually(t, limit, "a sync without client certificate", func(context.Context) (bool, string) {
+		round++
+		st.Patch(things, "p", fmt.Sprintf(`{"spec":{"round":"%d"}}`, round))
+		return slices.ContainsFunc(st.Events("p"), func(e corev1.Event) bool { return strings.HasSuffix(e.Message, fault) }),
+			fmt.Sprintf("round %d", round)
+	})
+	st.syncError("p", fault)
 	st.secret("client", map[string]string{"cert": string(certificate), "key": string(key)})
-	st.awaitStatus("p", "round", "2")
+	st.awaitStatus("p", "round", strconv.Itoa(round))
 }
 
 // testHeaders is about the Authorization header (contract §2.3). A parent's hook reports it.

@@ -42,7 +42,9 @@ import (
 
 const (
 	// limit is more than anything here takes on a busy machine.
-	limit = 45 * time.Second
+	limit = 2 * time.Minute
+	// hookTimeout is more than any answer takes there. A call that is cut short is an event that no test expects.
+	hookTimeout = time.Minute
 	// selected is the label by which a test's controller selects its parents.
 	selected = "hooks.example.com/test"
 
@@ -156,7 +158,9 @@ func (s *stage) run(d definition) {
 
 // at declares a hook at a path of the stage's server.
 func (s *stage) at(path string, version v1alpha1.HookVersion) *v1alpha1.Hook {
-	return &v1alpha1.Hook{Version: &version, Webhook: &v1alpha1.Webhook{URL: new(s.hook.URL(path))}}
+	return &v1alpha1.Hook{Version: &version, Webhook: &v1alpha1.Webhook{
+		URL: new(s.hook.URL(path)), Timeout: &metav1.Duration{Duration: hookTimeout},
+	}}
 }
 
 // question is the body of a request, of any hook.
