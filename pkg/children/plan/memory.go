@@ -72,6 +72,9 @@ type remembered struct {
 	key children.Key
 	// desired is the hash of the desired state that all of this belongs to.
 	desired uint64
+	// answer is the last answer that this desired state was a part of, with so many desired children.
+	answer   Answer
+	siblings int
 	// settledAt is the version at which the child needed nothing, and settledFor the reason.
 	settledAt  string
 	settledFor Reason

@@ -120,7 +120,7 @@ func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rol
 			}
 			shown = formerParent{s.parent, encoded}
 		}
-		answer, err := c.ask(ctx, s, shown)
+		answer, err := c.ask(ctx, s, shown, nil)
 		if err != nil {
 			return nil, nil, err
 		}

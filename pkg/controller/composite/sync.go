@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
@@ -51,6 +52,10 @@ type scope struct {
 	observed []*object.Object
 	// related are the related objects.
 	related []wire.Group
+	// answer stands for the children that the hook wants, zero for those of a rollout.
+	answer plan.Answer
+	// settled says that nothing is to be done about the children.
+	settled bool
 	// decision is what the hook decided.
 	decision decision
 }
@@ -151,19 +156,33 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	if c.planner.Active() && c.managesChildren(s.parent) {
 		return c.decideRollout(ctx, s)
 	}
-	answer, err := c.ask(ctx, s, s.parent)
+	answer, err := c.ask(ctx, s, s.parent, func(array []byte) bool {
+		s.answer = c.converger.Answer(array, c.judgedBy(s))
+		s.settled = c.converger.Settled(s.parent.UID(), s.answer, s.observed)
+		return s.settled
+	})
 	if err != nil {
 		return err
 	}
 	s.decision = decision{
 		observed: s.observed, status: answer.Status, resyncAfter: answer.ResyncAfter, finalized: answer.Finalized,
 	}
-	s.decision.desired, err = c.judge(s, answer)
+	if !s.settled {
+		s.decision.desired, err = c.judge(s, answer)
+	}
 	return err
 }
 
-// ask asks the hook about a parent, which may be a former revision of it.
-func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object) (*wire.CompositeAnswer, error) {
+// judgedBy is what of the parent decides about the children of an answer and may change.
+func (c *Controller) judgedBy(s *scope) string {
+	if c.generatesSelector() {
+		return ""
+	}
+	return s.selector.String()
+}
+
+// ask asks the hook about a parent, which may be a former revision of it. The answer leaves out children that are known.
+func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known hooks.Known) (*wire.CompositeAnswer, error) {
 	finalizing := c.finalizing(s.parent)
 	var asked *hooks.Hook
 	switch {
@@ -177,7 +196,7 @@ func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object) (*wir
 	answer, err := asked.Composite(ctx, s.root, wire.Composite(wire.Request{
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: shown,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
-	}))
+	}), known)
 	if err != nil {
 		return nil, fmt.Errorf("sync hook failed for %s: %w", s.parent, err)
 	}
@@ -215,9 +234,9 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	}
 	var again time.Duration
 	var errChildren error
-	if c.managesChildren(s.parent) {
+	if c.managesChildren(s.parent) && !s.settled {
 		in := c.converger.Input(ctx, s.parent, s.decision.observed, s.decision.desired)
-		if again, errChildren = c.converger.Children(ctx, s.parent, in); errChildren != nil {
+		if again, errChildren = c.converger.Children(ctx, s.parent, in, s.answer); errChildren != nil {
 			errChildren = fmt.Errorf("can't reconcile children for %s: %w", s.parent, errChildren)
 		}
 	}

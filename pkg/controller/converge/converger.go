@@ -107,9 +107,19 @@ func (c *Converger) Input(ctx context.Context, parent *object.Object, observed [
 	}
 }
 
-// Children makes the observed children the desired ones. It returns the time after which to look again, 0 for none: a
-// child that flaps is left alone for a while.
-func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan.Input) (time.Duration, error) {
+// Answer returns what stands for the children of an answer; see [plan.Memory.Answer].
+func (c *Converger) Answer(children []byte, scope string) plan.Answer {
+	return c.memory.Answer(children, scope)
+}
+
+// Settled reports whether Children would do nothing for an answer that it was given before.
+func (c *Converger) Settled(parent types.UID, a plan.Answer, observed []*object.Object) bool {
+	return c.memory.Settled(parent, a, observed)
+}
+
+// Children makes the observed children the desired ones, which were read from the answer a, or from several if that is zero. It
+// returns the time after which to look again, 0 for none: a child that flaps is left alone for a while.
+func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan.Input, a plan.Answer) (time.Duration, error) {
 	p, errPlan := plan.Make(in)
 	var outcomes []apply.Outcome
 	var errApply error
@@ -118,6 +128,10 @@ func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan
 	}
 	for i := range outcomes {
 		c.expect(parent.UID(), &outcomes[i])
+	}
+	// Whether a parent must be told of a status depends on the child as it is observed.
+	if a != 0 && !setsStatus(in.Desired) {
+		c.memory.Answered(in.Parent, a, p)
 	}
 	c.tell(ctx, parent, p, outcomes)
 	c.tellStatus(parent, in)

@@ -18,6 +18,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -96,6 +97,14 @@ func (c *Converger) tellStatus(parent *object.Object, in plan.Input) {
 					"Leave the field status out", d.Key))
 		}
 	}
+}
+
+// setsStatus reports whether a desired child has a status.
+func setsStatus(desired []children.Desired) bool {
+	return slices.ContainsFunc(desired, func(d children.Desired) bool {
+		status, ok := d.Content["status"].(map[string]any)
+		return ok && len(status) > 0
+	})
 }
 
 // hasStatus reports whether a child's status is the one given.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
@@ -55,6 +56,10 @@ type scope struct {
 	related []wire.Group
 	// answer is what the hook answered.
 	answer *wire.DecoratorAnswer
+	// attachments stands for the attachments of the answer.
+	attachments plan.Answer
+	// settled says that nothing is to be done about the attachments.
+	settled bool
 	// desired are the attachments that shall be.
 	desired []children.Desired
 }
@@ -150,12 +155,19 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	s.answer, err = asked.Decorator(ctx, s.root, wire.Decorator(wire.Request{
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: s.target,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
-	}))
+	}), func(array []byte) bool {
+		s.attachments = c.converger.Answer(array, "")
+		s.settled = c.converger.Settled(s.target.UID(), s.attachments, s.observed)
+		return s.settled
+	})
 	if err != nil {
 		return err
 	}
 	if len(s.answer.Ignored) > 0 {
 		klog.FromContext(ctx).V(4).Info("Hook's answer has fields that are ignored", "target", s.target, "fields", s.answer.Ignored)
+	}
+	if s.settled {
+		return nil
 	}
 	list := make([]map[string]any, len(s.answer.Attachments))
 	for i := range s.answer.Attachments {
@@ -187,9 +199,9 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	}
 	var again time.Duration
 	var errAttachments error
-	if manages {
+	if manages && !s.settled {
 		in := c.converger.Input(ctx, s.target, s.observed, s.desired)
-		if again, errAttachments = c.converger.Children(ctx, s.target, in); errAttachments != nil {
+		if again, errAttachments = c.converger.Children(ctx, s.target, in, s.attachments); errAttachments != nil {
 			errAttachments = fmt.Errorf("can't reconcile attachments for %s: %w", s.target, errAttachments)
 		}
 	}

@@ -126,29 +126,33 @@ func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*H
 	return h, err
 }
 
-// Composite asks a sync or finalize hook of a CompositeController.
-func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CompositeAnswer, error) {
-	return ask(ctx, h, parent, body, wire.DecodeComposite)
+// Known reports whether children are known already, by their JSON array as a hook wrote it. See [wire.AnswerOptions].
+type Known func(array []byte) bool
+
+// Composite asks a sync or finalize hook of a CompositeController. Children that are known are left out of the answer; a nil
+// known knows none.
+func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.CompositeAnswer, error) {
+	return ask(ctx, h, parent, body, known, wire.DecodeComposite)
 }
 
-// Decorator asks a sync or finalize hook of a DecoratorController.
-func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.DecoratorAnswer, error) {
-	return ask(ctx, h, parent, body, wire.DecodeDecorator)
+// Decorator is Composite for a DecoratorController and its attachments.
+func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.DecoratorAnswer, error) {
+	return ask(ctx, h, parent, body, known, wire.DecodeDecorator)
 }
 
 // Related asks a customize hook.
 func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeAnswer, error) {
-	return ask(ctx, h, parent, body, wire.DecodeCustomize)
+	return ask(ctx, h, parent, body, nil, wire.DecodeCustomize)
 }
 
-func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byte,
+func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byte, known Known,
 	decode func([]byte, wire.AnswerOptions) (*A, error),
 ) (*A, error) {
 	answer, err := h.call(ctx, parent, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
-	decoded, err := decode(answer.Body, wire.AnswerOptions{Strict: h.strict, ContentType: answer.ContentType})
+	decoded, err := decode(answer.Body, wire.AnswerOptions{Strict: h.strict, ContentType: answer.ContentType, Known: known})
 	if err != nil {
 		// A hook that is mended may give a good answer the tag of the bad one.
 		h.client.Forget(parent)

@@ -129,11 +129,11 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"))
+	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"), nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the answer must be a JSON object") || !hook.IsRejected(err) {
 		t.Errorf("sync: %v", err)
 	}
-	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"))
+	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"), nil)
 	if later, ok := errors.AsType[*webhook.RetryLaterError](err); !ok || later.After.Seconds() != 7 {
 		t.Errorf("finalize: %v", err)
 	}
@@ -162,7 +162,7 @@ func TestARefusedAnswerLeavesNoTag(t *testing.T) {
 	}
 	defer set.Close()
 	for range 2 {
-		if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}")); err == nil {
+		if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}"), nil); err == nil {
 			t.Fatal("a page was taken for an answer")
 		}
 	}
@@ -191,7 +191,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	var calling sync.WaitGroup
 	call := func(h *hooks.Hook) {
 		calling.Go(func() {
-			if _, err := h.Composite(t.Context(), parent, []byte("{}")); err != nil {
+			if _, err := h.Composite(t.Context(), parent, []byte("{}"), nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -202,7 +202,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = set.Sync.Composite(ctx, parent, []byte("{}"))
+	_, err = set.Sync.Composite(ctx, parent, []byte("{}"), nil)
 	if want := "sync hook failed (version=v1): waiting for other calls to end: context canceled"; err == nil || err.Error() != want {
 		t.Errorf("a third call: got %v, want %s", err, want)
 	}

@@ -29,6 +29,9 @@ type AnswerOptions struct {
 	Strict bool
 	// ContentType is the answer's header of that name. It serves messages only: hooks need not set it.
 	ContentType string
+	// Known reports whether the caller knows the children or attachments of the answer already, by their JSON array as the
+	// hook wrote it, which must not be kept. They are not decoded then. Nil: it knows none.
+	Known func(array []byte) bool
 }
 
 // Strict tells whether answers of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
@@ -55,6 +58,8 @@ type CompositeAnswer struct {
 	Status map[string]any
 	// Children in the order of the answer. Absent, null and [] give none.
 	Children []Child
+	// Known says that [AnswerOptions.Known] knew the children, which are left out.
+	Known bool
 	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
 	ResyncAfter time.Duration
 	// Finalized as the hook set it.
@@ -73,6 +78,8 @@ type DecoratorAnswer struct {
 	Status map[string]any
 	// Attachments in the order of the answer. Absent, null and [] give none.
 	Attachments []Child
+	// Known says that [AnswerOptions.Known] knew the attachments, which are left out.
+	Known bool
 	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
 	ResyncAfter time.Duration
 	// Finalized as the hook set it.
@@ -95,16 +102,18 @@ type CustomizeAnswer struct {
 // [hook.RejectedError]. The answer refers to body, which must not be modified afterwards.
 func DecodeComposite(body []byte, o AnswerOptions) (*CompositeAnswer, error) {
 	var e struct {
-		Status             value   `json:"status"`
-		Children           []value `json:"children"`
-		ResyncAfterSeconds value   `json:"resyncAfterSeconds"`
-		Finalized          value   `json:"finalized"`
+		Status             value `json:"status"`
+		Children           value `json:"children"`
+		ResyncAfterSeconds value `json:"resyncAfterSeconds"`
+		Finalized          value `json:"finalized"`
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
+	known := d.known(e.Children)
 	answer := &CompositeAnswer{
 		Status:      d.object("status", e.Status),
-		Children:    d.children("children", e.Children),
+		Children:    d.children("children", e.Children, known),
+		Known:       known,
 		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
 		Finalized:   d.boolean("finalized", e.Finalized),
 	}
@@ -118,21 +127,23 @@ func DecodeComposite(body []byte, o AnswerOptions) (*CompositeAnswer, error) {
 // DecodeDecorator is [DecodeComposite] for a DecoratorController.
 func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
 	var e struct {
-		Labels             value   `json:"labels"`
-		Annotations        value   `json:"annotations"`
-		Status             value   `json:"status"`
-		Attachments        []value `json:"attachments"`
-		ResyncAfterSeconds value   `json:"resyncAfterSeconds"`
-		Finalized          value   `json:"finalized"`
-		Delete             value   `json:"delete"`
+		Labels             value `json:"labels"`
+		Annotations        value `json:"annotations"`
+		Status             value `json:"status"`
+		Attachments        value `json:"attachments"`
+		ResyncAfterSeconds value `json:"resyncAfterSeconds"`
+		Finalized          value `json:"finalized"`
+		Delete             value `json:"delete"`
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
+	known := d.known(e.Attachments)
 	answer := &DecoratorAnswer{
 		Labels:      d.stringsOrNull("labels", e.Labels),
 		Annotations: d.stringsOrNull("annotations", e.Annotations),
 		Status:      d.object("status", e.Status),
-		Attachments: d.children("attachments", e.Attachments),
+		Attachments: d.children("attachments", e.Attachments, known),
+		Known:       known,
 		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
 		Finalized:   d.boolean("finalized", e.Finalized),
 		Delete:      d.boolean("delete", e.Delete),

@@ -128,6 +128,47 @@ func TestDecodeComposite(t *testing.T) {
 	}
 }
 
+func TestChildrenThatAreKnownAreNotDecoded(t *testing.T) {
+	const list = `[{"apiVersion":"v1","kind":"Pod"},{"no":"kind"}]`
+	for name, tc := range map[string]struct {
+		list  string
+		known bool
+		// asked is what the caller is asked about; fault says that the answer is refused.
+		asked string
+		fault bool
+	}{
+		"Known":    {list: list, known: true, asked: list},
+		"NotKnown": {list: list, asked: list, fault: true},
+		"Empty":    {list: "[]", asked: "[]"},
+		"Null":     {list: "null", known: true},
+		"NoList":   {list: "{}", known: true, fault: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := ""
+			options := wire.AnswerOptions{Strict: true, Known: func(array []byte) bool {
+				asked = string(array)
+				return tc.known
+			}}
+			composite, err := wire.DecodeComposite([]byte(`{"status":{"a":1},"children":`+tc.list+`}`), options)
+			if (err != nil) != tc.fault || asked != tc.asked {
+				t.Errorf("asked about %q, error %v; want %q and %t", asked, err, tc.asked, tc.fault)
+			}
+			known := tc.known && tc.asked != ""
+			if err == nil && (composite.Known != known || len(composite.Children) > 0 || composite.Status == nil) {
+				t.Errorf("the answer is %+v", composite)
+			}
+			asked = ""
+			decorator, err := wire.DecodeDecorator([]byte(`{"attachments":`+tc.list+`,"labels":{"a":"b"}}`), options)
+			if (err != nil) != tc.fault || asked != tc.asked {
+				t.Errorf("asked about %q, error %v; want %q and %t", asked, err, tc.asked, tc.fault)
+			}
+			if err == nil && (decorator.Known != known || len(decorator.Attachments) > 0 || decorator.Labels == nil) {
+				t.Errorf("the answer is %+v", decorator)
+			}
+		})
+	}
+}
+
 func TestDecodeDecorator(t *testing.T) {
 	cases := map[string]struct {
 		reason string

@@ -123,8 +123,21 @@ func (d *decoding) object(field string, v value) map[string]any {
 	return object
 }
 
-func (d *decoding) children(field string, values []value) []Child {
-	if d.fault != nil || len(values) == 0 {
+// known reports whether the caller knows a list of children already.
+func (d *decoding) known(list value) bool {
+	return d.fault == nil && d.options.Known != nil && len(list) > 0 && list[0] == '[' && d.options.Known(list)
+}
+
+func (d *decoding) children(field string, list value, known bool) []Child {
+	if d.fault != nil || known || list.absent() {
+		return nil
+	}
+	var values []value
+	if err := json.UnmarshalCaseSensitivePreserveInts(list, &values); err != nil {
+		d.rejectDecoding(field, err)
+		return nil
+	}
+	if len(values) == 0 {
 		return nil
 	}
 	children := make([]Child, 0, len(values))

@@ -1,0 +1,81 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"hash/maphash"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Answer stands for the children of a hook's answer as the hook wrote them: equal ones have equal Answers. The zero Answer is
+// none.
+type Answer uint64
+
+// Answer returns the Answer for a JSON array of children. scope is what else decides about what is desired, apart from what
+// never changes for a parent and a controller: the selector, for one.
+func (m *Memory) Answer(children []byte, scope string) Answer {
+	var h maphash.Hash
+	h.SetSeed(m.seed)
+	// No part of a JSON array ends in a zero.
+	_, _ = h.Write(children)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(scope)
+	return Answer(h.Sum64())
+}
+
+// Answered takes note that a plan was made from an answer.
+func (m *Memory) Answered(parent types.UID, a Answer, p Plan) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	desired := len(p.failed)
+	for i := range p.Steps {
+		if p.Steps[i].content != nil {
+			desired++
+		}
+	}
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if step.content == nil {
+			continue
+		}
+		// A child whose write failed may be known in another desired state still: that one is not the answer's.
+		if r := m.find(parent, step.Key, step.desired); r != nil {
+			r.answer, r.siblings = a, desired
+		}
+	}
+}
+
+// Settled reports whether a plan for an answer that was planned from before would do nothing, because the observed children are
+// the desired ones and each needed nothing in the version in which it is observed. It is false for an answer without children.
+func (m *Memory) Settled(parent types.UID, a Answer, observed []*object.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.parents[parent]
+	if len(observed) == 0 || len(known) < len(observed) {
+		return false
+	}
+	for _, o := range observed {
+		r := known.get(KeyOf(o))
+		if r == nil || r.answer != a || r.siblings != len(observed) || r.settledAt != o.ResourceVersion() || o.Deleting() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,253 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// answer lets the hook want children, and returns what stands for them.
+func (s *scene) answer(t testing.TB, texts ...string) plan.Answer {
+	t.Helper()
+	s.want(t, texts...)
+	return s.Memory.Answer([]byte("["+strings.Join(texts, ",")+"]"), "")
+}
+
+// carryOut plans an answer and does what is planned; what a name is given for fails. What is observed then is what there is.
+func (s *scene) carryOut(t testing.TB, a plan.Answer, failing ...string) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(s.Input)
+	if err != nil && len(failing) == 0 {
+		t.Fatal(err)
+	}
+	there := map[string]*object.Object{}
+	for _, o := range s.Observed {
+		there[o.Name()] = o
+	}
+	for _, step := range p.Steps {
+		if len(failing) > 0 && step.Name == failing[0] {
+			continue
+		}
+		switch step.Action {
+		case plan.Create, plan.Update:
+			written := s.parse(t, string(step.Body))
+			s.Memory.Wrote(s.Input, step, written)
+			there[step.Name] = written
+		case plan.Recreate:
+			s.Memory.Replaced(s.Input, step)
+			delete(there, step.Name)
+		case plan.Delete:
+			delete(there, step.Name)
+		case plan.Leave:
+		}
+	}
+	s.Memory.Answered(s.Parent, a, p)
+	s.Observed = nil
+	for _, o := range there {
+		s.Observed = append(s.Observed, o)
+	}
+	return p
+}
+
+func child(name, value string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"k":%q}}`, name, value)
+}
+
+func TestAnAnswerIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method v1alpha1.ChildUpdateMethod
+		// do brings about a state, and returns the answer that is asked about.
+		do   func(t *testing.T, s *scene) plan.Answer
+		want bool
+	}{
+		"AfterItsCreation": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"), child("b", "1"))
+			s.carryOut(t, a)
+			return a
+		}, want: true},
+		"NotPlannedYet": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.accept(t, nil)
+			return a
+		}},
+		"AfterARestart": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.restart()
+			return s.answer(t, child("a", "1"))
+		}},
+		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1")))
+			s.restart()
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			return a
+		}, want: true},
+		"AnotherAnswer": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1")))
+			return s.answer(t, child("a", "2"))
+		}},
+		"TheFormerAnswer": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"), child("b", "1"))
+			s.carryOut(t, a)
+			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "2")))
+			s.want(t, child("a", "1"), child("b", "1"))
+			return a
+		}},
+		"AnotherSelector": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1")))
+			return s.Memory.Answer([]byte("["+child("a", "1")+"]"), "a=b")
+		}},
+		"AnotherOrder": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
+			return s.answer(t, child("b", "1"), child("a", "1"))
+		}},
+		"NoChildren": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t)
+			s.carryOut(t, a)
+			return a
+		}},
+		"AChildIsGone": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"), child("b", "1"))
+			s.carryOut(t, a)
+			s.Observed = s.Observed[:1]
+			return a
+		}},
+		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.Observed = nil
+			return a
+		}},
+		"AChildTooMany": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
+			return a
+		}},
+		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"), child("b", "1"))
+			s.carryOut(t, a)
+			s.Observed[0] = s.parse(t, child("c", "1"))
+			return a
+		}},
+		"AChildWasChanged": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.others(t, `"k":"1"`, `"k":"2"`)
+			return a
+		}},
+		"AChildWasTouched": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
+			return a
+		}},
+		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
+			s.carryOut(t, a)
+			return a
+		}, want: true},
+		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			s.others(t, `"name":"a"`, `"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"`)
+			s.carryOut(t, a)
+			return a
+		}},
+		"ACreationFailed": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"), child("b", "1"))
+			s.carryOut(t, a, "b")
+			return a
+		}},
+		"AnUpdateFailed": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
+			a := s.answer(t, child("a", "1"), child("b", "2"))
+			s.carryOut(t, a, "b")
+			return a
+		}},
+		"ADeletionFailed": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a, "b")
+			return a
+		}},
+		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
+			a := s.answer(t, child("a", "1"), child("c", "1"))
+			s.carryOut(t, a, "c")
+			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
+			return a
+		}},
+		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
+			a := s.answer(t, child("a", "1"), strings.Replace(child("b", "1"), `{"k":"1"}`, `"v"`, 1))
+			s.carryOut(t, a, "b")
+			return a
+		}},
+		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1")))
+			a := s.answer(t, child("a", "2"))
+			s.carryOut(t, a)
+			return a
+		}, want: true},
+		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) plan.Answer {
+			s.carryOut(t, s.answer(t, child("a", "1")))
+			a := s.answer(t, child("a", "2"))
+			s.carryOut(t, a)
+			return a
+		}},
+		"Flapping": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"))
+			s.carryOut(t, a)
+			for range 12 {
+				s.others(t, `"k":"1"`, `"k":"2"`)
+				if p := s.carryOut(t, a); p.Steps[0].Reason == plan.Flapping {
+					return a
+				}
+			}
+			t.Fatal("the child is not left alone")
+			return a
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			method := tc.method
+			if method == "" {
+				method = v1alpha1.ChildUpdateInPlace
+			}
+			s := newScene(method)
+			a := tc.do(t, s)
+			if got := s.Memory.Settled(s.Parent, a, s.Observed); got != tc.want {
+				t.Errorf("settled: %t, want %t", got, tc.want)
+			}
+			if !tc.want {
+				return
+			}
+			if p := s.make(t); p.Writes() > 0 || len(p.News) > 0 {
+				t.Errorf("a plan has %d writes: %+v", p.Writes(), p.Steps)
+			}
+		})
+	}
+}
