@@ -30,7 +30,7 @@ import (
 
 // gcPercent is how much garbage, relative to what is in use, is let pile up. Most of the memory is the cache of the cluster's
 // objects, which lives long: Go's default of 100 would double it to save little time. See docs/performance.md.
-const gcPercent = 40
+const gcPercent = 50
 
 func main() {
 	if os.Getenv("GOGC") == "" {
