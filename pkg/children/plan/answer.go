@@ -71,11 +71,17 @@ func (m *Memory) Settled(parent types.UID, a Answer, observed []*object.Object) 
 	if len(observed) == 0 || len(known) < len(observed) {
 		return false
 	}
+	m.asked++
 	for _, o := range observed {
 		r := known.get(KeyOf(o))
 		if r == nil || r.answer != a || r.siblings != len(observed) || r.settledAt != o.ResourceVersion() || o.Deleting() {
 			return false
 		}
+		if r.seen == m.asked {
+			// It is shown twice, since two rules name its resource, so that a sibling may be missing.
+			return false
+		}
+		r.seen = m.asked
 	}
 	return true
 }

@@ -133,6 +133,12 @@ func TestAnAnswerIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 			s.Observed = s.Observed[:1]
 			return a
 		}},
+		"AChildIsShownTwiceAndAnotherIsGone": {do: func(t *testing.T, s *scene) plan.Answer {
+			a := s.answer(t, child("a", "1"), child("b", "1"))
+			s.carryOut(t, a)
+			s.Observed[1] = s.Observed[0]
+			return a
+		}},
 		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Answer {
 			a := s.answer(t, child("a", "1"))
 			s.carryOut(t, a)

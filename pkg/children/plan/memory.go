@@ -50,6 +50,8 @@ type Memory struct {
 	mu sync.Mutex
 	// parents have their children in order.
 	parents map[types.UID]family
+	// asked counts the questions whether an answer is settled.
+	asked uint64
 }
 
 // family is what is known of the children of a parent, in the order of their keys: most parents have few, and there may be many
@@ -75,6 +77,8 @@ type remembered struct {
 	// answer is the last answer that this desired state was a part of, with so many desired children.
 	answer   Answer
 	siblings int
+	// seen is the last question in which this child was observed.
+	seen uint64
 	// settledAt is the version at which the child needed nothing, and settledFor the reason.
 	settledAt  string
 	settledFor Reason
