@@ -54,14 +54,14 @@ type scope struct {
 	related []wire.Group
 	// answer stands for the children that the hook wants, zero for those of a rollout.
 	answer plan.Answer
-	// settled says that nothing is to be done about the children.
-	settled bool
 	// decision is what the hook decided.
 	decision decision
 }
 
 // decision is what the hook, asked once or once for each revision, wants.
 type decision struct {
+	// settled says that nothing is to be done about the children; they are not in desired then.
+	settled bool
 	// desired are the children that shall be.
 	desired []children.Desired
 	// observed are the children that are looked at: a rollout leaves some alone.
@@ -158,16 +158,15 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	}
 	answer, err := c.ask(ctx, s, s.parent, func(array []byte) bool {
 		s.answer = c.converger.Answer(array, c.judgedBy(s))
-		s.settled = c.converger.Settled(s.parent.UID(), s.answer, s.observed)
-		return s.settled
+		return c.converger.Settled(s.parent.UID(), s.answer, s.observed)
 	})
 	if err != nil {
 		return err
 	}
 	s.decision = decision{
-		observed: s.observed, status: answer.Status, resyncAfter: answer.ResyncAfter, finalized: answer.Finalized,
+		settled: answer.Known, observed: s.observed, status: answer.Status, resyncAfter: answer.ResyncAfter, finalized: answer.Finalized,
 	}
-	if !s.settled {
+	if !answer.Known {
 		s.decision.desired, err = c.judge(s, answer)
 	}
 	return err
@@ -234,7 +233,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	}
 	var again time.Duration
 	var errChildren error
-	if c.managesChildren(s.parent) && !s.settled {
+	if c.managesChildren(s.parent) && !s.decision.settled {
 		in := c.converger.Input(ctx, s.parent, s.decision.observed, s.decision.desired)
 		if again, errChildren = c.converger.Children(ctx, s.parent, in, s.answer); errChildren != nil {
 			errChildren = fmt.Errorf("can't reconcile children for %s: %w", s.parent, errChildren)

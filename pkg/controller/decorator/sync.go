@@ -58,8 +58,6 @@ type scope struct {
 	answer *wire.DecoratorAnswer
 	// attachments stands for the attachments of the answer.
 	attachments plan.Answer
-	// settled says that nothing is to be done about the attachments.
-	settled bool
 	// desired are the attachments that shall be.
 	desired []children.Desired
 }
@@ -157,8 +155,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
 	}), func(array []byte) bool {
 		s.attachments = c.converger.Answer(array, "")
-		s.settled = c.converger.Settled(s.target.UID(), s.attachments, s.observed)
-		return s.settled
+		return c.converger.Settled(s.target.UID(), s.attachments, s.observed)
 	})
 	if err != nil {
 		return err
@@ -166,7 +163,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	if len(s.answer.Ignored) > 0 {
 		klog.FromContext(ctx).V(4).Info("Hook's answer has fields that are ignored", "target", s.target, "fields", s.answer.Ignored)
 	}
-	if s.settled {
+	if s.answer.Known {
 		return nil
 	}
 	list := make([]map[string]any, len(s.answer.Attachments))
@@ -199,7 +196,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	}
 	var again time.Duration
 	var errAttachments error
-	if manages && !s.settled {
+	if manages && !s.answer.Known {
 		in := c.converger.Input(ctx, s.target, s.observed, s.desired)
 		if again, errAttachments = c.converger.Children(ctx, s.target, in, s.attachments); errAttachments != nil {
 			errAttachments = fmt.Errorf("can't reconcile attachments for %s: %w", s.target, errAttachments)
