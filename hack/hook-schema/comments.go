@@ -82,9 +82,9 @@ func (c comments) read(file *ast.File) {
 	}
 }
 
-// references to Go sections such as "(contract §9)" and links to Go names mean nothing outside of the source.
+// references to Go sections such as "(docs/reference/contract.md#s9)" and links to Go names mean nothing outside of the source.
 var (
-	contractReference = regexp.MustCompile(` \(contract §[^)]*\)`)
+	contractReference = regexp.MustCompile(` \(docs/reference/(?:contract|compatibility)\.md#[^)]*\)`)
 	docLink           = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 	paragraphs        = regexp.MustCompile(`\n{2,}`)
 )

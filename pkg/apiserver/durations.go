@@ -39,7 +39,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// A duration such as 1d, which the schema of Metacontroller's CRDs admitted (contract §1.5), does not decode, and neither
+// A duration such as 1d, which the schema of Metacontroller's CRDs admitted (docs/reference/contract.md#s1.5), does not decode, and neither
 // the decoder of JSON nor the conversion of an applied object knows in which field it was. The two wrappers here do.
 
 // durationNaming decodes objects with errors that name the field.

@@ -152,7 +152,7 @@ func TestWarningsReachTheClient(t *testing.T) {
 	}
 }
 
-// Metacontroller's own tests create its cluster-scoped objects with a namespace (contract §1).
+// Metacontroller's own tests create its cluster-scoped objects with a namespace (docs/reference/contract.md#s1).
 func TestANamespaceInAClusterScopedObjectIsIgnored(t *testing.T) {
 	body := strings.Replace(compositeJSON("namespaced", ""), `"name":`, `"namespace":"default","name":`, 1)
 	a := ask(t, http.MethodPost, composites, body).must(t, http.StatusCreated)

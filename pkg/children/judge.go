@@ -126,7 +126,7 @@ func (s Scope) judge(rules Rules, child map[string]any) (Desired, error) {
 	return d, nil
 }
 
-// place gives the child its namespace and checks that it may be there (decisions, section 8).
+// place gives the child its namespace and checks that it may be there (docs/reference/compatibility.md#d8).
 func (s Scope) place(rule Rule, metadata map[string]any, d *Desired) error {
 	if namespace, there := metadata["namespace"]; there && namespace != nil {
 		if d.Namespace, there = namespace.(string); !there {
@@ -157,7 +157,7 @@ func (s Scope) place(rule Rule, metadata map[string]any, d *Desired) error {
 	return nil
 }
 
-// label adds what the parent adds and checks the selector (contract §7).
+// label adds what the parent adds and checks the selector (docs/reference/contract.md#s7).
 func (s Scope) label(metadata map[string]any, key Key) error {
 	set, err := texts(metadata, "labels")
 	if err != nil {

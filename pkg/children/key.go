@@ -24,7 +24,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// Key is the identity of a child: the version in which it is read or written does not matter (decisions, section 11).
+// Key is the identity of a child: the version in which it is read or written does not matter (docs/reference/compatibility.md#d11).
 type Key struct {
 	Group, Kind, Namespace, Name string
 }
@@ -73,7 +73,7 @@ func (r Rule) ResourceIn(apiVersion string) schema.GroupVersionResource {
 	return version.WithResource(r.Resource.Resource)
 }
 
-// Rules are the declared kinds. When two rules name the same kind, the last one's method counts (contract §11).
+// Rules are the declared kinds. When two rules name the same kind, the last one's method counts (docs/reference/contract.md#s11).
 type Rules struct {
 	byKind map[schema.GroupKind]Rule
 }

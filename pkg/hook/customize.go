@@ -37,7 +37,7 @@ type CustomizeResponse struct {
 	RelatedResources []RelatedResourceRule `json:"relatedResources"`
 }
 
-// RelatedResourceRule selects objects of one type (contract §16.2): by label, by namespace and name, or by the labels of
+// RelatedResourceRule selects objects of one type (docs/reference/contract.md#s16.2): by label, by namespace and name, or by the labels of
 // their namespace. Names exclude both selectors, and namespace excludes namespaceSelector. A rule without any of them
 // selects all objects of the type.
 //
@@ -59,7 +59,7 @@ type RelatedResourceRule struct {
 }
 
 // Validate checks what can be checked of a rule without knowing the parent or the cluster: that it names a type and that
-// its fields may stand together (contract §16.2). What depends on the version of the hook and on the scopes of the parent
+// its fields may stand together (docs/reference/contract.md#s16.2). What depends on the version of the hook and on the scopes of the parent
 // and the type is up to the caller.
 func (r *RelatedResourceRule) Validate() error {
 	switch {

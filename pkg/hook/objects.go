@@ -28,7 +28,7 @@ type Object = unstructured.Unstructured
 // The outer key is kind, a dot, and the apiVersion of the rule that asked for the type, such as "Pod.v1" or
 // "Deployment.apps/v1". There is an entry for each rule, even when no object was found. In Go, [TypeKey] makes the key.
 //
-// The inner key depends on the version of the hook that is called and on the scope of the parent (contract §9):
+// The inner key depends on the version of the hook that is called and on the scope of the parent (docs/reference/contract.md#s9):
 //
 //   - A cluster-scoped object has its name for a key, a namespaced object "namespace/name"; except that,
 //   - in v1, with a namespaced parent, an object of the parent's namespace has its name alone for a key, and objects of

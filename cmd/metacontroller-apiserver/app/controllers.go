@@ -23,7 +23,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 )
 
@@ -32,7 +32,7 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 	return manager.New(ctx, manager.Config{
 		Loopback: c.Loopback,
 		Cluster:  c.Cluster,
-		Options: engine.Options{
+		Options: dependencies.Options{
 			Workers:             c.Controllers.Workers,
 			CacheFlushInterval:  c.Controllers.CacheFlushInterval,
 			ClientQPS:           c.Controllers.ClientQPS,

@@ -92,7 +92,7 @@ type Outcome struct {
 	// Done says that the step changed the cluster. Recreate does not if the child turns out to be as desired.
 	Done bool
 	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no
-	// error (contract §11); the change that was overlooked wakes the parent.
+	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent.
 	Stale bool
 }
 

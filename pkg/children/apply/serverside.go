@@ -51,7 +51,7 @@ func application(outcome *Outcome, body []byte) client.Application {
 }
 
 // applyNew creates a child. Server-side apply takes over an object that is there already, which must not happen by its name
-// (decisions, section 13). A version in the body prevents it: the API server compares it with that of an existing object, where
+// (docs/reference/compatibility.md#d13). A version in the body prevents it: the API server compares it with that of an existing object, where
 // it never fits, and does not look at it when there is none.
 func (a *Applier) applyNew(ctx context.Context, parent string, in plan.Input, target client.Target, outcome *Outcome) error {
 	body, err := withVersion(outcome.Body)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package claim decides which objects are a parent's children (contract §8).
+// Package claim decides which objects are a parent's children (docs/reference/contract.md#s8).
 //
 // It is pure: it says which of the candidates are claimed, which are to be adopted and which released, and builds the
 // patches that do so. They carry the version that the cache showed, so no read precedes them.

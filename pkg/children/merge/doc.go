@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package merge works out what an existing object becomes when its desired state is applied (contract §12).
+// Package merge works out what an existing object becomes when its desired state is applied (docs/reference/contract.md#s12).
 //
 // It merges three ways: fields that were applied last and are no longer desired are removed, desired fields are set, all
 // others stay. Lists are merged by the keys that the kind's schema names, and by guessing where there is no schema. It is
@@ -22,8 +22,7 @@ limitations under the License.
 //
 // # What counts as a difference
 //
-// API servers store other values than they are sent, and a child must not be written for ever because of that (decisions,
-// 12.4). Two rules, each a [Keep], tell such values from somebody else's changes. Package plan uses the first one that can
+// API servers store other values than they are sent, and a child must not be written for ever because of that (docs/reference/compatibility.md#d12.4). Two rules, each a [Keep], tell such values from somebody else's changes. Package plan uses the first one that can
 // be used:
 //
 //   - When this process wrote the child in its present desired state, what the API server returned for the fields that were

@@ -29,14 +29,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
-// Annotation is where a child keeps what was applied to it last (contract §12.1).
+// Annotation is where a child keeps what was applied to it last (docs/reference/contract.md#s12.1).
 const Annotation = "metacontroller.k8s.io/last-applied-configuration"
 
 // hashed marks the hash that stands for a value of a Secret.
 const hashed = "sha256:"
 
 // Encode returns the text of the annotation for a desired object: its JSON with sorted keys. For a Secret it has hashes
-// in place of the values, which must not be found outside of data (decisions, section 12).
+// in place of the values, which must not be found outside of data (docs/reference/compatibility.md#d12).
 func Encode(desired map[string]any) (string, error) {
 	if IsSecret(desired) {
 		redacted := maps.Clone(desired)

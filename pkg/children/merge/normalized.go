@@ -28,7 +28,7 @@ import (
 // Normalized reports whether a difference is what API servers make of values that say the same: absent for empty,
 // quantities, durations and times in canonical form, defaults for what is null or empty and in the elements of a list. That is so only
 // for what was applied already: then the difference is not the hook's. It may be somebody else's, and is overlooked only if it
-// says the same as what is desired, or more (decisions, 12.4).
+// says the same as what is desired, or more (docs/reference/compatibility.md#d12.4).
 func Normalized(d Difference) bool {
 	if d.Removed || !d.Applied {
 		return false

@@ -17,6 +17,6 @@ limitations under the License.
 // Package owned tells what of an object a field manager owns, from the FieldsV1 that the API server records in
 // metadata.managedFields for server-side apply.
 //
-// It is what server-side apply is compared by (contract §13 with decisions): what a controller applied last, as the API server
+// It is what server-side apply is compared by (docs/reference/contract.md#s13, docs/reference/compatibility.md#d13): what a controller applied last, as the API server
 // understood it, is exactly what its manager owns. Pure: it imports no client and keeps nothing.
 package owned

@@ -122,7 +122,7 @@ func (in Input) schema(kind schema.GroupVersionKind) merge.Schema {
 }
 
 // createBody returns the body that creates a child. The status is sent as the hook returned it: kinds without a status
-// subresource take it (contract §12.2).
+// subresource take it (docs/reference/contract.md#s12.2).
 func (in Input) createBody(content map[string]any, status any, text string) ([]byte, error) {
 	created := withAnnotation(content, text)
 	metadata, _ := created["metadata"].(map[string]any)

@@ -33,7 +33,7 @@ import (
 )
 
 // The breaker stops a child that was written more than maxWrites times within window without a change of what is desired
-// (decisions, 12.4). It is tried again after firstPause, then after pauses that double up to longestPause.
+// (docs/reference/compatibility.md#d12.4). It is tried again after firstPause, then after pauses that double up to longestPause.
 const (
 	maxWrites    = 10
 	window       = time.Minute

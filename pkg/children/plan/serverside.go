@@ -36,7 +36,7 @@ const LegacyManager = "metacontroller"
 const appliedPlace = "metadata.managedFields"
 
 // applyStep works out the step for a child of a server-side rule. The child is as desired if what our field manager owns is what
-// is desired (decisions, section 13).
+// is desired (docs/reference/compatibility.md#d13).
 func (in Input) applyStep(step Step, d children.Desired, o *object.Object, rule children.Rule) (Step, error) {
 	step.Manager, step.Force = in.Manager, rule.Force
 	step.content = in.owning(step.content)

@@ -24,7 +24,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 )
 
-// systemFields are the fields of metadata that a hook does not decide (contract §12.2).
+// systemFields are the fields of metadata that a hook does not decide (docs/reference/contract.md#s12.2).
 var systemFields = []string{
 	"selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
 	"managedFields",
@@ -32,7 +32,7 @@ var systemFields = []string{
 
 // applicable returns what of an object that a hook returned is applied: not what the system decides, nor the status, nor
 // the annotation and the owner reference that are ours. Hooks return such fields when they change and return an object that
-// they were sent; they differ after every write (contract §12.5). The object itself stays as it is.
+// they were sent; they differ after every write (docs/reference/contract.md#s12.5). The object itself stays as it is.
 func (in Input) applicable(content map[string]any) map[string]any {
 	if content == nil {
 		return nil

@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Limit is how long a parent waits at most for the cache to show its writes (decisions, 5.2).
+// Limit is how long a parent waits at most for the cache to show its writes (docs/reference/compatibility.md#d5.2).
 const Limit = 10 * time.Second
 
 // Barrier remembers writes that the cache has not shown yet. It is safe for concurrent use.

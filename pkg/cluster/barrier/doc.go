@@ -17,6 +17,6 @@ limitations under the License.
 // Package barrier lets a parent wait until the cache shows what its own previous sync wrote.
 //
 // A sync that started earlier would see the past: it would create children that are there, and its hook would be called
-// once for every event of its own writes (costs, §3.1 "Write barrier"). The wait is bounded, since an event may never
+// once for every event of its own writes. The wait is bounded, since an event may never
 // come, for example when the object no longer matches an informer's selector.
 package barrier

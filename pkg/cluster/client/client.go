@@ -130,7 +130,7 @@ func (c *Client) Apply(ctx context.Context, t Target, a Application) (*object.Ob
 	return c.do(ctx, call{method: http.MethodPatch, target: t, query: query, contentType: string(types.ApplyPatchType), body: a.Body})
 }
 
-// Delete deletes the object with the given UID, in the background (contract §11). An object of that name with another
+// Delete deletes the object with the given UID, in the background (docs/reference/contract.md#s11). An object of that name with another
 // UID is left alone and yields a conflict.
 func (c *Client) Delete(ctx context.Context, t Target, uid types.UID) error {
 	background := metav1.DeletePropagationBackground

@@ -17,6 +17,6 @@ limitations under the License.
 // Package client reads and writes single objects of any kind on the host cluster, as JSON bytes.
 //
 // The engine keeps objects as bytes and sends bytes, so nothing is decoded on the way but the metadata of an answer.
-// There is no rate limit on the client's side: the API server's priority and fairness decides (decisions, 19.1).
+// There is no rate limit on the client's side: the API server's priority and fairness decides (docs/reference/compatibility.md#d19.1).
 // Lists and watches are not made here: see package cache.
 package client

@@ -17,5 +17,5 @@ limitations under the License.
 // Package credentials reads the Secrets and ConfigMaps that hooks refer to, and keeps what it read up to date.
 //
 // Each is watched by its name alone: the server needs to see, and keeps in memory, no other Secret of the cluster
-// (decisions, 2.3). A watch starts with the first use of a name and ends when the name was not used for a while.
+// (docs/reference/compatibility.md#d2.3). A watch starts with the first use of a name and ends when the name was not used for a while.
 package credentials

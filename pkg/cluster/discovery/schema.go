@@ -155,7 +155,7 @@ func (s *Schema) ListType() (kind string, keys []string) {
 		return "set", nil
 	}
 	// Every list of a built-in kind says how it is merged. Lists of custom resources often do not, and are merged by guessing,
-	// as Metacontroller does (contract §12.3).
+	// as Metacontroller does (docs/reference/contract.md#s12.3).
 	return "", nil
 }
 

@@ -29,13 +29,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 // claim finds the parent's children, adopts orphans that it selects and releases children that it no longer does
-// (contract §8).
+// (docs/reference/contract.md#s8).
 func (c *Controller) claim(ctx context.Context, s *scope) error {
 	selector, err := c.selectors.of(s.key, s.parent)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 		return nil, fmt.Errorf("adopting %s: %w", o, err)
 	}
 	c.shared.Cluster.Barrier.WroteObject(c.parent.UID, informer, written)
-	c.shared.Recorder.Normal(converge.Reference(c.scope.parent), "ChildAdopted", "Adopted "+o.String())
+	c.shared.Recorder.Normal(childcontrol.Reference(c.scope.parent), "ChildAdopted", "Adopted "+o.String())
 	return written, nil
 }
 
@@ -144,7 +144,7 @@ func (c *claiming) release(ctx context.Context, target client.Target, informer *
 		return fmt.Errorf("releasing %s: %w", o, err)
 	}
 	c.shared.Cluster.Barrier.WroteObject(c.parent.UID, informer, written)
-	c.shared.Recorder.Normal(converge.Reference(c.scope.parent), "ChildReleased",
+	c.shared.Recorder.Normal(childcontrol.Reference(c.scope.parent), "ChildReleased",
 		"Released "+o.String()+", whose labels do not match the selector any more")
 	return nil
 }

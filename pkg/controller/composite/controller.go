@@ -35,25 +35,25 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// Controller runs one CompositeController. It implements hosting.Instance.
+// Controller runs one CompositeController. It implements supervisor.Instance.
 type Controller struct {
-	shared *engine.Shared
+	shared *dependencies.Shared
 	spec   *v1alpha1.CompositeControllerSpec
 	name   string
 
@@ -65,20 +65,20 @@ type Controller struct {
 	finalizer      parent.Finalizer
 	// finalizedOnce says that the controller has, or once had, a finalize hook.
 	finalizedOnce bool
-	hooks         *hooks.Set
+	hooks         *hookclient.Set
 	planner       *rollout.Planner
 
-	watching  *watching.Set
+	watching  *informers.Set
 	parents   *cache.Informer
 	children  []*cache.Informer // as childResources
 	revisions *cache.Informer   // nil unless something rolls
 
 	selectors  *selectors
 	echoes     parent.Echoes
-	converger  *converge.Converger
+	converger  *childcontrol.Converger
 	customizer *customize.Customizer
-	loop       *loop.Loop
-	counters   loop.Counters
+	loop       *worker.Loop
+	counters   worker.Counters
 	clock      clock.WithTicker
 
 	// encoded is the controller as hooks see it.
@@ -86,29 +86,29 @@ type Controller struct {
 	started chan struct{}
 }
 
-var _ hosting.Instance = &Controller{}
+var _ supervisor.Instance = &Controller{}
 
 // New builds the controller of a definition. It resolves everything that the definition names, and watches nothing yet.
-func New(ctx context.Context, shared *engine.Shared, definition *v1alpha1.CompositeController) (*Controller, error) {
+func New(ctx context.Context, shared *dependencies.Shared, definition *v1alpha1.CompositeController) (*Controller, error) {
 	c := &Controller{
 		shared: shared, spec: &definition.Spec, name: definition.Name, started: make(chan struct{}), clock: clock.RealClock{},
 	}
 	if err := c.resolve(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.Redefine(hosting.Definition{Composite: definition}); err != nil {
+	if err := c.Redefine(supervisor.Definition{Composite: definition}); err != nil {
 		return nil, err
 	}
 	declared := definition.Spec.Hooks
 	if declared == nil || declared.Sync == nil && declared.Finalize == nil {
-		return nil, &hosting.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+		return nil, &supervisor.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	c.finalizer = parent.Finalizer{Name: parent.CompositeFinalizer(c.name), Enabled: declared.Finalize != nil}
-	c.finalizedOnce = slices.Contains(definition.Finalizers, hosting.HoldFinalizer)
-	set, err := hooks.New(shared.HookConfig(hosting.KindComposite, c.name, c.spec.EndpointConfigs, c.workers()),
+	c.finalizedOnce = slices.Contains(definition.Finalizers, supervisor.HoldFinalizer)
+	set, err := hookclient.New(shared.HookConfig(supervisor.KindComposite, c.name, c.spec.EndpointConfigs, c.workers()),
 		declared.Sync, declared.Finalize, declared.Customize)
 	if err != nil {
-		return nil, &hosting.InvalidError{Reason: err.Error()}
+		return nil, &supervisor.InvalidError{Reason: err.Error()}
 	}
 	c.hooks = set
 	c.prepare()
@@ -123,7 +123,7 @@ func (c *Controller) resolve(ctx context.Context) error {
 		return fmt.Errorf("parent resource: %w", err)
 	}
 	if c.parentSelector, err = selectorOf(rule.LabelSelector); err != nil {
-		return &hosting.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
+		return &supervisor.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
 	}
 	c.ignoreStatus = rule.IgnoreStatusChanges != nil && *rule.IgnoreStatusChanges
 	rolling := map[schema.GroupKind]rollout.Rule{}
@@ -162,8 +162,8 @@ func (c *Controller) resolve(ctx context.Context) error {
 	return nil
 }
 
-// Redefine implements hosting.Instance.
-func (c *Controller) Redefine(d hosting.Definition) error {
+// Redefine implements supervisor.Instance.
+func (c *Controller) Redefine(d supervisor.Definition) error {
 	encoded, err := wire.EncodeComposite(d.Composite, wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
 	if err != nil {
 		return err
@@ -172,15 +172,15 @@ func (c *Controller) Redefine(d hosting.Definition) error {
 	return nil
 }
 
-// Started implements hosting.Instance.
+// Started implements supervisor.Instance.
 func (c *Controller) Started() <-chan struct{} { return c.started }
 
-// Problem implements hosting.Instance.
+// Problem implements supervisor.Instance.
 func (c *Controller) Problem() error {
 	return c.watching.Problem()
 }
 
-// Counters implements hosting.Instance.
+// Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return c.counters.Snapshot(c.selectors.len())
 }
@@ -188,7 +188,7 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 // prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
 func (c *Controller) prepare() {
 	c.selectors = newSelectors(c.generatesSelector())
-	c.watching = watching.New(c.shared.Cluster.Barrier)
+	c.watching = informers.New(c.shared.Cluster.Barrier)
 	c.parents = c.watching.Acquire(c.shared.Cluster.Cache, c.parentQuery())
 	informers := map[schema.GroupKind]*cache.Informer{}
 	for _, r := range c.childResources {
@@ -199,15 +199,15 @@ func (c *Controller) prepare() {
 	if c.planner.Active() {
 		c.revisions = c.watching.Acquire(c.shared.Own.Cache, cache.Query{Resource: revisionResource})
 	}
-	c.loop = loop.New(loop.Config{
-		Name: hosting.KindComposite + "-" + c.name, Workers: hooks.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+	c.loop = worker.New(worker.Config{
+		Name: supervisor.KindComposite + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
 		Counters: &c.counters,
 	})
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
-		Enqueue: func(key loop.Key) { c.loop.Enqueue(key, queue.Live) },
+		Enqueue: func(key worker.Key) { c.loop.Enqueue(key, workqueue.Live) },
 	})
-	c.converger = converge.New(converge.Config{
+	c.converger = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
 		Manager: c.shared.Options.FieldManagerOf("CompositeController", c.name), Rules: c.rules, Informers: informers,
 	})
@@ -223,7 +223,7 @@ func (c *Controller) parentQuery() cache.Query {
 	return q
 }
 
-// Run implements hosting.Instance.
+// Run implements supervisor.Instance.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.hooks.Close()
 	defer c.watching.Release()
@@ -240,7 +240,7 @@ func (c *Controller) Run(ctx context.Context) {
 		c.watching.Subscribe(informer, c.childEvent)
 	}
 	running.Go(func() {
-		loop.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
+		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
 	})
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	if c.hooks.Customize != nil {
@@ -272,28 +272,28 @@ func (c *Controller) distinctChildren() []*cache.Informer {
 	return list
 }
 
-// resync asks for a sync of every parent (contract §5.3).
+// resync asks for a sync of every parent (docs/reference/contract.md#s5.3).
 func (c *Controller) resync() {
 	for o := range c.parents.All("") {
 		if c.relevant(o) {
-			c.loop.Enqueue(c.keyOf(o), queue.Resync)
+			c.loop.Enqueue(c.keyOf(o), workqueue.Resync)
 		}
 	}
 }
 
 // ready holds a parent back until the cache shows what its last sync wrote.
-func (c *Controller) ready(key loop.Key, wake func()) bool {
+func (c *Controller) ready(key worker.Key, wake func()) bool {
 	o, ok := c.parents.Get(key.Namespace, key.Name)
 	return !ok || c.shared.Cluster.Barrier.Ready(o.UID(), wake)
 }
 
 // failed records a failed sync on the parent.
-func (c *Controller) failed(key loop.Key, err error) {
+func (c *Controller) failed(key worker.Key, err error) {
 	if hook.IsRejected(err) {
 		c.counters.Rejected.Add(1)
 	}
 	if o, ok := c.parents.Get(key.Namespace, key.Name); ok {
-		c.shared.Recorder.Warning(converge.Reference(o), events.ReasonSyncError, "Sync error: "+err.Error())
+		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())
 	}
 }
 

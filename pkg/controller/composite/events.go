@@ -23,13 +23,13 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
-// relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer (contract §5.1).
+// relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer (docs/reference/contract.md#s5.1).
 func (c *Controller) relevant(o *object.Object) bool {
 	return c.selected(o) || c.finalizer.On(o)
 }
@@ -39,9 +39,9 @@ func (c *Controller) selected(o *object.Object) bool {
 	return c.parentSelector.Matches(o.LabelSet())
 }
 
-func (c *Controller) keyOf(o *object.Object) loop.Key {
+func (c *Controller) keyOf(o *object.Object) worker.Key {
 	// A key is remembered longer than the object, of whose JSON the name is a part.
-	return loop.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
+	return worker.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 // parentEvent is told of every change of a parent.
@@ -58,7 +58,7 @@ func (c *Controller) parentEvent(e cache.Event) {
 	c.selectors.set(key, e.New)
 	if e.Initial && !c.changedBefore(e.New) {
 		// Nothing is known to have changed: what really changes meanwhile goes first.
-		c.loop.Enqueue(key, queue.Resync)
+		c.loop.Enqueue(key, workqueue.Resync)
 		return
 	}
 	if c.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
@@ -92,7 +92,7 @@ func (c *Controller) childEvent(e cache.Event) {
 		return
 	}
 	if !e.New.Deleting() {
-		c.selectors.matching(e.New, func(key loop.Key) { c.loop.Enqueue(key, queue.Live) })
+		c.selectors.matching(e.New, func(key worker.Key) { c.loop.Enqueue(key, workqueue.Live) })
 	}
 }
 
@@ -102,7 +102,7 @@ func sameController(before, after *object.Object) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.UID == b.UID
 }
 
-// wakeOwner enqueues the parent that controls child, if it is one of ours (contract §5.2).
+// wakeOwner enqueues the parent that controls child, if it is one of ours (docs/reference/contract.md#s5.2).
 func (c *Controller) wakeOwner(child *object.Object) {
 	owner := child.Controller()
 	if owner == nil || owner.Kind != c.parentResource.Kind || groupOf(owner.APIVersion) != c.parentResource.Group {
@@ -114,12 +114,12 @@ func (c *Controller) wakeOwner(child *object.Object) {
 	}
 	o, ok := c.parents.Get(namespace, owner.Name)
 	if ok && o.UID() == owner.UID && c.relevant(o) {
-		c.loop.Enqueue(c.keyOf(o), queue.Live)
+		c.loop.Enqueue(c.keyOf(o), workqueue.Live)
 	}
 }
 
 // forget drops everything that is remembered about a parent that is gone, or not ours any more.
-func (c *Controller) forget(key loop.Key, o *object.Object) {
+func (c *Controller) forget(key worker.Key, o *object.Object) {
 	c.selectors.remove(key)
 	c.loop.Forget(key)
 	c.customizer.Forget(key)

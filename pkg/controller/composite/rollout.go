@@ -27,7 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -43,7 +43,7 @@ type revisionAnswer struct {
 }
 
 // decideRollout asks the hook about every revision of the parent and lets the planner say which children follow which
-// (contract §14).
+// (docs/reference/contract.md#s14).
 func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	content, err := s.parent.Decode()
 	if err != nil {
@@ -212,7 +212,7 @@ func (c *Controller) writeRevisions(ctx context.Context, s *scope, writes []roll
 // tellMoves records on the parent which children the rollout goes on to.
 func (c *Controller) tellMoves(s *scope, p *rollout.Plan) {
 	for _, key := range p.Moved {
-		c.shared.Recorder.Normal(converge.Reference(s.parent), "RolloutProgressing",
+		c.shared.Recorder.Normal(childcontrol.Reference(s.parent), "RolloutProgressing",
 			"Updating "+children.Key(key).String()+" to the latest revision")
 	}
 }

@@ -29,17 +29,17 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 // scope is what the phases of one sync share.
 type scope struct {
-	key    loop.Key
+	key    worker.Key
 	target client.Target
 	root   webhook.RootKey
 	// parent is the parent; a phase that writes it puts the new state here.
@@ -71,26 +71,26 @@ type decision struct {
 	finalized   bool
 }
 
-// sync brings one parent to its desired state (contract §6).
-func (c *Controller) sync(ctx context.Context, key loop.Key) (loop.Result, error) {
+// sync brings one parent to its desired state (docs/reference/contract.md#s6).
+func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, error) {
 	s := c.open(key)
 	if s == nil {
-		return loop.Result{}, nil
+		return worker.Result{}, nil
 	}
 	for _, phase := range []func(context.Context, *scope) error{c.ensureFinalizer, c.claim, c.gatherRelated, c.decide} {
 		if err := phase(ctx, s); err != nil {
-			return loop.Result{ResyncAfter: s.decision.resyncAfter}, err
+			return worker.Result{ResyncAfter: s.decision.resyncAfter}, err
 		}
 		if s.parent == nil {
-			return loop.Result{}, nil
+			return worker.Result{}, nil
 		}
 	}
 	again, err := c.act(ctx, s)
-	return loop.Result{ResyncAfter: loop.Earliest(s.decision.resyncAfter, again)}, err
+	return worker.Result{ResyncAfter: worker.Earliest(s.decision.resyncAfter, again)}, err
 }
 
 // open returns the scope of a parent, nil if there is nothing to do for it.
-func (c *Controller) open(key loop.Key) *scope {
+func (c *Controller) open(key worker.Key) *scope {
 	o, ok := c.parents.Get(key.Namespace, key.Name)
 	if !ok || !c.relevant(o) {
 		// A sync that was under way when the parent went may have put it back.
@@ -107,7 +107,7 @@ func (c *Controller) open(key loop.Key) *scope {
 	}
 }
 
-// ensureFinalizer puts the finalizer on the parent or takes it off (contract §15).
+// ensureFinalizer puts the finalizer on the parent or takes it off (docs/reference/contract.md#s15).
 func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.target, s.parent)
 	if apierrors.IsNotFound(err) {
@@ -133,7 +133,7 @@ func (c *Controller) wroteParent(s *scope, written *object.Object) {
 	c.shared.Cluster.Barrier.WroteObject(written.UID(), c.parents, written)
 }
 
-// gatherRelated finds the objects that the customize hook asks for (contract §16).
+// gatherRelated finds the objects that the customize hook asks for (docs/reference/contract.md#s16).
 func (c *Controller) gatherRelated(ctx context.Context, s *scope) error {
 	var err error
 	s.related, err = c.customizer.Related(ctx, s.key, s.root, *c.encoded.Load(), s.parent)
@@ -146,7 +146,7 @@ func (c *Controller) finalizing(o *object.Object) bool {
 }
 
 // managesChildren reports whether children are touched: not those of a parent that is being deleted, unless it is being
-// finalized (contract §15).
+// finalized (docs/reference/contract.md#s15).
 func (c *Controller) managesChildren(o *object.Object) bool {
 	return !o.Deleting() || c.finalizer.ShouldFinalize(o)
 }
@@ -181,9 +181,9 @@ func (c *Controller) judgedBy(s *scope) string {
 }
 
 // ask asks the hook about a parent, which may be a former revision of it. The answer leaves out children that are known.
-func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known hooks.Known) (*wire.CompositeAnswer, error) {
+func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known hookclient.Known) (*wire.CompositeAnswer, error) {
 	finalizing := c.finalizing(s.parent)
-	var asked *hooks.Hook
+	var asked *hookclient.Hook
 	switch {
 	case finalizing:
 		asked = c.hooks.Finalize
@@ -224,7 +224,7 @@ func (c *Controller) judge(s *scope, answer *wire.CompositeAnswer) ([]children.D
 	return desired, nil
 }
 
-// act does what was decided: the finalizer, the children, the status, in this order (contract §6).
+// act does what was decided: the finalizer, the children, the status, in this order (docs/reference/contract.md#s6).
 func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	if s.decision.finalized {
 		if err := c.finalized(ctx, s); err != nil {
@@ -268,7 +268,7 @@ func (c *Controller) writeStatus(ctx context.Context, s *scope) error {
 		return parent.WriteStatus(ctx, c.shared.Cluster.Client, s.target, s.parent, status)
 	})
 	if mistaken {
-		c.loop.Enqueue(s.key, queue.Live)
+		c.loop.Enqueue(s.key, workqueue.Live)
 	}
 	if err != nil {
 		return fmt.Errorf("can't update status for %s: %w", s.parent, err)

@@ -26,10 +26,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -40,20 +40,20 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 // Config is what a Customizer needs. All fields are required, except Hook.
 type Config struct {
 	// Hook is the customize hook. Nil: there are no related objects.
-	Hook *hooks.Hook
+	Hook *hookclient.Hook
 	// Cluster has the related objects.
 	Cluster *cluster.Cluster
 	// Watching takes the informers.
-	Watching *watching.Set
+	Watching *informers.Set
 	// Enqueue asks for a sync of a parent whose related objects changed.
-	Enqueue func(loop.Key)
+	Enqueue func(worker.Key)
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
 type Customizer struct {
 	config  Config
-	answers *related.Answers[loop.Key]
-	index   *related.Index[loop.Key]
+	answers *related.Answers[worker.Key]
+	index   *related.Index[worker.Key]
 
 	mu         sync.Mutex
 	subscribed map[schema.GroupVersionResource]bool
@@ -61,13 +61,13 @@ type Customizer struct {
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{config: c, answers: related.NewAnswers[loop.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
-	z.index = related.NewIndex[loop.Key](z.namespaceLabels)
+	z := &Customizer{config: c, answers: related.NewAnswers[worker.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
+	z.index = related.NewIndex[worker.Key](z.namespaceLabels)
 	return z
 }
 
-// Related returns the related objects of a parent. The error is a *loop.WaitError while they are not all known.
-func (z *Customizer) Related(ctx context.Context, key loop.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
+// Related returns the related objects of a parent. The error is a *worker.WaitError while they are not all known.
+func (z *Customizer) Related(ctx context.Context, key worker.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func (z *Customizer) Related(ctx context.Context, key loop.Key, root webhook.Roo
 }
 
 // Forget drops what is known of a parent that is gone.
-func (z *Customizer) Forget(key loop.Key) {
+func (z *Customizer) Forget(key worker.Key) {
 	z.index.Remove(key)
 	z.answers.Remove(key)
 }
@@ -131,7 +131,7 @@ func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller [
 
 // wait lets the parent be synced as soon as the informers are filled.
 func (z *Customizer) wait(missing *related.NotSyncedError) error {
-	return &loop.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
+	return &worker.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
 		for _, r := range missing.Resources {
 			select {
 			case <-z.informer(r).Synced():
@@ -161,7 +161,7 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if e.Initial {
 		return
 	}
-	var keys []loop.Key
+	var keys []worker.Key
 	switch e.Type {
 	case cache.Added:
 		keys = z.index.Affected(r, e.New.Namespace(), e.New.Name(), e.New.Labels())
@@ -178,7 +178,7 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	}
 }
 
-func (z *Customizer) namespaceChanged(e cache.Event) []loop.Key {
+func (z *Customizer) namespaceChanged(e cache.Event) []worker.Key {
 	switch e.Type {
 	case cache.Added:
 		return z.index.NamespaceAdded(e.New.Labels())

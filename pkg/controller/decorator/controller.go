@@ -31,25 +31,25 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/watching"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// Marker is the annotation by which a decorator knows its attachments; its value is the controller's name (contract §17.2).
+// Marker is the annotation by which a decorator knows its attachments; its value is the controller's name (docs/reference/contract.md#s17.2).
 const Marker = "metacontroller.k8s.io/decorator-controller"
 
-// Controller runs one DecoratorController. It implements hosting.Instance.
+// Controller runs one DecoratorController. It implements supervisor.Instance.
 type Controller struct {
-	shared *engine.Shared
+	shared *dependencies.Shared
 	spec   *v1alpha1.DecoratorControllerSpec
 	name   string
 
@@ -60,13 +60,13 @@ type Controller struct {
 	finalizer       parent.Finalizer
 	// finalizedOnce says that the controller has, or once had, a finalize hook.
 	finalizedOnce bool
-	hooks         *hooks.Set
+	hooks         *hookclient.Set
 
-	watching   *watching.Set
-	converger  *converge.Converger
+	watching   *informers.Set
+	converger  *childcontrol.Converger
 	customizer *customize.Customizer
-	loop       *loop.Loop
-	counters   loop.Counters
+	loop       *worker.Loop
+	counters   worker.Counters
 	targets    targets
 	echoes     parent.Echoes
 	clock      clock.WithTicker
@@ -82,17 +82,17 @@ type attachment struct {
 	informer *cache.Informer
 }
 
-var _ hosting.Instance = &Controller{}
+var _ supervisor.Instance = &Controller{}
 
 // New builds the controller of a definition. It resolves everything that the definition names, and watches nothing yet.
-func New(ctx context.Context, shared *engine.Shared, definition *v1alpha1.DecoratorController) (*Controller, error) {
+func New(ctx context.Context, shared *dependencies.Shared, definition *v1alpha1.DecoratorController) (*Controller, error) {
 	c := &Controller{
 		shared: shared, spec: &definition.Spec, name: definition.Name, started: make(chan struct{}), clock: clock.RealClock{},
 		rules: map[schema.GroupResource]*rule{}, rulesByKind: map[schema.GroupKind]*rule{},
 	}
 	declared := definition.Spec.Hooks
 	if declared == nil || declared.Sync == nil && declared.Finalize == nil {
-		return nil, &hosting.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+		return nil, &supervisor.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	if err := c.resolveTargets(ctx); err != nil {
 		return nil, err
@@ -100,15 +100,15 @@ func New(ctx context.Context, shared *engine.Shared, definition *v1alpha1.Decora
 	if err := c.resolveAttachments(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.Redefine(hosting.Definition{Decorator: definition}); err != nil {
+	if err := c.Redefine(supervisor.Definition{Decorator: definition}); err != nil {
 		return nil, err
 	}
 	c.finalizer = parent.Finalizer{Name: parent.DecoratorFinalizer(c.name), Enabled: declared.Finalize != nil}
-	c.finalizedOnce = slices.Contains(definition.Finalizers, hosting.HoldFinalizer)
-	set, err := hooks.New(shared.HookConfig(hosting.KindDecorator, c.name, c.spec.EndpointConfigs, c.workers()),
+	c.finalizedOnce = slices.Contains(definition.Finalizers, supervisor.HoldFinalizer)
+	set, err := hookclient.New(shared.HookConfig(supervisor.KindDecorator, c.name, c.spec.EndpointConfigs, c.workers()),
 		declared.Sync, declared.Finalize, declared.Customize)
 	if err != nil {
-		return nil, &hosting.InvalidError{Reason: err.Error()}
+		return nil, &supervisor.InvalidError{Reason: err.Error()}
 	}
 	c.hooks = set
 	c.prepare()
@@ -125,7 +125,7 @@ func (c *Controller) resolveTargets(ctx context.Context) error {
 		}
 		selector, err := newSelector(declared)
 		if err != nil {
-			return &hosting.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
+			return &supervisor.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
 		}
 		r := &rule{
 			resource: resource, selector: selector,
@@ -162,8 +162,8 @@ func (c *Controller) resolveAttachments(ctx context.Context) error {
 	return nil
 }
 
-// Redefine implements hosting.Instance.
-func (c *Controller) Redefine(d hosting.Definition) error {
+// Redefine implements supervisor.Instance.
+func (c *Controller) Redefine(d supervisor.Definition) error {
 	encoded, err := wire.EncodeDecorator(d.Decorator, wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
 	if err != nil {
 		return err
@@ -172,20 +172,20 @@ func (c *Controller) Redefine(d hosting.Definition) error {
 	return nil
 }
 
-// Started implements hosting.Instance.
+// Started implements supervisor.Instance.
 func (c *Controller) Started() <-chan struct{} { return c.started }
 
-// Problem implements hosting.Instance.
+// Problem implements supervisor.Instance.
 func (c *Controller) Problem() error { return c.watching.Problem() }
 
-// Counters implements hosting.Instance.
+// Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return c.counters.Snapshot(c.targets.len())
 }
 
 // prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
 func (c *Controller) prepare() {
-	c.watching = watching.New(c.shared.Cluster.Barrier)
+	c.watching = informers.New(c.shared.Cluster.Barrier)
 	for _, r := range c.rules {
 		r.informer = c.watching.Acquire(c.shared.Cluster.Cache, c.targetQuery(r))
 	}
@@ -195,15 +195,15 @@ func (c *Controller) prepare() {
 		a.informer = c.watching.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: a.resource.GroupVersionResource})
 		informers[a.resource.GroupVersionKind().GroupKind()] = a.informer
 	}
-	c.loop = loop.New(loop.Config{
-		Name: hosting.KindDecorator + "-" + c.name, Workers: hooks.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+	c.loop = worker.New(worker.Config{
+		Name: supervisor.KindDecorator + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
 		Counters: &c.counters,
 	})
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
-		Enqueue: func(key loop.Key) { c.loop.Enqueue(key, queue.Live) },
+		Enqueue: func(key worker.Key) { c.loop.Enqueue(key, workqueue.Live) },
 	})
-	c.converger = converge.New(converge.Config{
+	c.converger = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
 		Manager: c.shared.Options.FieldManagerOf("DecoratorController", c.name), Rules: c.attachmentRules, Informers: informers,
 	})
@@ -219,7 +219,7 @@ func (c *Controller) targetQuery(r *rule) cache.Query {
 	return q
 }
 
-// Run implements hosting.Instance.
+// Run implements supervisor.Instance.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.hooks.Close()
 	defer c.watching.Release()
@@ -242,7 +242,7 @@ func (c *Controller) Run(ctx context.Context) {
 		}
 	}
 	running.Go(func() {
-		loop.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
+		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.spec.ResyncPeriodSeconds), c.resync)
 	})
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	if c.hooks.Customize != nil {
@@ -261,12 +261,12 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 	}
 }
 
-// resync asks for a sync of every target (contract §5.3).
+// resync asks for a sync of every target (docs/reference/contract.md#s5.3).
 func (c *Controller) resync() {
 	for _, r := range c.rules {
 		for o := range r.informer.All("") {
 			if c.relevant(r, o) {
-				c.loop.Enqueue(keyOf(r, o), queue.Resync)
+				c.loop.Enqueue(keyOf(r, o), workqueue.Resync)
 			}
 		}
 	}

@@ -24,23 +24,23 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
 // relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer
-// (contract §17.1).
+// (docs/reference/contract.md#s17.1).
 func (c *Controller) relevant(r *rule, o *object.Object) bool {
 	return r.selector.matches(o) || c.finalizer.On(o)
 }
 
-func keyOf(r *rule, o *object.Object) loop.Key {
-	return loop.Key{Resource: r.resource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
+func keyOf(r *rule, o *object.Object) worker.Key {
+	return worker.Key{Resource: r.resource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 func rootOf(r *rule, o *object.Object) webhook.RootKey {
@@ -58,14 +58,14 @@ func (c *Controller) targetEvent(r *rule, e cache.Event) {
 		if e.Old != nil && c.relevant(r, e.Old) {
 			c.targets.remove(key)
 			// A sync under way may put the customize answer back; the next one takes it away, see open.
-			c.loop.Enqueue(key, queue.Live)
+			c.loop.Enqueue(key, workqueue.Live)
 		}
 		return
 	}
 	c.targets.add(key)
 	if e.Initial {
 		// Nothing is known to have changed: what really changes meanwhile goes first.
-		c.loop.Enqueue(key, queue.Resync)
+		c.loop.Enqueue(key, workqueue.Resync)
 		return
 	}
 	if r.ignoreStatus && parent.StatusOnly(e.Old, e.New) {
@@ -75,7 +75,7 @@ func (c *Controller) targetEvent(r *rule, e cache.Event) {
 }
 
 // attachmentEvent is told of every change of an object of an attachment kind. Orphans wake nobody: decorators do not adopt
-// (contract §17.1).
+// (docs/reference/contract.md#s17.1).
 func (c *Controller) attachmentEvent(e cache.Event) {
 	if e.Initial {
 		// Every target is synced at the start anyway, after the attachments are there.
@@ -114,7 +114,7 @@ func (c *Controller) wakeOwner(attached *object.Object) {
 	}
 	o, ok := r.informer.Get(namespace, owner.Name)
 	if ok && o.UID() == owner.UID && c.relevant(r, o) {
-		c.loop.Enqueue(keyOf(r, o), queue.Live)
+		c.loop.Enqueue(keyOf(r, o), workqueue.Live)
 	}
 }
 
@@ -131,23 +131,23 @@ func (c *Controller) forget(r *rule, o *object.Object) {
 }
 
 // ready holds a target back until the cache shows what its last sync wrote.
-func (c *Controller) ready(key loop.Key, wake func()) bool {
+func (c *Controller) ready(key worker.Key, wake func()) bool {
 	_, o, ok := c.find(key)
 	return !ok || c.shared.Cluster.Barrier.Ready(o.UID(), wake)
 }
 
 // failed records a failed sync on the target.
-func (c *Controller) failed(key loop.Key, err error) {
+func (c *Controller) failed(key worker.Key, err error) {
 	if hook.IsRejected(err) {
 		c.counters.Rejected.Add(1)
 	}
 	if _, o, ok := c.find(key); ok {
-		c.shared.Recorder.Warning(converge.Reference(o), events.ReasonSyncError, "Sync error: "+err.Error())
+		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())
 	}
 }
 
 // find returns the object of a key, and its rule.
-func (c *Controller) find(key loop.Key) (*rule, *object.Object, bool) {
+func (c *Controller) find(key worker.Key) (*rule, *object.Object, bool) {
 	r, ok := c.rules[key.Resource]
 	if !ok {
 		return nil, nil, false
@@ -159,19 +159,19 @@ func (c *Controller) find(key loop.Key) (*rule, *object.Object, bool) {
 // targets are the keys of the present targets. The zero value is ready; it is safe for concurrent use.
 type targets struct {
 	mu   sync.Mutex
-	keys map[loop.Key]struct{}
+	keys map[worker.Key]struct{}
 }
 
-func (t *targets) add(key loop.Key) {
+func (t *targets) add(key worker.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.keys == nil {
-		t.keys = map[loop.Key]struct{}{}
+		t.keys = map[worker.Key]struct{}{}
 	}
 	t.keys[key] = struct{}{}
 }
 
-func (t *targets) remove(key loop.Key) {
+func (t *targets) remove(key worker.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.keys, key)

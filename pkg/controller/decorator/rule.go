@@ -28,7 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// rule is a kind of targets, with its selectors (contract §17.1).
+// rule is a kind of targets, with its selectors (docs/reference/contract.md#s17.1).
 type rule struct {
 	resource     discovery.Resource
 	selector     selector

@@ -29,20 +29,20 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loop"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// errNoHook is the error of a target for which no hook is there (contract §17.3).
+// errNoHook is the error of a target for which no hook is there (docs/reference/contract.md#s17.3).
 var errNoHook = errors.New("no enabled hooks found")
 
 // scope is what the phases of one sync share.
 type scope struct {
-	key  loop.Key
+	key  worker.Key
 	rule *rule
 	at   client.Target
 	root webhook.RootKey
@@ -62,28 +62,28 @@ type scope struct {
 	desired []children.Desired
 }
 
-// sync brings one target to its desired state (contract §17.3).
-func (c *Controller) sync(ctx context.Context, key loop.Key) (loop.Result, error) {
+// sync brings one target to its desired state (docs/reference/contract.md#s17.3).
+func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, error) {
 	s := c.open(key)
 	if s == nil {
-		return loop.Result{}, nil
+		return worker.Result{}, nil
 	}
 	if err := c.ensureFinalizer(ctx, s); err != nil || s.target == nil {
-		return loop.Result{}, parent.IgnoreGone(err)
+		return worker.Result{}, parent.IgnoreGone(err)
 	}
 	c.observe(s)
 	if err := c.gatherRelated(ctx, s); err != nil {
-		return loop.Result{}, err
+		return worker.Result{}, err
 	}
 	if err := c.decide(ctx, s); err != nil {
-		return loop.Result{}, err
+		return worker.Result{}, err
 	}
 	again, err := c.act(ctx, s)
-	return loop.Result{ResyncAfter: loop.Earliest(s.answer.ResyncAfter, again)}, err
+	return worker.Result{ResyncAfter: worker.Earliest(s.answer.ResyncAfter, again)}, err
 }
 
 // open returns the scope of a target, nil if there is nothing to do for it.
-func (c *Controller) open(key loop.Key) *scope {
+func (c *Controller) open(key worker.Key) *scope {
 	r, o, ok := c.find(key)
 	if !ok || !c.relevant(r, o) {
 		c.customizer.Forget(key)
@@ -95,7 +95,7 @@ func (c *Controller) open(key loop.Key) *scope {
 	}
 }
 
-// ensureFinalizer puts the finalizer on the target or takes it off (contract §15).
+// ensureFinalizer puts the finalizer on the target or takes it off (docs/reference/contract.md#s15).
 func (c *Controller) ensureFinalizer(ctx context.Context, s *scope) error {
 	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.at, s.target)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Controller) wroteTarget(s *scope, written *object.Object) {
 	c.shared.Cluster.Barrier.WroteObject(written.UID(), s.rule.informer, written)
 }
 
-// observe finds the target's attachments: those that it controls and that carry this controller's mark (contract §17.2).
+// observe finds the target's attachments: those that it controls and that carry this controller's mark (docs/reference/contract.md#s17.2).
 func (c *Controller) observe(s *scope) {
 	for _, a := range c.attachments {
 		var found []*object.Object
@@ -130,7 +130,7 @@ func (c *Controller) observe(s *scope) {
 	}
 }
 
-// gatherRelated finds the objects that the customize hook asks for (contract §16).
+// gatherRelated finds the objects that the customize hook asks for (docs/reference/contract.md#s16).
 func (c *Controller) gatherRelated(ctx context.Context, s *scope) error {
 	var err error
 	s.related, err = c.customizer.Related(ctx, s.key, s.root, *c.encoded.Load(), s.target)
@@ -140,7 +140,7 @@ func (c *Controller) gatherRelated(ctx context.Context, s *scope) error {
 // decide asks the hook what shall be, and judges the answer.
 func (c *Controller) decide(ctx context.Context, s *scope) error {
 	finalizing := c.hooks.Finalize != nil && (s.target.Deleting() || !s.rule.selector.matches(s.target))
-	var asked *hooks.Hook
+	var asked *hookclient.Hook
 	switch {
 	case finalizing:
 		asked = c.hooks.Finalize
@@ -181,9 +181,9 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 }
 
 // act does what was decided: the target first, then its attachments. A target that cannot be written, because somebody
-// else wrote it first for example, does not keep the attachments waiting (decisions, sections 6 and 17.3).
+// else wrote it first for example, does not keep the attachments waiting (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
 func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
-	// Attachments of a target that is finalized in this sync are still managed in it (contract §15).
+	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
 	manages := !s.target.Deleting() || c.finalizer.ShouldFinalize(s.target)
 	errTarget := c.writeTarget(ctx, s)
 	if apierrors.IsNotFound(errTarget) {

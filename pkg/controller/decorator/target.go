@@ -24,13 +24,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/converge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
 // writeTarget gives the target the status, labels and annotations of the answer, and takes the finalizer off when the hook
-// is done. Nothing is sent when nothing changes (contract §17.3).
+// is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
 func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
 	api := c.shared.Cluster.Client
 	status := s.answer.Status
@@ -55,7 +55,7 @@ func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
 func (c *Controller) write(s *scope, do func() (*object.Object, error)) error {
 	written, mistaken, err := c.echoes.Write(s.rule.informer, s.target, do)
 	if mistaken {
-		c.loop.Enqueue(s.key, queue.Live)
+		c.loop.Enqueue(s.key, workqueue.Live)
 	}
 	if err == nil && written != nil {
 		c.wroteTarget(s, written)
@@ -74,6 +74,6 @@ func (c *Controller) deleteTarget(ctx context.Context, s *scope) error {
 		return fmt.Errorf("deleting %s: %w", s.target, err)
 	}
 	c.shared.Cluster.Barrier.Deleted(s.target.UID(), s.rule.informer, s.target.Namespace(), s.target.Name(), s.target.UID())
-	c.shared.Recorder.Normal(converge.Reference(s.target), "TargetDeleted", "Deleted because the hook of "+c.name+" asked for it")
+	c.shared.Recorder.Normal(childcontrol.Reference(s.target), "TargetDeleted", "Deleted because the hook of "+c.name+" asked for it")
 	return nil
 }

@@ -23,25 +23,25 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
 // builder builds the instances of both kinds.
 type builder struct {
-	shared *engine.Shared
+	shared *dependencies.Shared
 }
 
-// Build implements hosting.Builder.
-func (b builder) Build(ctx context.Context, d hosting.Definition) (hosting.Instance, error) {
-	if d.Kind() == hosting.KindDecorator {
+// Build implements supervisor.Builder.
+func (b builder) Build(ctx context.Context, d supervisor.Definition) (supervisor.Instance, error) {
+	if d.Kind() == supervisor.KindDecorator {
 		return decorator.New(ctx, b.shared, d.Decorator)
 	}
 	return composite.New(ctx, b.shared, d.Composite)
 }
 
-// Fingerprint implements hosting.Builder: what discovery says about every resource that the definition names.
-func (b builder) Fingerprint(ctx context.Context, d hosting.Definition) string {
+// Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.
+func (b builder) Fingerprint(ctx context.Context, d supervisor.Definition) string {
 	var text strings.Builder
 	for _, rule := range d.Rules() {
 		r, err := b.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)

@@ -34,9 +34,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
 const (
@@ -46,19 +46,19 @@ const (
 	releaseInterval = 500 * time.Millisecond
 )
 
-// keeper implements hosting.Keeper.
+// keeper implements supervisor.Keeper.
 type keeper struct {
-	shared *engine.Shared
+	shared *dependencies.Shared
 }
 
-// Hold implements hosting.Keeper.
-func (k keeper) Hold(ctx context.Context, d hosting.Definition) error {
-	return k.write(ctx, d, append(slices.Clone(d.Meta().Finalizers), hosting.HoldFinalizer))
+// Hold implements supervisor.Keeper.
+func (k keeper) Hold(ctx context.Context, d supervisor.Definition) error {
+	return k.write(ctx, d, append(slices.Clone(d.Meta().Finalizers), supervisor.HoldFinalizer))
 }
 
-// Let implements hosting.Keeper.
-func (k keeper) Let(ctx context.Context, d hosting.Definition) error {
-	rest := slices.DeleteFunc(slices.Clone(d.Meta().Finalizers), func(name string) bool { return name == hosting.HoldFinalizer })
+// Let implements supervisor.Keeper.
+func (k keeper) Let(ctx context.Context, d supervisor.Definition) error {
+	rest := slices.DeleteFunc(slices.Clone(d.Meta().Finalizers), func(name string) bool { return name == supervisor.HoldFinalizer })
 	err := k.write(ctx, d, rest)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -66,7 +66,7 @@ func (k keeper) Let(ctx context.Context, d hosting.Definition) error {
 	return err
 }
 
-func (k keeper) write(ctx context.Context, d hosting.Definition, finalizers []string) error {
+func (k keeper) write(ctx context.Context, d supervisor.Definition, finalizers []string) error {
 	if finalizers == nil {
 		finalizers = []string{}
 	}
@@ -77,7 +77,7 @@ func (k keeper) write(ctx context.Context, d hosting.Definition, finalizers []st
 		return fmt.Errorf("encoding the finalizers: %w", err)
 	}
 	own, options := k.shared.Own.Client.MetacontrollerV1alpha1(), metav1.PatchOptions{FieldManager: fieldManager}
-	if d.Kind() == hosting.KindDecorator {
+	if d.Kind() == supervisor.KindDecorator {
 		_, err = own.DecoratorControllers().Patch(ctx, d.Meta().Name, types.MergePatchType, patch, options)
 	} else {
 		_, err = own.CompositeControllers().Patch(ctx, d.Meta().Name, types.MergePatchType, patch, options)
@@ -88,8 +88,8 @@ func (k keeper) write(ctx context.Context, d hosting.Definition, finalizers []st
 	return nil
 }
 
-// Release implements hosting.Keeper. A kind that is not served any more has no parents.
-func (k keeper) Release(ctx context.Context, d hosting.Definition, left func(int)) error {
+// Release implements supervisor.Keeper. A kind that is not served any more has no parents.
+func (k keeper) Release(ctx context.Context, d supervisor.Definition, left func(int)) error {
 	finalizer := parent.Finalizer{Name: d.Finalizer()}
 	for _, rule := range d.Parents() {
 		if err := k.releaseAll(ctx, rule, finalizer, left); err != nil {

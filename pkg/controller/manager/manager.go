@@ -32,9 +32,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	objects "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/engine"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -46,7 +46,7 @@ const maxLag = barrier.Limit / 10
 
 // Manager runs a host for every controller object.
 type Manager struct {
-	shared    *engine.Shared
+	shared    *dependencies.Shared
 	informers externalversions.SharedInformerFactory
 }
 
@@ -57,7 +57,7 @@ type Config struct {
 	// Cluster reaches the host cluster: parents, children, related objects, events. Required.
 	Cluster *rest.Config
 	// Options are the settings of the engine.
-	Options engine.Options
+	Options dependencies.Options
 }
 
 // New returns a manager. It opens no connection before Run.
@@ -66,7 +66,7 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	if _, err := labels.Parse(options.TargetLabelSelector); err != nil {
 		return nil, fmt.Errorf("parsing the target label selector: %w", err)
 	}
-	events.RegisterMetrics()
+	eventrecorder.RegisterMetrics()
 	webhook.RegisterMetrics()
 	host := rest.CopyConfig(c.Cluster)
 	host.QPS, host.Burst = options.ClientQPS, options.ClientBurst
@@ -76,7 +76,7 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := events.NewRecorder(ctx, events.Options{Config: host, QPS: options.EventsQPS, Burst: options.EventsBurst})
+	recorder, err := eventrecorder.NewRecorder(ctx, eventrecorder.Options{Config: host, QPS: options.EventsQPS, Burst: options.EventsBurst})
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	}
 	informers := externalversions.NewSharedInformerFactoryWithOptions(own, 0,
 		externalversions.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = options.TargetLabelSelector }))
-	return &Manager{informers: informers, shared: &engine.Shared{
-		Options: options, Cluster: window, Own: engine.Own{Cache: revisions, Client: own},
+	return &Manager{informers: informers, shared: &dependencies.Shared{
+		Options: options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own},
 		Applier: apply.New(apply.Options{
 			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return window.Barrier.Lag() > maxLag },
 		}),
@@ -129,8 +129,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-func (m *Manager) hostConfig() hosting.Config {
-	return hosting.Config{
+func (m *Manager) hostConfig() supervisor.Config {
+	return supervisor.Config{
 		Builder:   builder{shared: m.shared},
 		Recorder:  m.shared.Recorder,
 		Publisher: publisher{client: m.shared.Own.Client.MetacontrollerV1alpha1()},
@@ -163,12 +163,12 @@ func handler(ctx context.Context, hosts *roster) cache.ResourceEventHandler {
 	}
 }
 
-func definitionOf(o any) (hosting.Definition, bool) {
+func definitionOf(o any) (supervisor.Definition, bool) {
 	switch o := o.(type) {
 	case *v1alpha1.CompositeController:
-		return hosting.Definition{Composite: o}, true
+		return supervisor.Definition{Composite: o}, true
 	case *v1alpha1.DecoratorController:
-		return hosting.Definition{Decorator: o}, true
+		return supervisor.Definition{Decorator: o}, true
 	}
-	return hosting.Definition{}, false
+	return supervisor.Definition{}, false
 }

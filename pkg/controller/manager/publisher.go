@@ -24,7 +24,7 @@ import (
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	applyv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/applyconfiguration/metacontroller/v1alpha1"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 )
@@ -38,12 +38,12 @@ type publisher struct {
 	client typedv1alpha1.MetacontrollerV1alpha1Interface
 }
 
-// Publish implements hosting.Publisher.
-func (p publisher) Publish(ctx context.Context, d hosting.Definition, status *v1alpha1.ControllerStatus) error {
+// Publish implements supervisor.Publisher.
+func (p publisher) Publish(ctx context.Context, d supervisor.Definition, status *v1alpha1.ControllerStatus) error {
 	name, options := d.Meta().Name, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 	var err error
 	switch d.Kind() {
-	case hosting.KindDecorator:
+	case supervisor.KindDecorator:
 		applied := applyv1alpha1.DecoratorControllerStatus()
 		applied.ControllerStatusApplyConfiguration = *statusConfiguration(status)
 		_, err = p.client.DecoratorControllers().ApplyStatus(ctx,

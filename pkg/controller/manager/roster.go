@@ -20,7 +20,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hosting"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
 // identity names a controller object.
@@ -28,14 +28,14 @@ type identity struct {
 	kind, name string
 }
 
-func identityOf(d hosting.Definition) identity {
+func identityOf(d supervisor.Definition) identity {
 	return identity{kind: d.Kind(), name: d.Meta().Name}
 }
 
 // roster holds the running hosts. A host for an object that was deleted and made anew starts when the former one of that
 // name has ended.
 type roster struct {
-	config hosting.Config
+	config supervisor.Config
 
 	mu      sync.Mutex
 	entries map[identity]*entry
@@ -45,17 +45,17 @@ type roster struct {
 }
 
 type entry struct {
-	host  *hosting.Host
+	host  *supervisor.Host
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-func newRoster(c hosting.Config) *roster {
+func newRoster(c supervisor.Config) *roster {
 	return &roster{config: c, entries: map[identity]*entry{}, ending: map[identity]<-chan struct{}{}}
 }
 
 // put starts a host for d, or tells the one that runs.
-func (r *roster) put(ctx context.Context, d hosting.Definition) {
+func (r *roster) put(ctx context.Context, d supervisor.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := identityOf(d)
@@ -64,7 +64,7 @@ func (r *roster) put(ctx context.Context, d hosting.Definition) {
 		return
 	}
 	running, stop := context.WithCancel(ctx)
-	e := &entry{host: hosting.New(r.config, d), stop: stop, ended: make(chan struct{})}
+	e := &entry{host: supervisor.New(r.config, d), stop: stop, ended: make(chan struct{})}
 	r.entries[id] = e
 	former := r.ending[id]
 	r.running.Go(func() {
@@ -78,7 +78,7 @@ func (r *roster) put(ctx context.Context, d hosting.Definition) {
 }
 
 // remove stops the host of an object that is gone.
-func (r *roster) remove(d hosting.Definition) {
+func (r *roster) remove(d supervisor.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := identityOf(d)

@@ -24,7 +24,7 @@ import (
 )
 
 // StatusOnly reports whether an update changed nothing that ignoreStatusChanges looks at: neither generation nor labels
-// nor annotations, and the object is not being deleted (contract §5.2).
+// nor annotations, and the object is not being deleted (docs/reference/contract.md#s5.2).
 func StatusOnly(before, after *object.Object) bool {
 	return before != nil && after != nil && before.UID() == after.UID() &&
 		before.Generation() == after.Generation() &&
@@ -34,7 +34,7 @@ func StatusOnly(before, after *object.Object) bool {
 }
 
 // Unsettled reports whether a change of o has not been dealt with, as far as o itself tells: it is being deleted, or its status
-// does not show the present generation, which the engine writes with every sync (contract §6). Of kinds without a generation
+// does not show the present generation, which the engine writes with every sync (docs/reference/contract.md#s6). Of kinds without a generation
 // nothing is known.
 func Unsettled(o *object.Object) bool {
 	if o.Deleting() {

@@ -18,5 +18,5 @@ limitations under the License.
 // of its changes matter, its finalizer, and how its own fields are written.
 //
 // Every write is conditional on the version that the cache showed, so no read precedes it; a conflict means that the
-// cache is behind, and the sync is repeated when it has caught up (decisions, sections 5.2 and 6).
+// cache is behind, and the sync is repeated when it has caught up (docs/reference/compatibility.md#d5.2, docs/reference/compatibility.md#d6).
 package parent

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
 // Echoes tell the events that are caused by own writes of parents from those of others' changes. An event may be seen before
@@ -116,11 +116,11 @@ func (e *Echoes) Is(shown *object.Object) bool {
 
 // Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion is never left
 // waiting for others' changes.
-func (e *Echoes) Urgency(shown *object.Object) queue.Priority {
+func (e *Echoes) Urgency(shown *object.Object) workqueue.Priority {
 	if e.Is(shown) && !shown.Deleting() {
-		return queue.Echo
+		return workqueue.Echo
 	}
-	return queue.Live
+	return workqueue.Live
 }
 
 // Forget drops what is remembered of a parent that is gone.

@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Finalizer is the finalizer that one controller puts on its parents while it has a finalize hook (contract §15).
+// Finalizer is the finalizer that one controller puts on its parents while it has a finalize hook (docs/reference/contract.md#s15).
 type Finalizer struct {
 	// Name is the finalizer's name, see CompositeFinalizer and DecoratorFinalizer.
 	Name string
@@ -52,7 +52,7 @@ func (f Finalizer) On(o *object.Object) bool { return slices.Contains(o.Finalize
 
 // ShouldFinalize reports whether children of a parent that is being deleted are still managed: the finalize hook is
 // there, our finalizer is on the parent, and the garbage collector was not asked to delete or orphan the children itself
-// (contract §15).
+// (docs/reference/contract.md#s15).
 func (f Finalizer) ShouldFinalize(o *object.Object) bool {
 	if !f.Enabled || !f.On(o) {
 		return false

@@ -44,7 +44,7 @@ type Type struct {
 // A ResolveFunc finds the type that a rule names. Its error is shown to users and should say what is missing.
 type ResolveFunc func(ctx context.Context, apiVersion, resource string) (Type, error)
 
-// Scope is what the meaning of rules depends on besides the rules themselves (contract §16.2).
+// Scope is what the meaning of rules depends on besides the rules themselves (docs/reference/contract.md#s16.2).
 type Scope struct {
 	// Version of the customize hook that answered. Empty means v1.
 	Version v1alpha1.HookVersion

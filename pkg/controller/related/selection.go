@@ -64,7 +64,7 @@ type Group[O Object] struct {
 	Objects []O
 }
 
-// Select returns the objects that the rules select (contract §16.2), in groups by type, sorted by key. The error is a
+// Select returns the objects that the rules select (docs/reference/contract.md#s16.2), in groups by type, sorted by key. The error is a
 // *NotSyncedError when an informer that is needed has not synced.
 //
 // Names cost a lookup each when the rule has a namespace or its type is cluster-scoped; names in all namespaces and

@@ -30,7 +30,7 @@ import (
 // desire have no entry.
 type claims map[Key]int
 
-// claimsOf reads what the revisions claim (contract §14.3). Kinds that no longer roll and children that are no longer
+// claimsOf reads what the revisions claim (docs/reference/contract.md#s14.3). Kinds that no longer roll and children that are no longer
 // desired are dropped. A child that two revisions claim, because a write was interrupted, is on the newer one.
 func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[Key]bool) claims {
 	out := claims{}

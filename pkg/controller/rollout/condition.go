@@ -26,7 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionUpdated is the type of the condition in a parent's status that tells how its rollout is going (contract §14.4).
+// ConditionUpdated is the type of the condition in a parent's status that tells how its rollout is going (docs/reference/contract.md#s14.4).
 const ConditionUpdated = "Updated"
 
 // Reasons of the condition Updated.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rollout plans rolling updates of the children of a composite's parent (contract §14).
+// Package rollout plans rolling updates of the children of a composite's parent (docs/reference/contract.md#s14).
 //
 // A rollout goes in three steps, for each sync anew and from nothing but what is observed. Planner.Revisions compares the
 // parent with the ControllerRevisions that it has, and says which parents the hook is to be shown: the parent as it is,

@@ -33,8 +33,7 @@ type Child interface {
 	Field(path ...string) ([]byte, bool)
 }
 
-// unhappy returns why a child on the latest revision keeps the rollout from going on; empty when it does not (contract
-// §14.5). Beyond the contract, a child that is being deleted is waited for.
+// unhappy returns why a child on the latest revision keeps the rollout from going on; empty when it does not (docs/reference/contract.md#s14.5). Beyond the contract, a child that is being deleted is waited for.
 func (r *run) unhappy(key Key) string {
 	name := key.Kind + " " + relativeName(r.namespace, key)
 	child, ok := r.in.Observed(key)

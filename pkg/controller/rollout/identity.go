@@ -33,7 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// Labels and annotations of ControllerRevisions (contract §14.1).
+// Labels and annotations of ControllerRevisions (docs/reference/contract.md#s14.1).
 const (
 	// LabelAPIGroup holds the API group of the parent; empty for core kinds.
 	LabelAPIGroup = "metacontroller.k8s.io/apiGroup"
@@ -53,7 +53,7 @@ const (
 	maxLabelValue = 63
 )
 
-// name returns the name of the revision of a parent with that patch (contract §14.1). The digest tells revisions apart and
+// name returns the name of the revision of a parent with that patch (docs/reference/contract.md#s14.1). The digest tells revisions apart and
 // protects nothing; it is the one of Metacontroller, so that its revisions are found again.
 func (p *Planner) name(uid types.UID, patch []byte) string {
 	group := p.config.Resource.Group

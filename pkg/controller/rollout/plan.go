@@ -159,7 +159,7 @@ func (r *run) settle() {
 }
 
 // advance moves children to the latest revision, in the order of its answer, as long as the children in work allow it
-// (contract §14.4): those that are on it and not happy. A child moves when no child of another kind is in work, and of its
+// (docs/reference/contract.md#s14.4): those that are on it and not happy. A child moves when no child of another kind is in work, and of its
 // own kind fewer than the rule's limit.
 func (r *run) advance() Condition {
 	order := r.in.Answers[0].Desired

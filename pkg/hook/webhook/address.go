@@ -28,7 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// address returns the URL of a webhook (contract §2.1): url as it is written, or else one made of service and path.
+// address returns the URL of a webhook (docs/reference/contract.md#s2.1): url as it is written, or else one made of service and path.
 func address(w *v1alpha1.Webhook) (*url.URL, error) {
 	raw, err := rawAddress(w)
 	if err != nil {
@@ -72,7 +72,7 @@ func display(u *url.URL) string {
 	return shown.String()
 }
 
-// effectiveSecurity returns the settings that apply to a webhook at u (contract §2.4): its own if it has any, or else those
+// effectiveSecurity returns the settings that apply to a webhook at u (docs/reference/contract.md#s2.4): its own if it has any, or else those
 // of the first endpoint config for its host. There is no merging.
 func effectiveSecurity(w *v1alpha1.Webhook, endpoints []v1alpha1.EndpointConfig, u *url.URL) (s v1alpha1.WebhookSecurity, at string) {
 	if own := w.WebhookSecurity; own.CABundle != nil || own.ClientTLS != nil || own.Authorization != nil || own.BasicAuth != nil {

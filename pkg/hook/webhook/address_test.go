@@ -83,7 +83,7 @@ func TestDisplayLeavesOutWhatMayBeSecret(t *testing.T) {
 	}
 }
 
-// TestHostMatches is the matrix of contract §2.4.
+// TestHostMatches is the matrix of docs/reference/contract.md#s2.4.
 func TestHostMatches(t *testing.T) {
 	cases := []struct {
 		entry, url string

@@ -196,7 +196,7 @@ func (c *Client) request(ctx context.Context, body []byte, authorization string,
 // errReading marks errors of the connection while the body was read.
 var errReading = errors.New("reading the answer")
 
-// judge reads the response in the order of contract §2.5.
+// judge reads the response in the order of docs/reference/contract.md#s2.5.
 func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEntry) (Answer, error) {
 	if err := c.retryLater(response); err != nil {
 		drain(response.Body)

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// DefaultTimeout limits a call when the webhook does not say otherwise (contract §1.5).
+	// DefaultTimeout limits a call when the webhook does not say otherwise (docs/reference/contract.md#s1.5).
 	DefaultTimeout = 10 * time.Second
 	// DefaultMaxResponseBytes limits the size of an answer.
 	DefaultMaxResponseBytes = 32 << 20

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package webhook makes one call to one webhook (contract §2).
+// Package webhook makes one call to one webhook (docs/reference/contract.md#s2).
 //
 // A [Client] belongs to one hook of one controller. It knows the address, TLS, credentials, connections, entity tags, limits,
 // errors and metrics of that hook: [Client.Call] sends a body and returns the body of the answer. It knows nothing of what the

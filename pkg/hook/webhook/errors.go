@@ -58,7 +58,7 @@ type StatusError struct {
 	Body string
 }
 
-// Error returns the text of contract §2.5.
+// Error returns the text of docs/reference/contract.md#s2.5.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("unsupported status code: %d body: %s", e.Code, e.Body)
 }
@@ -98,7 +98,7 @@ type CallError struct {
 	Err error
 }
 
-// Error returns endpoint, cause and advice. It begins as contract §2.5 says.
+// Error returns endpoint, cause and advice. It begins as docs/reference/contract.md#s2.5 says.
 func (e *CallError) Error() string {
 	text := "http error: calling " + e.Endpoint + ": " + e.Cause
 	if e.Advice != "" {

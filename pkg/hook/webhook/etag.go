@@ -34,7 +34,7 @@ type RootKey struct {
 	Name string
 }
 
-// etagCache remembers the last answer for each object with the tag that the hook gave it (contract §2.6). It is bounded by
+// etagCache remembers the last answer for each object with the tag that the hook gave it (docs/reference/contract.md#s2.6). It is bounded by
 // the size of the answers; the least recently used go first.
 type etagCache struct {
 	maxBytes int64

@@ -37,7 +37,7 @@ const (
 	labelEvent          = "event"
 )
 
-// vectors are the metrics of one kind of hook, under the names of contract §19.2.
+// vectors are the metrics of one kind of hook, under the names of docs/reference/contract.md#s19.2.
 type vectors struct {
 	requests *metrics.CounterVec
 	duration *metrics.HistogramVec

@@ -48,7 +48,7 @@ type session struct {
 }
 
 // newTransport makes connections to one endpoint: as many idle ones as there are workers, HTTP/2 where it is offered, proxies
-// as the environment says (contract §2.2). It sets no limits in time; the context of the call does.
+// as the environment says (docs/reference/contract.md#s2.2). It sets no limits in time; the context of the call does.
 func newTransport(config *tls.Config, workers int) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,

@@ -35,7 +35,7 @@ type AnswerOptions struct {
 }
 
 // Strict tells whether answers of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
-// v1 and strict for v2 (contract §1.5).
+// v1 and strict for v2 (docs/reference/contract.md#s1.5).
 func Strict(version v1alpha1.HookVersion, mode *v1alpha1.ResponseUnmarshallMode) bool {
 	if mode != nil && *mode != "" {
 		return *mode == v1alpha1.ResponseUnmarshallModeStrict

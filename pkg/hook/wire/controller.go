@@ -30,7 +30,7 @@ type EncodeOptions struct {
 }
 
 // EncodeComposite returns the bytes of the "controller" field of requests. Encode once for each version of the controller
-// and use the bytes in all its requests. The status is shown empty, as it always was (contract §9); it would otherwise
+// and use the bytes in all its requests. The status is shown empty, as it always was (docs/reference/contract.md#s9); it would otherwise
 // change with the counters in it.
 func EncodeComposite(c *v1alpha1.CompositeController, o EncodeOptions) ([]byte, error) {
 	shown := *c

@@ -147,7 +147,7 @@ func (d *decoding) children(field string, list value, known bool) []Child {
 			d.rejectf(at, "must be an object, is %s", describe(v))
 			return nil
 		}
-		// The inside of children is the business of the API server, unknown and duplicate fields too (contract §2.5).
+		// The inside of children is the business of the API server, unknown and duplicate fields too (docs/reference/contract.md#s2.5).
 		object := map[string]any{}
 		if err := json.UnmarshalCaseSensitivePreserveInts(v, &object); err != nil {
 			d.rejectDecoding(at, err)

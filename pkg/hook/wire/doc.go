@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package wire is the engine's side of the hook protocol: it builds request bodies and reads answers (contract §9, §10).
+// Package wire is the engine's side of the hook protocol: it builds request bodies and reads answers (docs/reference/contract.md#s9, docs/reference/contract.md#s10).
 //
 // [Composite], [Decorator] and [Customize] build a body by joining JSON that is there already: the controller is encoded
 // once with [EncodeComposite] or [EncodeDecorator], and every other object brings its bytes. Keys are sorted, so that equal

@@ -22,7 +22,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// keyFormat is how objects are keyed within their type (contract §9, "Inner key").
+// keyFormat is how objects are keyed within their type (docs/reference/contract.md#s9, "Inner key").
 type keyFormat struct {
 	version         v1alpha1.HookVersion
 	parentNamespace string

@@ -15,5 +15,5 @@ limitations under the License.
 */
 
 // Package apply tests how children are changed: every update method with both apply strategies, on a real control plane
-// (contract §11 to §13 with decisions).
+// (docs/reference/contract.md#s11, docs/reference/contract.md#s13, docs/reference/compatibility.md#d13).
 package apply

@@ -204,7 +204,7 @@ func (c *cell) patchParent(kind types.PatchType, patch []byte) {
 		if parent == nil {
 			return false
 		}
-		// The status is written after the children (contract §6).
+		// The status is written after the children (docs/reference/contract.md#s6).
 		seen, _, _ := unstructured.NestedInt64(parent.Object, "status", "observedGeneration")
 		return seen >= patched.GetGeneration()
 	})

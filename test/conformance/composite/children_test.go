@@ -27,7 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// TestChecklist runs the checklist of contract §22 for CompositeControllers.
+// TestChecklist runs the checklist of docs/reference/contract.md#s22 for CompositeControllers.
 func TestChecklist(t *testing.T) {
 	s := setUp(t)
 	for _, test := range []struct {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package composite holds the checklist of the contract (§22) for CompositeControllers, as tests against a real control
+// Package composite holds the checklist of the contract (docs/reference/contract.md#s22) for CompositeControllers, as tests against a real control
 // plane, with the server's binary and hooks that are real HTTP servers.
 //
 // All tests share one control plane and one server. Each has a controller of its own, which selects its parents by a label.

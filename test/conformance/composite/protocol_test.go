@@ -175,7 +175,7 @@ func testTLS(t *testing.T, s *shared) {
 	st.Await(things, "p", "to be synced with the new token", func(o *unstructured.Unstructured) bool { return value(o, "status", "token") == "Bearer two" })
 }
 
-// testOperations looks at the metrics of contract §19.2 and the probes.
+// testOperations looks at the metrics of docs/reference/contract.md#s19.2 and the probes.
 func testOperations(t *testing.T, s *shared) {
 	st := newStage(t, s)
 	st.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) { return &hook.CompositeResponse{}, nil })

@@ -36,7 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// testRefusals sends every answer that decisions.md refuses, each from one parent of one controller.
+// testRefusals sends every answer that docs/reference/compatibility.md refuses, each from one parent of one controller.
 func testRefusals(t *testing.T, s *shared) {
 	st := newStage(t, s)
 	child := func(text string) string { return `{"children":[` + configMapText("good") + `,` + text + `]}` }

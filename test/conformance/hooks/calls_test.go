@@ -33,7 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 )
 
-// testRetryAfter is about contract §18.2 and decisions, section 18.1.
+// testRetryAfter is about docs/reference/contract.md#s18.2 and docs/reference/compatibility.md#d18.1.
 func testRetryAfter(t *testing.T, s *shared, kind string) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		for form, header := range map[string]func() string{
@@ -67,7 +67,7 @@ func testRetryAfter(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testBackoff is about a hook that asks for patience without a time (contract §18.2 [Q]).
+// testBackoff is about a hook that asks for patience without a time (docs/reference/contract.md#s18.2).
 func testBackoff(t *testing.T, s *shared, kind string) {
 	for name, header := range map[string]string{"None": "", "Zero": "0", "Past": "Thu, 01 Jan 1970 00:00:00 GMT", "Nonsense": "soon"} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func testBackoff(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testTags is about contract §2.6.
+// testTags is about docs/reference/contract.md#s2.6.
 func testTags(t *testing.T, s *shared, kind string) {
 	const tag = `"one"`
 	tagged := func(st *stage) *v1alpha1.Hook {
@@ -148,7 +148,7 @@ func testTags(t *testing.T, s *shared, kind string) {
 	})
 }
 
-// testModes is about responseUnMarshallMode (contract §1.5, §2.5).
+// testModes is about responseUnMarshallMode (docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.5).
 func testModes(t *testing.T, s *shared, kind string) {
 	for name, tc := range map[string]struct {
 		version v1alpha1.HookVersion

@@ -66,7 +66,7 @@ func (s *stage) secured(security v1alpha1.WebhookSecurity) *v1alpha1.Hook {
 	return hook
 }
 
-// testBundles is about the three sources of a CA bundle (contract §1.5, §2.2).
+// testBundles is about the three sources of a CA bundle (docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.2).
 func testBundles(t *testing.T, s *shared, kind string) {
 	for source, bundle := range map[string]func(*stage) *v1alpha1.CABundle{
 		"Inline": func(st *stage) *v1alpha1.CABundle { return &v1alpha1.CABundle{Inline: new(st.hook.CABundle())} },
@@ -217,7 +217,7 @@ func testClientCertificate(t *testing.T, s *shared, kind string) {
 	st.secret("client", map[string]string{"cert": string(certificate), "key": string(key)})
 	security := bundled(st)
 	security.ClientTLS = &v1alpha1.ClientTLS{SecretRef: st.reference("client"), CertKey: new("cert"), PrivateKeyKey: new("key")}
-	// The endpoint's settings count where the webhook has none (contract §2.4).
+	// The endpoint's settings count where the webhook has none (docs/reference/contract.md#s2.4).
 	st.run(definition{sync: st.at("/sync", v1), endpoints: []v1alpha1.EndpointConfig{
 		{Host: "127.0.0.1", WebhookSecurity: v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new("no match: the port is missing")}}},
 		{Host: st.hook.Host(), WebhookSecurity: security},
@@ -240,7 +240,7 @@ func testClientCertificate(t *testing.T, s *shared, kind string) {
 	st.awaitStatus("p", "round", strconv.Itoa(round))
 }
 
-// testHeaders is about the Authorization header (contract §2.3). A parent's hook reports it.
+// testHeaders is about the Authorization header (docs/reference/contract.md#s2.3). A parent's hook reports it.
 func testHeaders(t *testing.T, s *shared, kind string) {
 	for name, tc := range map[string]struct {
 		data     map[string]string
@@ -327,7 +327,7 @@ func (s *stage) authorization(key, scheme string) *v1alpha1.WebhookAuthorization
 	return a
 }
 
-// testMissingSecret is about decisions, sections 2.3 and 1.5: a Secret that is missing at the start keeps nothing from
+// testMissingSecret is about docs/reference/compatibility.md#d2.3, docs/reference/compatibility.md#d1.5: a Secret that is missing at the start keeps nothing from
 // running, and is used as soon as it is there.
 func testMissingSecret(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)

@@ -64,7 +64,7 @@ func (s *stage) configMap(namespace, name string) {
 	s.create(configMaps, namespace, name, nil, map[string]string{selected: s.controller})
 }
 
-// testNamespaceSelector is about contract §16.2 and decisions, section 16.3.
+// testNamespaceSelector is about docs/reference/contract.md#s16.2 and docs/reference/compatibility.md#d16.3.
 func testNamespaceSelector(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)
 	first, second := s.Namespace(t), s.Namespace(t)
@@ -115,7 +115,7 @@ func testNamespaceSelector(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testRefusedRules is about the restrictions of contract §16.2. A parent's name says which rule it gets.
+// testRefusedRules is about the restrictions of docs/reference/contract.md#s16.2. A parent's name says which rule it gets.
 func testRefusedRules(t *testing.T, s *shared, kind string) {
 	for _, version := range []v1alpha1.HookVersion{v1, v2} {
 		t.Run(string(version), func(t *testing.T) {
@@ -195,7 +195,7 @@ func testRefusedRules(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testScope is about what related rules reach, and what of it a sync request shows (contract §9, §16.2).
+// testScope is about what related rules reach, and what of it a sync request shows (docs/reference/contract.md#s9, docs/reference/contract.md#s16.2).
 func testScope(t *testing.T, s *shared, kind string) {
 	for name, tc := range map[string]struct {
 		reason     string
@@ -294,7 +294,7 @@ func testScope(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testSelection is about contract §16.3: a related object wakes the parents whose rules select it, before or after the change.
+// testSelection is about docs/reference/contract.md#s16.3: a related object wakes the parents whose rules select it, before or after the change.
 func testSelection(t *testing.T, s *shared, kind string) {
 	st := newStage(t, s, kind)
 	// Names are sought in all namespaces, so they are this test's own.
@@ -373,7 +373,7 @@ func testSelection(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testAnswersAreKept is about decisions, section 16.1.
+// testAnswersAreKept is about docs/reference/compatibility.md#d16.1.
 func testAnswersAreKept(t *testing.T, s *shared, kind string) {
 	t.Run("OfAParentWithGeneration", func(t *testing.T) {
 		st := newStage(t, s, kind)

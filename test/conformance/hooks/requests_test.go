@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// testRequests is about contract §9: what is on the wire. That every body is right to the byte is tested with the golden
+// testRequests is about docs/reference/contract.md#s9: what is on the wire. That every body is right to the byte is tested with the golden
 // bodies of package wire.
 func testRequests(t *testing.T, s *shared, kind string) {
 	for _, version := range []v1alpha1.HookVersion{v1, v2} {
@@ -108,7 +108,7 @@ func (s *stage) checkEnvelope(q question, finalizing bool, keys ...string) {
 		s.t.Errorf("the parent is shown as %v", parent.Object)
 	}
 	if _, there, _ := unstructured.NestedFieldNoCopy(parent.Object, "metadata", "managedFields"); there {
-		s.t.Error("the parent is shown with managedFields (decisions, section 9)")
+		s.t.Error("the parent is shown with managedFields (docs/reference/compatibility.md#d9)")
 	}
 	encoded, err := json.Marshal(q["controller"])
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// testResync is about contract §5.3 and §6 step 6.
+// testResync is about docs/reference/contract.md#s5.3, docs/reference/contract.md#s6 step 6.
 func testResync(t *testing.T, s *shared, kind string) {
 	t.Run("ResyncAfterSecondsMayBeAFraction", func(t *testing.T) {
 		t.Parallel()
@@ -58,7 +58,7 @@ func testResync(t *testing.T, s *shared, kind string) {
 		t.Parallel()
 		st := newStage(t, s, kind)
 		st.hook.Handle("/sync", fine())
-		// Less than one means one (contract §5.3).
+		// Less than one means one (docs/reference/contract.md#s5.3).
 		st.run(definition{sync: st.at("/sync", v1), resyncPeriod: new(int32)})
 		st.parent("p", nil)
 		st.parent("q", nil)
@@ -71,7 +71,7 @@ func testResync(t *testing.T, s *shared, kind string) {
 	})
 }
 
-// testIgnoreStatus is about contract §5.2.
+// testIgnoreStatus is about docs/reference/contract.md#s5.2.
 func testIgnoreStatus(t *testing.T, s *shared, kind string) {
 	for _, ignore := range []bool{false, true} {
 		t.Run(strconv.FormatBool(ignore), func(t *testing.T) {
@@ -131,7 +131,7 @@ func testServerSideSelection(t *testing.T, s *shared, kind string) {
 	if want := selected + "=" + st.controller; !seen[want] || len(seen) != 1 {
 		t.Errorf("the parents were watched with the label selectors %v, want only %q", seen, want)
 	}
-	// With a finalize hook, parents that were selected once must be seen too (contract §15).
+	// With a finalize hook, parents that were selected once must be seen too (docs/reference/contract.md#s15).
 	st.running.Delete()
 	st.running.AwaitGone()
 	st.hook.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rollout holds the tests of rolling updates (contract §14, §22 line 14) against a real control plane, with the
+// Package rollout holds the tests of rolling updates (docs/reference/contract.md#s14, docs/reference/contract.md#s22 line 14) against a real control plane, with the
 // server's binary and a hook that is a real HTTP server.
 //
 // The children are of a kind that only the tests touch, so that a test decides which of them becomes Ready. What order they

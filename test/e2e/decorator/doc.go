@@ -14,6 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package decorator tests DecoratorControllers on a real control plane with the server's binary, as the contract's checklist
-// (§22) and the project's decisions say. It holds tests only.
+// Package decorator tests DecoratorControllers on a real control plane with the server's binary, as
+// docs/reference/contract.md#s22 and docs/reference/compatibility.md say. It holds tests only.
 package decorator

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package children proves on a real control plane that children of built-in kinds settle: written once, as people write
-// them, they are not written again, by the process that wrote them nor by one that starts later (decisions, 12.4 and 12.5).
+// them, they are not written again, by the process that wrote them nor by one that starts later (docs/reference/compatibility.md#d12.4, docs/reference/compatibility.md#d12.5).
 //
 // Each file in testdata is one manifest of one kind.
 package children

@@ -18,7 +18,7 @@ package options
 
 import "github.com/spf13/pflag"
 
-// addRetiredFlags accepts those flags of Metacontroller (contract §19.1) that have no meaning here, so that its manifests
+// addRetiredFlags accepts those flags of Metacontroller (docs/reference/contract.md#s19.1) that have no meaning here, so that its manifests
 // start this server as they are. Using one prints what to use instead.
 func addRetiredFlags(fs *pflag.FlagSet) {
 	const logging = "has no effect; see -v and --logging-format"

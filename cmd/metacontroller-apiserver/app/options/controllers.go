@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// DynamicApply is the apply strategy that merges by three sides (contract §12).
+	// DynamicApply is the apply strategy that merges by three sides (docs/reference/contract.md#s12).
 	DynamicApply = "dynamic-apply"
-	// ServerSideApply is the apply strategy that leaves merging to the cluster (contract §13).
+	// ServerSideApply is the apply strategy that leaves merging to the cluster (docs/reference/contract.md#s13).
 	ServerSideApply = "server-side-apply"
 
 	defaultNamespace = "metacontroller"
@@ -39,8 +39,8 @@ const (
 	namespaceFile   = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Controllers are the settings of the engine that runs controllers. Flags are those of contract §19.1; defaults differ where
-// decisions.md says so.
+// Controllers are the settings of the engine that runs controllers. Flags are those of docs/reference/contract.md#s19.1; defaults differ where
+// docs/reference/compatibility.md#d19.1 says so.
 type Controllers struct {
 	// Workers is the number of calls of one controller's hooks that are made at the same time, where the controller does not
 	// say. Default 20.

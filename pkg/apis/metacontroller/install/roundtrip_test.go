@@ -85,7 +85,7 @@ func compareLayout(t *testing.T, hub, version reflect.Type, path string, seen ma
 	}
 }
 
-// The defaults are those of Metacontroller's CRDs (contract §1.4, §1.5), and no others.
+// The defaults are those of Metacontroller's CRDs (docs/reference/contract.md#s1.4, docs/reference/contract.md#s1.5), and no others.
 func TestDefaults(t *testing.T) {
 	scheme := newScheme()
 	given := func() *v1alpha1.CompositeController {

@@ -19,7 +19,7 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/runtime"
 
 // addDefaultingFuncs registers the defaults, all of which come from the default markers on the types: they are those of
-// Metacontroller's CRDs (contract §1.4, §1.5) and appear in the published OpenAPI. What the contract defaults in code,
+// Metacontroller's CRDs (docs/reference/contract.md#s1.4, docs/reference/contract.md#s1.5) and appear in the published OpenAPI. What the contract defaults in code,
 // such as the update method or the timeout, is not defaulted here, so that stored objects stay as their authors wrote them.
 func addDefaultingFuncs(scheme *runtime.Scheme) error {
 	return RegisterDefaults(scheme)

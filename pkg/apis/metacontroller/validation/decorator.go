@@ -67,7 +67,7 @@ func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, pat
 			continue
 		}
 		if seen[resource] {
-			// Metacontroller kept the last of the rules and forgot the others (contract §17.1).
+			// Metacontroller kept the last of the rules and forgot the others (docs/reference/contract.md#s17.1).
 			errs = append(errs, field.Duplicate(target.Child("resource"), resource.String()))
 		}
 		seen[resource] = true

@@ -58,7 +58,7 @@ func validateLabelSelector(selector *metav1.LabelSelector, path *field.Path) fie
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateAnnotationSelector demands what Metacontroller needs to build a label selector of it (contract §1.2). Unlike
+// validateAnnotationSelector demands what Metacontroller needs to build a label selector of it (docs/reference/contract.md#s1.2). Unlike
 // with label selectors, the names of the errors' fields are those of the annotation selector.
 func validateAnnotationSelector(selector *metacontroller.AnnotationSelector, path *field.Path) field.ErrorList {
 	if selector == nil {

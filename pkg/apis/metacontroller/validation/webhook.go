@@ -30,7 +30,7 @@ func validateHooks(sync, finalize, customize *metacontroller.Hook, path *field.P
 	errs := validateHook(sync, path.Child("sync"))
 	errs = append(errs, validateHook(finalize, path.Child("finalize"))...)
 	if finalize != nil && finalize.Webhook == nil {
-		// With Metacontroller this adds a finalizer to every parent that nothing ever removes (contract §15).
+		// With Metacontroller this adds a finalizer to every parent that nothing ever removes (docs/reference/contract.md#s15).
 		errs = append(errs, field.Required(path.Child("finalize", "webhook"),
 			"a finalize hook needs a webhook, which decides when objects may go"))
 	}
@@ -69,7 +69,7 @@ func validateEndpointConfigs(configs []metacontroller.EndpointConfig, path *fiel
 	return errs
 }
 
-// validateSecurity holds the rules of contract §1.5 and §2.3, which Metacontroller checks when it starts a controller.
+// validateSecurity holds the rules of docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.3, which Metacontroller checks when it starts a controller.
 func validateSecurity(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
 	errs := validateCABundle(security.CABundle, path.Child("caBundle"))
 	if security.Authorization == nil {

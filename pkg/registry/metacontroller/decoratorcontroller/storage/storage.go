@@ -67,7 +67,7 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Stor
 	return &Storage{DecoratorController: &REST{store}, Status: newStatusREST(store, decoratorcontroller.NewStatusStrategy(strategy))}, nil
 }
 
-// ShortNames are the names that kubectl accepts for the kind (contract §1).
+// ShortNames are the names that kubectl accepts for the kind (docs/reference/contract.md#s1).
 func (*REST) ShortNames() []string { return []string{"dec", "decorators"} }
 
 // Categories are the groups of kinds to which kubectl counts this one.

@@ -1,0 +1,108 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Reasons of events about children, on their parent.
+const (
+	ReasonFlapping = "ChildFlapping"
+)
+
+// named is how many children an event names.
+const named = 5
+
+// reasons are the reasons and verbs of events about what was done.
+var reasons = []struct {
+	action       plan.Action
+	reason, verb string
+}{
+	{plan.Delete, "ChildDeleted", "Deleted"},
+	{plan.Recreate, "ChildRecreated", "Deleted, to be created anew:"},
+	{plan.Create, "ChildCreated", "Created"},
+	{plan.Update, "ChildUpdated", "Updated"},
+}
+
+// Reference returns a reference to a parent, for events.
+func Reference(parent *object.Object) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: parent.APIVersion(), Kind: parent.Kind(), Namespace: parent.Namespace(), Name: parent.Name(),
+		UID: parent.UID(), ResourceVersion: parent.ResourceVersion(),
+	}
+}
+
+// tell records one event for each kind of thing that was done, and logs each child.
+func (c *Converger) tell(ctx context.Context, parent *object.Object, p plan.Plan, outcomes []apply.Outcome) {
+	logger := klog.FromContext(ctx)
+	for _, r := range reasons {
+		var done []string
+		for i := range outcomes {
+			o := &outcomes[i]
+			if o.Action != r.action || !o.Done {
+				continue
+			}
+			logger.V(2).Info("Wrote child", "parent", parent, "child", o.Key, "action", o.Action, "changed", first(o.Changed))
+			done = append(done, describe(&o.Step))
+		}
+		if len(done) > 0 {
+			c.config.Recorder.Normal(Reference(parent), r.reason, r.verb+" "+enumerate(done))
+		}
+	}
+	for i := range p.News {
+		step := &p.News[i]
+		c.config.Counters.Flapping.Add(1)
+		logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
+			"parent", parent, "child", step.Key, "changed", first(step.Changed))
+		c.config.Recorder.Warning(Reference(parent), ReasonFlapping, fmt.Sprintf(
+			"%s keeps changing back at %s after every write; it is left alone for a while. Something else sets this field, or the "+
+				"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
+	}
+}
+
+// describe names a child, and what of it changed.
+func describe(s *plan.Step) string {
+	if s.Action == plan.Update || s.Action == plan.Recreate {
+		return s.Key.String() + " (" + first(s.Changed) + ")"
+	}
+	return s.Key.String()
+}
+
+// first returns the first place that changed, other than our own annotation if there is one.
+func first(changed []string) string {
+	if len(changed) == 0 {
+		return ""
+	}
+	return changed[0]
+}
+
+func enumerate(names []string) string {
+	if len(names) <= named {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
+}

@@ -1,0 +1,126 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package dependencies
+
+import (
+	"time"
+
+	"k8s.io/component-base/version"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+)
+
+// Shared is what hosted controllers share. It is safe for concurrent use.
+type Shared struct {
+	// Options are the settings.
+	Options Options
+	// Cluster is the host cluster.
+	Cluster *cluster.Cluster
+	// Own reaches the objects that this server stores.
+	Own Own
+	// Applier writes children, under one limit for all controllers.
+	Applier *apply.Applier
+	// Recorder records events.
+	Recorder *eventrecorder.Recorder
+}
+
+// Own reaches the objects that this server stores, without the aggregation layer.
+type Own struct {
+	// Cache watches ControllerRevisions.
+	Cache *cache.Cache
+	// Client writes them.
+	Client versioned.Interface
+}
+
+// Options are the settings of the engine (docs/reference/contract.md#s19.1). The zero value means the defaults.
+type Options struct {
+	// Workers is the number of calls of one controller's hooks that are made at the same time, where the controller does not
+	// say. Default 20.
+	Workers int
+	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.
+	CacheFlushInterval time.Duration
+	// ClientQPS and ClientBurst limit the requests to the host cluster. Zero or negative: no limit.
+	ClientQPS   float32
+	ClientBurst int
+	// EventsQPS and EventsBurst limit the events about one object. Defaults 1/300 and 25.
+	EventsQPS   float32
+	EventsBurst int
+	// TargetLabelSelector restricts the manager to controller objects with matching labels. Empty: all.
+	TargetLabelSelector string
+	// ServerSideApply says that children are written by server-side apply where their rule does not say. By default they are
+	// merged here.
+	ServerSideApply bool
+	// FieldManager is the field manager of all controllers for server-side apply. Empty: each has its own.
+	FieldManager string
+	// HookManagedFields includes metadata.managedFields in what hooks are sent.
+	HookManagedFields bool
+	// HookResponseLimit is the size in bytes above which a hook's answer is refused. Default 32 MiB.
+	HookResponseLimit int64
+	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
+	ServerNamespace string
+}
+
+// WithDefaults returns the options with defaults in place of what is not set.
+func (o Options) WithDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = 20
+	}
+	if o.CacheFlushInterval <= 0 {
+		o.CacheFlushInterval = 30 * time.Minute
+	}
+	if o.HookResponseLimit <= 0 {
+		o.HookResponseLimit = 32 << 20
+	}
+	if o.ServerNamespace == "" {
+		o.ServerNamespace = "metacontroller"
+	}
+	if o.ClientQPS <= 0 {
+		o.ClientQPS = -1
+	}
+	return o
+}
+
+// WorkersOr returns the number of workers that a controller declares, or else the default.
+func (o Options) WorkersOr(declared *int32) int {
+	if declared != nil {
+		return int(*declared)
+	}
+	return o.Workers
+}
+
+// ResyncPeriod returns the time after which the parents of a controller that declares a resyncPeriodSeconds, or none, are
+// synced again: at least a second, at most CacheFlushInterval (docs/reference/contract.md#s5.3).
+func (o Options) ResyncPeriod(seconds *int32) time.Duration {
+	if seconds == nil {
+		return o.CacheFlushInterval
+	}
+	return min(o.CacheFlushInterval, time.Duration(max(*seconds, 1))*time.Second)
+}
+
+// HookConfig returns what the hooks of a controller have in common.
+func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) hookclient.Config {
+	return hookclient.Config{
+		Kind: kind, Name: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
+		MaxResponseBytes: s.Options.HookResponseLimit, ServerVersion: version.Get().GitVersion,
+	}
+}

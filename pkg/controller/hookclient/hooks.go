@@ -1,0 +1,176 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hookclient
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Config is what the hooks of a controller have in common.
+type Config struct {
+	// Kind and Name are the controller's.
+	Kind, Name string
+	// EndpointConfigs are the controller's.
+	EndpointConfigs []v1alpha1.EndpointConfig
+	// Credentials reads Secrets and ConfigMaps.
+	Credentials webhook.Credentials
+	// Workers is the most calls at the same time, of all hooks together. Zero or less: no limit.
+	Workers int
+	// MaxResponseBytes is the size above which an answer is refused.
+	MaxResponseBytes int64
+	// ServerVersion is told to hooks in the User-Agent header.
+	ServerVersion string
+}
+
+// Set holds the hooks of a controller. A hook that is nil is not declared, or has no webhook.
+type Set struct {
+	Sync, Finalize, Customize *Hook
+}
+
+// New returns the hooks of a controller. The error says that a declaration cannot work.
+func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
+	var s Set
+	calls := newSlots(c.Workers)
+	for _, declared := range []struct {
+		name hook.Name
+		hook *v1alpha1.Hook
+		into **Hook
+	}{{hook.Sync, sync, &s.Sync}, {hook.Finalize, finalize, &s.Finalize}, {hook.Customize, customize, &s.Customize}} {
+		if declared.hook == nil || declared.hook.Webhook == nil {
+			continue
+		}
+		made, err := newHook(c, calls, declared.name, declared.hook)
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("%s hook: %w", declared.name, err)
+		}
+		*declared.into = made
+	}
+	return &s, nil
+}
+
+// Forget drops what is remembered for a parent that is gone.
+func (s *Set) Forget(parent webhook.RootKey) {
+	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
+		if h != nil {
+			h.client.Forget(parent)
+		}
+	}
+}
+
+// Reads reports whether a hook reads its credentials from the Secret or ConfigMap r.
+func (s *Set) Reads(r webhook.Reference) bool {
+	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
+		if h != nil && slices.Contains(h.client.References(), r) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close ends the connections to the hooks.
+func (s *Set) Close() {
+	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
+		if h != nil {
+			h.client.Close()
+		}
+	}
+}
+
+// Hook is one hook of a controller. It is safe for concurrent use.
+type Hook struct {
+	// Name says which hook it is.
+	Name hook.Name
+	// Version is the version of the protocol.
+	Version v1alpha1.HookVersion
+
+	strict bool
+	client *webhook.Client
+	// calls are shared with the controller's other hooks.
+	calls slots
+}
+
+func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
+	h := &Hook{Name: name, Version: v1alpha1.HookVersionV1, calls: calls}
+	if declared.Version != nil && *declared.Version != "" {
+		h.Version = *declared.Version
+	}
+	h.strict = wire.Strict(h.Version, declared.Webhook.ResponseUnMarshallMode)
+	var err error
+	h.client, err = webhook.New(webhook.Config{
+		Hook: name, ControllerKind: c.Kind, ControllerName: c.Name,
+		Webhook: declared.Webhook, EndpointConfigs: c.EndpointConfigs, Credentials: c.Credentials,
+		Workers: c.Workers, MaxResponseBytes: c.MaxResponseBytes, ServerVersion: c.ServerVersion,
+	})
+	return h, err
+}
+
+// Known reports whether children are known already, by their JSON array as a hook wrote it. See [wire.AnswerOptions].
+type Known func(array []byte) bool
+
+// Composite asks a sync or finalize hook of a CompositeController. Children that are known are left out of the answer; a nil
+// known knows none.
+func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.CompositeAnswer, error) {
+	return ask(ctx, h, parent, body, known, wire.DecodeComposite)
+}
+
+// Decorator is Composite for a DecoratorController and its attachments.
+func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.DecoratorAnswer, error) {
+	return ask(ctx, h, parent, body, known, wire.DecodeDecorator)
+}
+
+// Related asks a customize hook.
+func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeAnswer, error) {
+	return ask(ctx, h, parent, body, nil, wire.DecodeCustomize)
+}
+
+func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byte, known Known,
+	decode func([]byte, wire.AnswerOptions) (*A, error),
+) (*A, error) {
+	answer, err := h.call(ctx, parent, body)
+	if err != nil {
+		return nil, h.Failed(err)
+	}
+	decoded, err := decode(answer.Body, wire.AnswerOptions{Strict: h.strict, ContentType: answer.ContentType, Known: known})
+	if err != nil {
+		// A hook that is mended may give a good answer the tag of the bad one.
+		h.client.Forget(parent)
+		return nil, h.Failed(err)
+	}
+	return decoded, nil
+}
+
+// call calls the hook as soon as there is a slot. What is waited for it is not in the time that the hook is given.
+func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Answer, error) {
+	if err := h.calls.take(ctx); err != nil {
+		return webhook.Answer{}, fmt.Errorf("waiting for other calls to end: %w", err)
+	}
+	defer h.calls.giveBack()
+	return h.client.Call(ctx, parent, body)
+}
+
+// Failed says which hook an error is about (docs/reference/contract.md#s18.3).
+func (h *Hook) Failed(err error) error {
+	return fmt.Errorf("%s hook failed (version=%s): %w", h.Name, h.Version, err)
+}

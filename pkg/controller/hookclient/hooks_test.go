@@ -1,0 +1,222 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hookclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+)
+
+var parent = webhook.RootKey{Group: "example.com", Kind: "Thing", Namespace: "ns", Name: "a"}
+
+// at declares a hook at a URL.
+func at(url string) *v1alpha1.Hook {
+	return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: &url}}
+}
+
+func TestDeclarations(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		sync   *v1alpha1.Hook
+		// want is the error; empty: there is a hook or none.
+		want  string
+		there bool
+	}{
+		"Absent":         {"Every hook is optional here; the controller says which it needs.", nil, "", false},
+		"WithoutWebhook": {"It is as if it were not declared (docs/reference/contract.md#s1.4).", &v1alpha1.Hook{}, "", false},
+		"Complete":       {"Nothing is called before it is asked.", at("http://hook.example.com/sync"), "", true},
+		"NoAddress": {
+			"The error says which hook it is about.", &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{}},
+			"sync hook: ", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := hookclient.New(hookclient.Config{Kind: "CompositeController", Name: "c"}, tc.sync, at("http://hook.example.com/finalize"), nil)
+			if tc.want != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+					t.Errorf("got %v, want %q…: %s", err, tc.want, tc.reason)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer set.Close()
+			if (set.Sync != nil) != tc.there || set.Finalize == nil || set.Customize != nil {
+				t.Errorf("got sync=%t finalize=%t customize=%t: %s", set.Sync != nil, set.Finalize != nil, set.Customize != nil, tc.reason)
+			}
+		})
+	}
+}
+
+func TestVersionDefaultsToV1(t *testing.T) {
+	empty := at("http://hook.example.com/finalize")
+	empty.Version = new(v1alpha1.HookVersion)
+	second := at("http://hook.example.com/customize")
+	second.Version = new(v1alpha1.HookVersionV2)
+	set, err := hookclient.New(hookclient.Config{}, at("http://hook.example.com/sync"), empty, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	for _, tc := range []struct {
+		hook *hookclient.Hook
+		want v1alpha1.HookVersion
+	}{{set.Sync, v1alpha1.HookVersionV1}, {set.Finalize, v1alpha1.HookVersionV1}, {set.Customize, v1alpha1.HookVersionV2}} {
+		if tc.hook.Version != tc.want {
+			t.Errorf("the %s hook has version %q, want %q", tc.hook.Name, tc.hook.Version, tc.want)
+		}
+	}
+}
+
+func TestReadsNamesTheSourcesOfAllHooks(t *testing.T) {
+	sync, customize := at("http://a.example.com/sync"), at("http://b.example.com/customize")
+	customize.Webhook.Authorization = &v1alpha1.WebhookAuthorization{
+		SecretRef: v1alpha1.SecretKeyReference{Namespace: "ns", Name: "token", Key: "k"},
+	}
+	set, err := hookclient.New(hookclient.Config{EndpointConfigs: []v1alpha1.EndpointConfig{{
+		Host: "a.example.com", WebhookSecurity: v1alpha1.WebhookSecurity{
+			CABundle: &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
+		},
+	}}}, sync, nil, customize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	for r, want := range map[webhook.Reference]bool{
+		{Kind: "Secret", Namespace: "ns", Name: "token"}:        true,
+		{Kind: "ConfigMap", Namespace: "ns", Name: "authority"}: true,
+		{Kind: "ConfigMap", Namespace: "ns", Name: "token"}:     false,
+		{Kind: "Secret", Namespace: "other", Name: "token"}:     false,
+	} {
+		if got := set.Reads(r); got != want {
+			t.Errorf("Reads(%s) = %t, want %t", r, got, want)
+		}
+	}
+}
+
+func TestErrorsNameHookAndVersion(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.HTML())
+	server.Handle("/finalize", hooktest.RetryLater(http.StatusTooManyRequests, "7"))
+	server.Handle("/customize", hooktest.Status(http.StatusTeapot, "tea"))
+	set, err := hookclient.New(hookclient.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"), nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the answer must be a JSON object") || !hook.IsRejected(err) {
+		t.Errorf("sync: %v", err)
+	}
+	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"), nil)
+	if later, ok := errors.AsType[*webhook.RetryLaterError](err); !ok || later.After.Seconds() != 7 {
+		t.Errorf("finalize: %v", err)
+	}
+	_, err = set.Customize.Related(t.Context(), parent, []byte("{}"))
+	if err == nil || err.Error() != "customize hook failed (version=v1): unsupported status code: 418 body: tea" {
+		t.Errorf("customize: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = set.Customize.Related(ctx, parent, []byte("{}")); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that was stopped: %v", err)
+	}
+}
+
+func TestARefusedAnswerLeavesNoTag(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"one"`)
+		hooktest.HTML().ServeHTTP(w, r)
+	}))
+	declared := at(server.URL("/sync"))
+	declared.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
+	set, err := hookclient.New(hookclient.Config{}, declared, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	for range 2 {
+		if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}"), nil); err == nil {
+			t.Fatal("a page was taken for an answer")
+		}
+	}
+	for _, r := range server.Requests("/sync") {
+		if tag := r.Header.Get("If-None-Match"); tag != "" {
+			t.Errorf("the tag %s of a refused answer was sent: the hook would confirm it for ever", tag)
+		}
+	}
+}
+
+func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	held := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		<-release
+		hooktest.JSON(map[string]any{}).ServeHTTP(w, r)
+	})
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", held)
+	server.Handle("/finalize", held)
+	set, err := hookclient.New(hookclient.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	var calling sync.WaitGroup
+	call := func(h *hookclient.Hook) {
+		calling.Go(func() {
+			if _, err := h.Composite(t.Context(), parent, []byte("{}"), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	call(set.Sync)
+	call(set.Finalize)
+	<-entered
+	<-entered
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = set.Sync.Composite(ctx, parent, []byte("{}"), nil)
+	if want := "sync hook failed (version=v1): waiting for other calls to end: context canceled"; err == nil || err.Error() != want {
+		t.Errorf("a third call: got %v, want %s", err, want)
+	}
+	call(set.Sync)
+	release <- struct{}{}
+	<-entered
+	close(release)
+	calling.Wait()
+}
+
+func TestWhileSomeParentsAreAskedAboutOthersAreCarriedOut(t *testing.T) {
+	for workers, want := range map[int]int{1: 1, 2: 3, 20: 39} {
+		if got := hookclient.Syncs(workers); got != want {
+			t.Errorf("%d workers: %d parents are synced at the same time, want %d", workers, got, want)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package supervisor keeps one controller running for one CompositeController or DecoratorController object.
+//
+// A Host takes the latest definition, builds an Instance from it, runs it, replaces it when the spec changes, and waits
+// when the cluster does not serve a kind that the definition names. What it does is published in the object's status:
+// the condition Ready at once, counters every few seconds. How an instance works is the business of packages composite
+// and decorator; which objects get a host is that of package manager.
+package supervisor

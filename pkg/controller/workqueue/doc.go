@@ -1,0 +1,26 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package workqueue holds the keys of the parents that one hosted controller has to sync.
+//
+// Queue keeps every key at most once, hands it to one worker at a time, and knows three priorities: a change that
+// somebody made goes before a retry, and a retry before a periodic resync, so that a live change never waits behind a
+// resync of thousands of parents. Keys can be delayed: by exponential backoff after a failure, by a pause that a newer
+// change ends, or until a fixed time which nothing cancels (resyncAfterSeconds).
+//
+// Workers call Get, then Forget or Fail, then Done; event handlers call Add. The package knows nothing of parents,
+// hooks and API objects, and never runs work itself.
+package workqueue

@@ -1,0 +1,137 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package workqueue
+
+import (
+	"container/heap"
+	"time"
+)
+
+// now is the time since the queue's start, plus one nanosecond so that it never is unset.
+func (q *Queue[K]) now() time.Duration { return q.clock.Since(q.start) + 1 }
+
+// The functions below are called with the lock held.
+
+// item returns the item of key, new if there is none.
+func (q *Queue[K]) item(key K) *item[K] {
+	if i, ok := q.items[key]; ok {
+		return i
+	}
+	i := q.spare.head
+	if i == nil {
+		i = &item[K]{}
+	} else {
+		q.spare.remove(i)
+	}
+	*i = item[K]{key: key, delayed: notDelayed, queued: none, again: none, held: none}
+	q.items[key] = i
+	return i
+}
+
+// drop forgets the item if it carries no information.
+func (q *Queue[K]) drop(i *item[K]) {
+	if !i.idle() {
+		return
+	}
+	delete(q.items, i.key)
+	if q.spare.len < maxSpare {
+		*i = item[K]{}
+		q.spare.push(i)
+	}
+}
+
+// add queues the item, or notes that it is to be queued after Done.
+func (q *Queue[K]) add(i *item[K], p Priority) {
+	if i.retryAt != unset {
+		i.retryAt = unset
+		q.schedule(i)
+	}
+	p = min(p, i.held)
+	switch {
+	case i.processing:
+		i.again = min(i.again, p)
+		return
+	case i.queued <= p:
+		return
+	case i.queued != none:
+		q.lists[i.queued].remove(i)
+	}
+	i.queued = p
+	q.lists[p].push(i)
+	q.filled.Signal()
+}
+
+// retry delays the item unless it is going to be processed anyway, and tells which.
+func (q *Queue[K]) retry(i *item[K], d time.Duration, p Priority) bool {
+	if i.queued != none || i.again != none {
+		return false
+	}
+	i.retryAt, i.retryPriority = q.now()+d, p
+	q.schedule(i)
+	return true
+}
+
+// pop takes the next item from the lists; nil when they are empty.
+func (q *Queue[K]) pop() *item[K] {
+	for _, p := range q.order() {
+		if i := q.lists[p].head; i != nil {
+			q.lists[p].remove(i)
+			q.pops++
+			return i
+		}
+	}
+	return nil
+}
+
+// order returns in which order the lists are looked through: by urgency, except that now and then a less urgent one is the
+// first, so that nothing waits for ever.
+func (q *Queue[K]) order() [priorities]Priority {
+	if q.pops%agingInterval != agingInterval-1 {
+		return [...]Priority{Live, Retry, Echo, Resync}
+	}
+	switch q.pops / agingInterval % (priorities - 1) {
+	case 0:
+		return [...]Priority{Resync, Echo, Retry, Live}
+	case 1:
+		return [...]Priority{Echo, Retry, Resync, Live}
+	default:
+		return [...]Priority{Retry, Resync, Echo, Live}
+	}
+}
+
+// schedule puts the item where it belongs in the heap of due times, and wakes the timekeeper if it is now the first.
+func (q *Queue[K]) schedule(i *item[K]) {
+	due := i.due()
+	switch {
+	case due == unset && i.delayed == notDelayed:
+		return
+	case due == unset:
+		// The timekeeper may wake once for nothing; that is cheaper than to tell it.
+		heap.Remove(&q.delays, i.delayed)
+		return
+	case i.delayed == notDelayed:
+		heap.Push(&q.delays, i)
+	default:
+		heap.Fix(&q.delays, i.delayed)
+	}
+	if i.delayed == 0 {
+		select {
+		case q.rearm <- struct{}{}:
+		default:
+		}
+	}
+}
