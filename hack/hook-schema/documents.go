@@ -70,7 +70,7 @@ func versions() []v1alpha1.HookVersion {
 	return []v1alpha1.HookVersion{v1alpha1.HookVersionV1, v1alpha1.HookVersionV2}
 }
 
-// strict tells whether answers of a version are read strictly unless the webhook says otherwise.
+// strict tells whether responses of a version are read strictly unless the webhook says otherwise.
 func strict(version v1alpha1.HookVersion) bool { return version == v1alpha1.HookVersionV2 }
 
 // generate returns the documents by file name.
@@ -144,7 +144,7 @@ func openAPI(words comments) ([]byte, error) {
 		"info": map[string]any{
 			"title":        "Hook protocol of Metacontroller",
 			"version":      strings.Join(names, ", "),
-			keyDescription: "What the server posts to the webhooks of a CompositeController or DecoratorController, and what they answer.",
+			keyDescription: "What the server posts to the webhooks of a CompositeController or DecoratorController, and what they response.",
 			"license":      map[string]any{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 		},
 		"webhooks":   webhooks,
@@ -163,10 +163,10 @@ func operation(id string, name hook.Name, version v1alpha1.HookVersion, request,
 		"requestBody": map[string]any{"required": true, "content": content(request)},
 		"responses": map[string]any{
 			"200": map[string]any{
-				keyDescription: "The answer. With etag enabled, a header ETag makes the server remember it.",
+				keyDescription: "The response. With etag enabled, a header ETag makes the server remember it.",
 				"content":      content(response),
 			},
-			"304": text("With etag enabled, and when the request has If-None-Match: the answer is the one of that tag."),
+			"304": text("With etag enabled, and when the request has If-None-Match: the response is the one of that tag."),
 			"412": text("The same as 304."),
 			"429": text("The server calls again later: after the time in the header Retry-After, or else with back-off."),
 			"503": text("With the header Retry-After the same as 429; without it an error as any other status."),

@@ -159,18 +159,18 @@ func TestRequestsOfTheServerAreValid(t *testing.T) {
 	}
 }
 
-// TestSchemaAndServerAgreeOnAnswers shows that what a schema allows the server accepts, and that what it forbids the server
+// TestSchemaAndServerAgreeOnResponses shows that what a schema allows the server accepts, and that what it forbids the server
 // rejects, but for what is judged later (a name, an apiVersion).
-func TestSchemaAndServerAgreeOnAnswers(t *testing.T) {
-	decoders := map[string]func([]byte, wire.AnswerOptions) error{
-		"composite": func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeComposite(b, o); return err },
-		"decorator": func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeDecorator(b, o); return err },
-		"customize": func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeCustomize(b, o); return err },
+func TestSchemaAndServerAgreeOnResponses(t *testing.T) {
+	decoders := map[string]func([]byte, wire.ResponseOptions) error{
+		"composite": func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeComposite(b, o); return err },
+		"decorator": func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeDecorator(b, o); return err },
+		"customize": func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeCustomize(b, o); return err },
 	}
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"x":1}}`
 	cases := []struct {
-		hook, answer string
-		v1, v2       bool
+		hook, response string
+		v1, v2         bool
 	}{
 		{"composite", `{}`, true, true},
 		{"composite", `{"status":null,"children":null,"resyncAfterSeconds":null,"finalized":null}`, true, true},
@@ -198,17 +198,17 @@ func TestSchemaAndServerAgreeOnAnswers(t *testing.T) {
 		{"customize", `[{"apiVersion":"v1","resource":"pods"}]`, false, false},
 	}
 	for _, tc := range cases {
-		var answer any
-		if err := json.Unmarshal([]byte(tc.answer), &answer); err != nil {
+		var response any
+		if err := json.Unmarshal([]byte(tc.response), &response); err != nil {
 			t.Fatal(err)
 		}
 		for version, want := range map[string]bool{"v1": tc.v1, "v2": tc.v2} {
-			faults := loadSchema(t, tc.hook+"-response."+version+".json").validate(answer)
+			faults := loadSchema(t, tc.hook+"-response."+version+".json").validate(response)
 			if (len(faults) == 0) != want {
-				t.Errorf("%s %s %s: the schema finds %q, want valid: %v", tc.hook, version, tc.answer, faults, want)
+				t.Errorf("%s %s %s: the schema finds %q, want valid: %v", tc.hook, version, tc.response, faults, want)
 			}
-			if err := decoders[tc.hook]([]byte(tc.answer), wire.AnswerOptions{Strict: version == "v2"}); (err == nil) != want {
-				t.Errorf("%s %s %s: the server says %v, want accepted: %v", tc.hook, version, tc.answer, err, want)
+			if err := decoders[tc.hook]([]byte(tc.response), wire.ResponseOptions{Strict: version == "v2"}); (err == nil) != want {
+				t.Errorf("%s %s %s: the server says %v, want accepted: %v", tc.hook, version, tc.response, err, want)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package children judges the children, or attachments, that a hook returns.
 //
-// An answer is accepted or refused as a whole: Judge returns every child with its namespace and labels completed, or an
+// A response is accepted or refused as a whole: Judge returns every child with its namespace and labels completed, or an
 // error that names the child, the rule that it breaks and what to do. What is then done with them is worked out by
 // packages claim, merge and plan, which are pure as this one is, and done by package apply, the only one with a client.
 package children

@@ -28,12 +28,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// shown is how many faults of an answer are told at once.
+// shown is how many faults of a response are told at once.
 const shown = 3
 
 // Scope is what Judge must know of the parent.
 type Scope struct {
-	// Field is where the children stand in the answer: "children" or "attachments".
+	// Field is where the children stand in the response: "children" or "attachments".
 	Field string
 	// Declared is where their kinds are declared: "spec.childResources" or "spec.attachments".
 	Declared string
@@ -47,7 +47,7 @@ type Scope struct {
 	Annotations map[string]string
 }
 
-// Judge completes the children of an answer and checks them against the rules. It takes possession of list. The error
+// Judge completes the children of a response and checks them against the rules. It takes possession of list. The error
 // is a *hook.RejectedError.
 func Judge(scope Scope, rules Rules, list []map[string]any) ([]Desired, error) {
 	desired := make([]Desired, 0, len(list))

@@ -55,7 +55,7 @@ func decodeList(t testing.TB, text string) []map[string]any {
 	return list
 }
 
-func TestJudgeRefusesAnswers(t *testing.T) {
+func TestJudgeRefusesResponses(t *testing.T) {
 	const (
 		namespaced = "parents"
 		cluster    = ""
@@ -167,7 +167,7 @@ func TestJudgeRefusesAnswers(t *testing.T) {
 				t.Errorf("message\n%s, want\n%s", err, test.want)
 			}
 			if desired != nil {
-				t.Error("some of a refused answer is returned")
+				t.Error("some of a refused response is returned")
 			}
 		})
 	}
@@ -280,13 +280,13 @@ func FuzzJudge(f *testing.F) {
 		f.Add([]byte(seed), false)
 		f.Add([]byte(seed), true)
 	}
-	f.Fuzz(func(t *testing.T, answer []byte, namespaced bool) {
+	f.Fuzz(func(t *testing.T, response []byte, namespaced bool) {
 		namespace := ""
 		if namespaced {
 			namespace = "parents"
 		}
 		var list []map[string]any
-		if utiljson.Unmarshal(answer, &list) != nil {
+		if utiljson.Unmarshal(response, &list) != nil {
 			return
 		}
 		desired, err := children.Judge(children.Scope{Field: "children", Namespace: namespace}, declared(), list)

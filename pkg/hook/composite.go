@@ -36,7 +36,7 @@ type CompositeRequest struct {
 	Finalizing bool `json:"finalizing"`
 }
 
-// CompositeResponse is the answer of the sync and finalize hooks of a CompositeController.
+// CompositeResponse is the response of the sync and finalize hooks of a CompositeController.
 type CompositeResponse struct {
 	// Status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new
 	// status holds observedGeneration only.

@@ -30,7 +30,7 @@ type CustomizeRequest struct {
 	Parent *Object `json:"parent"`
 }
 
-// CustomizeResponse is the answer of the customize hook.
+// CustomizeResponse is the response of the customize hook.
 type CustomizeResponse struct {
 	// RelatedResources say which objects the sync and finalize hooks shall see besides children. A change of one of them
 	// calls the hook again. Absent, null and [] all mean none.

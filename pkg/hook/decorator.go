@@ -37,7 +37,7 @@ type DecoratorRequest struct {
 	Finalizing bool `json:"finalizing"`
 }
 
-// DecoratorResponse is the answer of the sync and finalize hooks of a DecoratorController.
+// DecoratorResponse is the response of the sync and finalize hooks of a DecoratorController.
 type DecoratorResponse struct {
 	// Labels are set on the target. A null value removes the label; labels that are not mentioned stay as they are.
 	Labels map[string]*string `json:"labels,omitempty"`
@@ -58,7 +58,7 @@ type DecoratorResponse struct {
 	// Finalized says that nothing is left to clean up. The server then removes the controller's finalizer from the target.
 	// It has no effect when the target does not carry it.
 	Finalized bool `json:"finalized,omitempty"`
-	// Delete says that the target shall be deleted, after the labels, annotations and status of this answer are written.
+	// Delete says that the target shall be deleted, after the labels, annotations and status of this response are written.
 	// Attachments are left to the garbage collector, or to the finalize hook. It has no effect on a target that is being
 	// deleted already.
 	Delete bool `json:"delete,omitempty"`

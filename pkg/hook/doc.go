@@ -16,11 +16,11 @@ limitations under the License.
 
 // Package hook is the JSON protocol between the server and the webhooks that it calls, as Go types.
 //
-// A webhook gets a request in the body of an HTTP POST and answers with a response in the body of a 200. There are three
+// A webhook gets a request in the body of an HTTP POST and responses with a response in the body of a 200. There are three
 // kinds of hooks: sync and finalize, which share their bodies, and customize. A CompositeController's bodies are
 // [CompositeRequest] and [CompositeResponse], a DecoratorController's are [DecoratorRequest] and [DecoratorResponse], and
 // both share [CustomizeRequest] and [CustomizeResponse]. Versions v1 and v2 of the protocol have the same fields; they
-// differ in the keys of [ObjectMap], in which related objects are shown, and in how strictly an answer is read.
+// differ in the keys of [ObjectMap], in which related objects are shown, and in how strictly a response is read.
 //
 // Authors of webhooks in Go import this package and decode and encode with encoding/json. Authors in other languages find
 // the same as JSON Schema and OpenAPI under docs/reference/hook-schema, generated from these types. The server itself

@@ -18,10 +18,10 @@ package hook
 
 import "errors"
 
-// A RejectedError says that the hook answered and that the answer cannot be used. Nothing of it is applied. Asking again
+// A RejectedError says that the hook returned and that the response cannot be used. Nothing of it is applied. Asking again
 // is of no use before the hook or its input changes.
 type RejectedError struct {
-	// Field is the place in the answer, such as "children[2]" or "status". Empty: the answer as a whole.
+	// Field is the place in the response, such as "children[2]" or "status". Empty: the response as a whole.
 	Field string
 	// Detail says what is wrong and, where that is not obvious, what to do.
 	Detail string

@@ -298,7 +298,7 @@ func (a *Applier) Reader(ctx context.Context) func(schema.GroupVersionResource, 
 }
 
 // isGone reports whether an error says that the object is not there, and not that its kind is not served: then the API
-// server's answer names no object, or is not even a Status.
+// server's response names no object, or is not even a Status.
 func isGone(err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false

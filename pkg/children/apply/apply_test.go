@@ -39,10 +39,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// api answers writes and keeps count of those that are under way. What it does to objects is proven elsewhere, on a real
+// api responses writes and keeps count of those that are under way. What it does to objects is proven elsewhere, on a real
 // control plane.
 type api struct {
-	// crowd is how many requests have to come together before the first is answered. Default 1.
+	// crowd is how many requests have to come together before the first is returned. Default 1.
 	crowd int
 
 	mu       sync.Mutex

@@ -37,31 +37,31 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// answers are what an API server says to the requests of a method: a status code and a body.
-type answers map[string]answer
+// responses are what an API server says to the requests of a method: a status code and a body.
+type responses map[string]response
 
-type answer struct {
+type response struct {
 	code int
 	body string
 }
 
-// failure is an answer as API servers give it; name is empty when the answer is not about an object.
-func failure(code int, reason, name string) answer {
-	return answer{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s says the server","reason":"%s",`+
+// failure is a response as API servers give it; name is empty when the response is not about an object.
+func failure(code int, reason, name string) response {
+	return response{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s says the server","reason":"%s",`+
 		`"details":{"name":"%s","kind":"configmaps"},"code":%d}`, reason, reason, name, code)}
 }
 
-// success is the answer of an API server to a delete.
-var success = answer{http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}
+// success is the response of an API server to a delete.
+var success = response{http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}
 
-// nothing is the answer of an API server to a path that nobody serves.
-var nothing = answer{http.StatusNotFound, "404 page not found\n"}
+// nothing is the response of an API server to a path that nobody serves.
+var nothing = response{http.StatusNotFound, "404 page not found\n"}
 
-// stubborn gives the same answers to all requests and keeps them.
+// stubborn gives the same responses to all requests and keeps them.
 type stubborn struct {
-	answers answers
-	// then are the answers after the first GET, where they are others.
-	then answers
+	responses responses
+	// then are the responses after the first GET, where they are others.
+	then responses
 
 	mu       sync.Mutex
 	requests []string
@@ -76,12 +76,12 @@ func (s *stubborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path+" "+string(body))
 	s.mu.Unlock()
-	a, ok := s.answers[r.Method]
+	a, ok := s.responses[r.Method]
 	if later, changes := s.then[r.Method]; changes && slices.ContainsFunc(s.seen(), isGet) {
 		a, ok = later, true
 	}
 	if !ok {
-		a = answer{http.StatusTeapot, ""}
+		a = response{http.StatusTeapot, ""}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(a.code)
@@ -96,9 +96,9 @@ func (s *stubborn) seen() []string {
 
 func isGet(request string) bool { return strings.HasPrefix(request, http.MethodGet+" ") }
 
-func resist(t *testing.T, a answers, options apply.Options) (*stubborn, *apply.Applier) {
+func resist(t *testing.T, a responses, options apply.Options) (*stubborn, *apply.Applier) {
 	t.Helper()
-	s := &stubborn{answers: a}
+	s := &stubborn{responses: a}
 	return s, against(t, s, options)
 }
 
@@ -146,86 +146,86 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 	broken := failure(http.StatusInternalServerError, "InternalError", "")
 	invalid := failure(http.StatusUnprocessableEntity, "Invalid", "a")
 	for _, test := range []struct {
-		name    string
-		action  plan.Action
-		answers answers
-		stale   bool
-		err     string
+		name      string
+		action    plan.Action
+		responses responses
+		stale     bool
+		err       string
 	}{
 		{
 			"the name belongs to an object of somebody else", plan.Create,
-			answers{http.MethodPost: exists, http.MethodGet: {http.StatusOK, theirs}},
+			responses{http.MethodPost: exists, http.MethodGet: {http.StatusOK, theirs}},
 			false, "creating ConfigMap ns/a: ConfigMap ns/a exists and is not controlled by Parent p; " +
 				"delete or rename one of them, or let the parent adopt it by its labels",
 		},
 		{
 			"the child was created already", plan.Create,
-			answers{http.MethodPost: exists, http.MethodGet: {http.StatusOK, ours}},
+			responses{http.MethodPost: exists, http.MethodGet: {http.StatusOK, ours}},
 			true, "",
 		},
 		{
 			"objects of that name come and go", plan.Create,
-			answers{http.MethodPost: exists, http.MethodGet: gone},
+			responses{http.MethodPost: exists, http.MethodGet: gone},
 			false, "creating ConfigMap ns/a: AlreadyExists says the server",
 		},
 		{
 			"the object of that name cannot be read", plan.Create,
-			answers{http.MethodPost: exists, http.MethodGet: broken},
+			responses{http.MethodPost: exists, http.MethodGet: broken},
 			false, "creating ConfigMap ns/a: reading the object of that name: InternalError says the server",
 		},
 		{
 			"the child is invalid", plan.Create,
-			answers{http.MethodPost: invalid},
+			responses{http.MethodPost: invalid},
 			false, "creating ConfigMap ns/a: Invalid says the server",
 		},
 		{
 			"the kind to create is not served", plan.Create,
-			answers{http.MethodPost: notServed},
+			responses{http.MethodPost: notServed},
 			false, "creating ConfigMap ns/a: NotFound says the server",
 		},
 		{
-			"the answer to a create is no object", plan.Create,
-			answers{http.MethodPost: {http.StatusCreated, `[]`}},
-			false, "creating ConfigMap ns/a: reading the API server's answer: parsing an object: ",
+			"the response to a create is no object", plan.Create,
+			responses{http.MethodPost: {http.StatusCreated, `[]`}},
+			false, "creating ConfigMap ns/a: reading the API server's response: parsing an object: ",
 		},
-		{"the child changed meanwhile", plan.Update, answers{http.MethodPut: conflict}, true, ""},
-		{"the child to update went meanwhile", plan.Update, answers{http.MethodPut: gone}, true, ""},
+		{"the child changed meanwhile", plan.Update, responses{http.MethodPut: conflict}, true, ""},
+		{"the child to update went meanwhile", plan.Update, responses{http.MethodPut: gone}, true, ""},
 		{
 			"the kind to update is not served", plan.Update,
-			answers{http.MethodPut: notServed},
+			responses{http.MethodPut: notServed},
 			false, "updating ConfigMap ns/a: NotFound says the server",
 		},
 		{
 			"the group to update is not served", plan.Update,
-			answers{http.MethodPut: nothing},
+			responses{http.MethodPut: nothing},
 			false, "updating ConfigMap ns/a: the server could not find the requested resource",
 		},
 		{
 			"the group to delete from is not served", plan.Delete,
-			answers{http.MethodDelete: nothing},
+			responses{http.MethodDelete: nothing},
 			false, "deleting ConfigMap ns/a: the server could not find the requested resource",
 		},
 		{
 			"the change is not allowed", plan.Update,
-			answers{http.MethodPut: invalid},
+			responses{http.MethodPut: invalid},
 			false, "updating ConfigMap ns/a: Invalid says the server",
 		},
-		{"another object has the name of the one to delete", plan.Delete, answers{http.MethodDelete: conflict}, true, ""},
-		{"the child to delete is gone", plan.Delete, answers{http.MethodDelete: gone}, true, ""},
+		{"another object has the name of the one to delete", plan.Delete, responses{http.MethodDelete: conflict}, true, ""},
+		{"the child to delete is gone", plan.Delete, responses{http.MethodDelete: gone}, true, ""},
 		{
 			"the delete fails", plan.Delete,
-			answers{http.MethodDelete: broken},
+			responses{http.MethodDelete: broken},
 			false, "deleting ConfigMap ns/a: InternalError says the server",
 		},
-		{"the child to replace is gone", plan.Recreate, answers{http.MethodDelete: gone}, true, ""},
+		{"the child to replace is gone", plan.Recreate, responses{http.MethodDelete: gone}, true, ""},
 		{
 			"the child cannot be replaced", plan.Recreate,
-			answers{http.MethodDelete: broken},
+			responses{http.MethodDelete: broken},
 			false, "replacing ConfigMap ns/a: InternalError says the server",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, applier := resist(t, test.answers, apply.Options{})
+			_, applier := resist(t, test.responses, apply.Options{})
 			outcomes, err := carryOut(t.Context(), t, applier, one(t, test.action))
 			if len(outcomes) != 1 || outcomes[0].Action != test.action || outcomes[0].Done || outcomes[0].Stale != test.stale {
 				t.Errorf("outcomes %+v", outcomes)
@@ -238,11 +238,11 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 }
 
 func TestAChildIsCreatedWhenWhatWasInItsWayHasJustGone(t *testing.T) {
-	server, applier := resist(t, answers{
+	server, applier := resist(t, responses{
 		http.MethodPost: failure(http.StatusConflict, "AlreadyExists", "a"),
 		http.MethodGet:  failure(http.StatusNotFound, "NotFound", "a"),
 	}, apply.Options{})
-	server.then = answers{http.MethodPost: {http.StatusCreated, ours}}
+	server.then = responses{http.MethodPost: {http.StatusCreated, ours}}
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Create))
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written == nil {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
@@ -253,7 +253,7 @@ func TestAChildIsCreatedWhenWhatWasInItsWayHasJustGone(t *testing.T) {
 }
 
 func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
-	server, applier := resist(t, answers{http.MethodDelete: success}, apply.Options{})
+	server, applier := resist(t, responses{http.MethodDelete: success}, apply.Options{})
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Delete))
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
@@ -266,7 +266,7 @@ func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
 }
 
 func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
-	server, applier := resist(t, answers{http.MethodPut: {http.StatusOK, ours}}, apply.Options{})
+	server, applier := resist(t, responses{http.MethodPut: {http.StatusOK, ours}}, apply.Options{})
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Update))
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written.ResourceVersion() != "9" {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
@@ -280,19 +280,19 @@ func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
 func TestTheReader(t *testing.T) {
 	rule, _ := input(t, "parent", 0, 0).Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
 	for _, test := range []struct {
-		name   string
-		answer answer
-		found  bool
-		err    string
+		name     string
+		response response
+		found    bool
+		err      string
 	}{
-		{"an object", answer{http.StatusOK, ours}, true, ""},
+		{"an object", response{http.StatusOK, ours}, true, ""},
 		{"an object that is gone", failure(http.StatusNotFound, "NotFound", "a"), false, ""},
 		{"a version that is not served", failure(http.StatusNotFound, "NotFound", ""), false, "NotFound says the server"},
 		{"a group that is not served", nothing, false, "the server could not find the requested resource"},
 		{"a server that fails", failure(http.StatusInternalServerError, "InternalError", ""), false, "InternalError says the server"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, applier := resist(t, answers{http.MethodGet: test.answer}, apply.Options{})
+			_, applier := resist(t, responses{http.MethodGet: test.response}, apply.Options{})
 			o, err := applier.Reader(t.Context())(rule.Resource, "ns", "a")
 			if (o != nil) != test.found {
 				t.Errorf("object %v", o)
@@ -316,14 +316,14 @@ func TestAChildIsTriedBeforeItIsMadeAnew(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name           string
-		answer         string
+		response       string
 		failure        error
 		deletes, stale bool
 		err            string
 	}{
-		{name: "it would stay as it is", answer: observed},
-		{name: "our record alone would change", answer: strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
-		{name: "it would change", answer: strings.Replace(observed, `"V"`, `"v"`, 1), deletes: true},
+		{name: "it would stay as it is", response: observed},
+		{name: "our record alone would change", response: strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
+		{name: "it would change", response: strings.Replace(observed, `"V"`, `"v"`, 1), deletes: true},
 		{name: "the update is invalid", failure: status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)},
 		{name: "the update is forbidden", failure: status(http.StatusForbidden, metav1.StatusReasonForbidden), deletes: true},
 		{name: "a webhook knows no dry run", failure: status(http.StatusBadRequest, metav1.StatusReasonBadRequest), deletes: true},
@@ -343,9 +343,9 @@ func TestAChildIsTriedBeforeItIsMadeAnew(t *testing.T) {
 				if test.failure != nil {
 					return nil, test.failure
 				}
-				return object.Parse([]byte(test.answer), object.ParseOptions{})
+				return object.Parse([]byte(test.response), object.ParseOptions{})
 			}
-			server, applier := resist(t, answers{http.MethodDelete: success}, apply.Options{Try: try})
+			server, applier := resist(t, responses{http.MethodDelete: success}, apply.Options{Try: try})
 			in := one(t, plan.Recreate)
 			in.Desired[0].Content["data"] = map[string]any{"k": "v"}
 			var err error

@@ -24,24 +24,24 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Answer stands for the children of a hook's answer as the hook wrote them: equal ones have equal Answers. The zero Answer is
+// Response stands for the children of a hook's response as the hook wrote them: equal ones have equal Responses. The zero Response is
 // none.
-type Answer uint64
+type Response uint64
 
-// Answer returns the Answer for a JSON array of children. scope is what else decides about what is desired, apart from what
+// Response returns the Response for a JSON array of children. scope is what else decides about what is desired, apart from what
 // never changes for a parent and a controller: the selector, for one.
-func (m *Memory) Answer(children []byte, scope string) Answer {
+func (m *Memory) Response(children []byte, scope string) Response {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
 	// No part of a JSON array ends in a zero.
 	_, _ = h.Write(children)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(scope)
-	return Answer(h.Sum64())
+	return Response(h.Sum64())
 }
 
-// Answered takes note that a plan was made from an answer.
-func (m *Memory) Answered(parent types.UID, a Answer, p Plan) {
+// Responded takes note that a plan was made from a response.
+func (m *Memory) Responded(parent types.UID, a Response, p Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	desired := len(p.failed)
@@ -55,16 +55,16 @@ func (m *Memory) Answered(parent types.UID, a Answer, p Plan) {
 		if step.content == nil {
 			continue
 		}
-		// A child whose write failed may be known in another desired state still: that one is not the answer's.
+		// A child whose write failed may be known in another desired state still: that one is not the response's.
 		if r := m.find(parent, step.Key, step.desired); r != nil {
-			r.answer, r.siblings = a, desired
+			r.response, r.siblings = a, desired
 		}
 	}
 }
 
-// Settled reports whether a plan for an answer that was planned from before would do nothing, because the observed children are
-// the desired ones and each needed nothing in the version in which it is observed. It is false for an answer without children.
-func (m *Memory) Settled(parent types.UID, a Answer, observed []*object.Object) bool {
+// Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children are
+// the desired ones and each needed nothing in the version in which it is observed. It is false for a response without children.
+func (m *Memory) Settled(parent types.UID, a Response, observed []*object.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.parents[parent]
@@ -74,7 +74,7 @@ func (m *Memory) Settled(parent types.UID, a Answer, observed []*object.Object) 
 	m.asked++
 	for _, o := range observed {
 		r := known.get(KeyOf(o))
-		if r == nil || r.answer != a || r.siblings != len(observed) || r.settledAt != o.ResourceVersion() || o.Deleting() {
+		if r == nil || r.response != a || r.siblings != len(observed) || r.settledAt != o.ResourceVersion() || o.Deleting() {
 			return false
 		}
 		if r.seen == m.asked {

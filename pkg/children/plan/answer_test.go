@@ -26,15 +26,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// answer lets the hook want children, and returns what stands for them.
-func (s *scene) answer(t testing.TB, texts ...string) plan.Answer {
+// response lets the hook want children, and returns what stands for them.
+func (s *scene) response(t testing.TB, texts ...string) plan.Response {
 	t.Helper()
 	s.want(t, texts...)
-	return s.Memory.Answer([]byte("["+strings.Join(texts, ",")+"]"), "")
+	return s.Memory.Response([]byte("["+strings.Join(texts, ",")+"]"), "")
 }
 
-// carryOut plans an answer and does what is planned; what a name is given for fails. What is observed then is what there is.
-func (s *scene) carryOut(t testing.TB, a plan.Answer, failing ...string) plan.Plan {
+// carryOut plans a response and does what is planned; what a name is given for fails. What is observed then is what there is.
+func (s *scene) carryOut(t testing.TB, a plan.Response, failing ...string) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(s.Input)
 	if err != nil && len(failing) == 0 {
@@ -61,7 +61,7 @@ func (s *scene) carryOut(t testing.TB, a plan.Answer, failing ...string) plan.Pl
 		case plan.Leave:
 		}
 	}
-	s.Memory.Answered(s.Parent, a, p)
+	s.Memory.Responded(s.Parent, a, p)
 	s.Observed = nil
 	for _, o := range there {
 		s.Observed = append(s.Observed, o)
@@ -73,160 +73,160 @@ func child(name, value string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"k":%q}}`, name, value)
 }
 
-func TestAnAnswerIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
+func TestAnResponseIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method v1alpha1.ChildUpdateMethod
-		// do brings about a state, and returns the answer that is asked about.
-		do   func(t *testing.T, s *scene) plan.Answer
+		// do brings about a state, and returns the response that is asked about.
+		do   func(t *testing.T, s *scene) plan.Response
 		want bool
 	}{
-		"AfterItsCreation": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"), child("b", "1"))
+		"AfterItsCreation": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"NotPlannedYet": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"NotPlannedYet": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.accept(t, nil)
 			return a
 		}},
-		"AfterARestart": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AfterARestart": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.restart()
-			return s.answer(t, child("a", "1"))
+			return s.response(t, child("a", "1"))
 		}},
-		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1")))
+		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1")))
 			s.restart()
-			a := s.answer(t, child("a", "1"))
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"AnotherAnswer": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1")))
-			return s.answer(t, child("a", "2"))
+		"AnotherResponse": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1")))
+			return s.response(t, child("a", "2"))
 		}},
-		"TheFormerAnswer": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"), child("b", "1"))
+		"TheFormerResponse": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
-			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "2")))
+			s.carryOut(t, s.response(t, child("a", "1"), child("b", "2")))
 			s.want(t, child("a", "1"), child("b", "1"))
 			return a
 		}},
-		"AnotherSelector": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1")))
-			return s.Memory.Answer([]byte("["+child("a", "1")+"]"), "a=b")
+		"AnotherSelector": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1")))
+			return s.Memory.Response([]byte("["+child("a", "1")+"]"), "a=b")
 		}},
-		"AnotherOrder": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
-			return s.answer(t, child("b", "1"), child("a", "1"))
+		"AnotherOrder": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
+			return s.response(t, child("b", "1"), child("a", "1"))
 		}},
-		"NoChildren": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t)
+		"NoChildren": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t)
 			s.carryOut(t, a)
 			return a
 		}},
-		"AChildIsGone": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"), child("b", "1"))
+		"AChildIsGone": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed = s.Observed[:1]
 			return a
 		}},
-		"AChildIsShownTwiceAndAnotherIsGone": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"), child("b", "1"))
+		"AChildIsShownTwiceAndAnotherIsGone": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed[1] = s.Observed[0]
 			return a
 		}},
-		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.Observed = nil
 			return a
 		}},
-		"AChildTooMany": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AChildTooMany": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
 			return a
 		}},
-		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"), child("b", "1"))
+		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed[0] = s.parse(t, child("c", "1"))
 			return a
 		}},
-		"AChildWasChanged": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AChildWasChanged": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"k":"1"`, `"k":"2"`)
 			return a
 		}},
-		"AChildWasTouched": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AChildWasTouched": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
 			return a
 		}},
-		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"`)
 			s.carryOut(t, a)
 			return a
 		}},
-		"ACreationFailed": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"), child("b", "1"))
+		"ACreationFailed": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"AnUpdateFailed": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
-			a := s.answer(t, child("a", "1"), child("b", "2"))
+		"AnUpdateFailed": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
+			a := s.response(t, child("a", "1"), child("b", "2"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"ADeletionFailed": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
-			a := s.answer(t, child("a", "1"))
+		"ADeletionFailed": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
-			a := s.answer(t, child("a", "1"), child("c", "1"))
+		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
+			a := s.response(t, child("a", "1"), child("c", "1"))
 			s.carryOut(t, a, "c")
 			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
 			return a
 		}},
-		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1"), child("b", "1")))
-			a := s.answer(t, child("a", "1"), strings.Replace(child("b", "1"), `{"k":"1"}`, `"v"`, 1))
+		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
+			a := s.response(t, child("a", "1"), strings.Replace(child("b", "1"), `{"k":"1"}`, `"v"`, 1))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1")))
-			a := s.answer(t, child("a", "2"))
+		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1")))
+			a := s.response(t, child("a", "2"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) plan.Answer {
-			s.carryOut(t, s.answer(t, child("a", "1")))
-			a := s.answer(t, child("a", "2"))
+		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) plan.Response {
+			s.carryOut(t, s.response(t, child("a", "1")))
+			a := s.response(t, child("a", "2"))
 			s.carryOut(t, a)
 			return a
 		}},
-		"Flapping": {do: func(t *testing.T, s *scene) plan.Answer {
-			a := s.answer(t, child("a", "1"))
+		"Flapping": {do: func(t *testing.T, s *scene) plan.Response {
+			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			for range 12 {
 				s.others(t, `"k":"1"`, `"k":"2"`)

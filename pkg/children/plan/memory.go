@@ -50,7 +50,7 @@ type Memory struct {
 	mu sync.Mutex
 	// parents have their children in order.
 	parents map[types.UID]family
-	// asked counts the questions whether an answer is settled.
+	// asked counts the questions whether a response is settled.
 	asked uint64
 }
 
@@ -74,8 +74,8 @@ type remembered struct {
 	key children.Key
 	// desired is the hash of the desired state that all of this belongs to.
 	desired uint64
-	// answer is the last answer that this desired state was a part of, with so many desired children.
-	answer   Answer
+	// response is the last response that this desired state was a part of, with so many desired children.
+	response Response
 	siblings int
 	// seen is the last question in which this child was observed.
 	seen uint64

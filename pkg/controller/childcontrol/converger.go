@@ -107,19 +107,19 @@ func (c *Converger) Input(ctx context.Context, parent *object.Object, observed [
 	}
 }
 
-// Answer returns what stands for the children of an answer; see [plan.Memory.Answer].
-func (c *Converger) Answer(children []byte, scope string) plan.Answer {
-	return c.memory.Answer(children, scope)
+// Response returns what stands for the children of a response; see [plan.Memory.Response].
+func (c *Converger) Response(children []byte, scope string) plan.Response {
+	return c.memory.Response(children, scope)
 }
 
-// Settled reports whether Children would do nothing for an answer that it was given before.
-func (c *Converger) Settled(parent types.UID, a plan.Answer, observed []*object.Object) bool {
+// Settled reports whether Children would do nothing for a response that it was given before.
+func (c *Converger) Settled(parent types.UID, a plan.Response, observed []*object.Object) bool {
 	return c.memory.Settled(parent, a, observed)
 }
 
-// Children makes the observed children the desired ones, which were read from the answer a, or from several if that is zero. It
+// Children makes the observed children the desired ones, which were read from the response a, or from several if that is zero. It
 // returns the time after which to look again, 0 for none: a child that flaps is left alone for a while.
-func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan.Input, a plan.Answer) (time.Duration, error) {
+func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan.Input, a plan.Response) (time.Duration, error) {
 	p, errPlan := plan.Make(in)
 	var outcomes []apply.Outcome
 	var errApply error
@@ -131,7 +131,7 @@ func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan
 	}
 	// Whether a parent must be told of a status depends on the child as it is observed.
 	if a != 0 && !setsStatus(in.Desired) {
-		c.memory.Answered(in.Parent, a, p)
+		c.memory.Responded(in.Parent, a, p)
 	}
 	c.tell(ctx, parent, p, outcomes)
 	c.tellStatus(parent, in)

@@ -16,6 +16,6 @@ limitations under the License.
 
 // Package childcontrol brings the children of one parent to the state that a hook desires.
 //
-// It is the one path that composites and decorators share from a judged answer to the cluster: plan, apply, tell what
+// It is the one path that composites and decorators share from a judged response to the cluster: plan, apply, tell what
 // happened in events, and let the barrier wait for what was written. Who the children are is decided before.
 package childcontrol

@@ -18,6 +18,6 @@ limitations under the License.
 //
 // Its files are its ideas: controller.go builds and runs it, events.go says which change wakes which parent, selectors.go
 // finds the parents that may adopt an orphan, and sync.go brings one parent to its desired state in phases that the
-// other files hold. Which children an answer leads to is decided by package children, when a rolling update goes on by
+// other files hold. Which children a response leads to is decided by package children, when a rolling update goes on by
 // package rollout; both are pure. What composites share with decorators is in packages loop, parent, hooks and related.
 package composite

@@ -36,9 +36,9 @@ import (
 // revisionResource is where revisions are stored: in this process.
 var revisionResource = v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions")
 
-// revisionAnswer is what the hook answered about one revision of the parent.
-type revisionAnswer struct {
-	*wire.CompositeAnswer
+// revisionResponse is what the hook returned about one revision of the parent.
+type revisionResponse struct {
+	*wire.CompositeResponse
 	desired map[children.Key]children.Desired
 }
 
@@ -57,7 +57,7 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("reading the revisions of %s: %w", s.parent, err)
 	}
-	answers, asked, err := c.askRevisions(ctx, s, revisions)
+	responses, asked, err := c.askRevisions(ctx, s, revisions)
 	if err != nil {
 		return err
 	}
@@ -68,13 +68,13 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	in := c.converger.Input(ctx, s.parent, s.observed, nil)
 	p, err := c.planner.Plan(rollout.Input{
 		Revisions: revisions,
-		Answers:   asked,
+		Responses: asked,
 		Observed: func(key rollout.Key) (rollout.Child, bool) {
 			o, ok := observed[children.Key(key)]
 			return rolling{o}, ok
 		},
 		Unchanged: func(key rollout.Key) bool {
-			return in.Unchanged(answers[0].desired[children.Key(key)], observed[children.Key(key)])
+			return in.Unchanged(responses[0].desired[children.Key(key)], observed[children.Key(key)])
 		},
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	s.decision = decision{
 		resyncAfter: p.ResyncAfter,
 		finalized:   p.Finalized,
-		status:      p.Updated.Apply(answers[0].Status, status, c.clock.Now()),
+		status:      p.Updated.Apply(responses[0].Status, status, c.clock.Now()),
 	}
 	kept := map[children.Key]bool{}
 	for _, a := range p.Children {
@@ -98,7 +98,7 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 			kept[key] = true
 			continue
 		}
-		s.decision.desired = append(s.decision.desired, answers[a.Revision].desired[key])
+		s.decision.desired = append(s.decision.desired, responses[a.Revision].desired[key])
 	}
 	for _, o := range s.observed {
 		if !kept[plan.KeyOf(o)] {
@@ -109,8 +109,8 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 }
 
 // askRevisions asks the hook about each revision, with the same observed children.
-func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rollout.Revision) ([]revisionAnswer, []rollout.Answer, error) {
-	answers, asked := make([]revisionAnswer, len(revisions)), make([]rollout.Answer, len(revisions))
+func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rollout.Revision) ([]revisionResponse, []rollout.Response, error) {
+	responses, asked := make([]revisionResponse, len(revisions)), make([]rollout.Response, len(revisions))
 	for i := range revisions {
 		var shown wire.Object = s.parent
 		if i > 0 {
@@ -120,22 +120,22 @@ func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rol
 			}
 			shown = formerParent{s.parent, encoded}
 		}
-		answer, err := c.ask(ctx, s, shown, nil)
+		response, err := c.ask(ctx, s, shown, nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		desired, err := c.judge(s, answer)
+		desired, err := c.judge(s, response)
 		if err != nil {
 			return nil, nil, err
 		}
-		answers[i] = revisionAnswer{CompositeAnswer: answer, desired: make(map[children.Key]children.Desired, len(desired))}
-		asked[i] = rollout.Answer{ResyncAfter: answer.ResyncAfter, Finalized: answer.Finalized}
+		responses[i] = revisionResponse{CompositeResponse: response, desired: make(map[children.Key]children.Desired, len(desired))}
+		asked[i] = rollout.Response{ResyncAfter: response.ResyncAfter, Finalized: response.Finalized}
 		for _, d := range desired {
-			answers[i].desired[d.Key] = d
+			responses[i].desired[d.Key] = d
 			asked[i].Desired = append(asked[i].Desired, rollout.Key(d.Key))
 		}
 	}
-	return answers, asked, nil
+	return responses, asked, nil
 }
 
 // formerParent is a parent with the fields of a former revision.

@@ -52,8 +52,8 @@ type scope struct {
 	observed []*object.Object
 	// related are the related objects.
 	related []wire.Group
-	// answer stands for the children that the hook wants, zero for those of a rollout.
-	answer plan.Answer
+	// response stands for the children that the hook wants, zero for those of a rollout.
+	response plan.Response
 	// decision is what the hook decided.
 	decision decision
 }
@@ -151,28 +151,28 @@ func (c *Controller) managesChildren(o *object.Object) bool {
 	return !o.Deleting() || c.finalizer.ShouldFinalize(o)
 }
 
-// decide asks the hook what shall be, and judges the answer.
+// decide asks the hook what shall be, and judges the response.
 func (c *Controller) decide(ctx context.Context, s *scope) error {
 	if c.planner.Active() && c.managesChildren(s.parent) {
 		return c.decideRollout(ctx, s)
 	}
-	answer, err := c.ask(ctx, s, s.parent, func(array []byte) bool {
-		s.answer = c.converger.Answer(array, c.judgedBy(s))
-		return c.converger.Settled(s.parent.UID(), s.answer, s.observed)
+	response, err := c.ask(ctx, s, s.parent, func(array []byte) bool {
+		s.response = c.converger.Response(array, c.judgedBy(s))
+		return c.converger.Settled(s.parent.UID(), s.response, s.observed)
 	})
 	if err != nil {
 		return err
 	}
 	s.decision = decision{
-		settled: answer.Known, observed: s.observed, status: answer.Status, resyncAfter: answer.ResyncAfter, finalized: answer.Finalized,
+		settled: response.Known, observed: s.observed, status: response.Status, resyncAfter: response.ResyncAfter, finalized: response.Finalized,
 	}
-	if !answer.Known {
-		s.decision.desired, err = c.judge(s, answer)
+	if !response.Known {
+		s.decision.desired, err = c.judge(s, response)
 	}
 	return err
 }
 
-// judgedBy is what of the parent decides about the children of an answer and may change.
+// judgedBy is what of the parent decides about the children of a response and may change.
 func (c *Controller) judgedBy(s *scope) string {
 	if c.generatesSelector() {
 		return ""
@@ -180,8 +180,8 @@ func (c *Controller) judgedBy(s *scope) string {
 	return s.selector.String()
 }
 
-// ask asks the hook about a parent, which may be a former revision of it. The answer leaves out children that are known.
-func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known hookclient.Known) (*wire.CompositeAnswer, error) {
+// ask asks the hook about a parent, which may be a former revision of it. The response leaves out children that are known.
+func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known hookclient.Known) (*wire.CompositeResponse, error) {
 	finalizing := c.finalizing(s.parent)
 	var asked *hookclient.Hook
 	switch {
@@ -192,24 +192,24 @@ func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known
 	default:
 		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.parent, errNoHook)
 	}
-	answer, err := asked.Composite(ctx, s.root, wire.Composite(wire.Request{
+	response, err := asked.Composite(ctx, s.root, wire.Composite(wire.Request{
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: shown,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
 	}), known)
 	if err != nil {
 		return nil, fmt.Errorf("sync hook failed for %s: %w", s.parent, err)
 	}
-	if len(answer.Ignored) > 0 {
-		logger(ctx).V(4).Info("Hook's answer has fields that are ignored", "parent", s.parent, "fields", answer.Ignored)
+	if len(response.Ignored) > 0 {
+		logger(ctx).V(4).Info("Hook's response has fields that are ignored", "parent", s.parent, "fields", response.Ignored)
 	}
-	return answer, nil
+	return response, nil
 }
 
-// judge completes and checks the children of an answer.
-func (c *Controller) judge(s *scope, answer *wire.CompositeAnswer) ([]children.Desired, error) {
-	list := make([]map[string]any, len(answer.Children))
-	for i := range answer.Children {
-		list[i] = answer.Children[i].Object
+// judge completes and checks the children of a response.
+func (c *Controller) judge(s *scope, response *wire.CompositeResponse) ([]children.Desired, error) {
+	list := make([]map[string]any, len(response.Children))
+	for i := range response.Children {
+		list[i] = response.Children[i].Object
 	}
 	scope := children.Scope{
 		Field: "children", Declared: "spec.childResources", Namespace: s.parent.Namespace(), Selector: s.selector,
@@ -219,7 +219,7 @@ func (c *Controller) judge(s *scope, answer *wire.CompositeAnswer) ([]children.D
 	}
 	desired, err := children.Judge(scope, c.rules, list)
 	if err != nil {
-		return nil, fmt.Errorf("answer refused for %s: %w", s.parent, err)
+		return nil, fmt.Errorf("response refused for %s: %w", s.parent, err)
 	}
 	return desired, nil
 }
@@ -235,7 +235,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	var errChildren error
 	if c.managesChildren(s.parent) && !s.decision.settled {
 		in := c.converger.Input(ctx, s.parent, s.decision.observed, s.decision.desired)
-		if again, errChildren = c.converger.Children(ctx, s.parent, in, s.answer); errChildren != nil {
+		if again, errChildren = c.converger.Children(ctx, s.parent, in, s.response); errChildren != nil {
 			errChildren = fmt.Errorf("can't reconcile children for %s: %w", s.parent, errChildren)
 		}
 	}

@@ -51,9 +51,9 @@ type Config struct {
 
 // Customizer finds related objects. It is safe for concurrent use.
 type Customizer struct {
-	config  Config
-	answers *related.Answers[worker.Key]
-	index   *related.Index[worker.Key]
+	config    Config
+	responses *related.Responses[worker.Key]
+	index     *related.Index[worker.Key]
 
 	mu         sync.Mutex
 	subscribed map[schema.GroupVersionResource]bool
@@ -61,7 +61,7 @@ type Customizer struct {
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{config: c, answers: related.NewAnswers[worker.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
+	z := &Customizer{config: c, responses: related.NewResponses[worker.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
 	z.index = related.NewIndex[worker.Key](z.namespaceLabels)
 	return z
 }
@@ -71,13 +71,13 @@ func (z *Customizer) Related(ctx context.Context, key worker.Key, root webhook.R
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.answers.Get(key, parent)
+	rules, ok := z.responses.Get(key, parent)
 	if !ok {
 		var err error
 		if rules, err = z.ask(ctx, root, controller, parent); err != nil {
 			return nil, err
 		}
-		z.answers.Put(key, parent, rules)
+		z.responses.Put(key, parent, rules)
 	}
 	informers := related.Informers[*object.Object]{Of: func(r schema.GroupVersionResource) related.Informer[*object.Object] {
 		return z.informer(r)
@@ -107,15 +107,15 @@ func (z *Customizer) Related(ctx context.Context, key worker.Key, root webhook.R
 // Forget drops what is known of a parent that is gone.
 func (z *Customizer) Forget(key worker.Key) {
 	z.index.Remove(key)
-	z.answers.Remove(key)
+	z.responses.Remove(key)
 }
 
 func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller []byte, parent *object.Object) (related.Rules, error) {
-	answer, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
+	response, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
 	if err != nil {
 		return related.Rules{}, err
 	}
-	rules, err := related.Compile(ctx, answer.Rules, related.Scope{Version: z.config.Hook.Version, Namespace: parent.Namespace()},
+	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: z.config.Hook.Version, Namespace: parent.Namespace()},
 		func(ctx context.Context, apiVersion, resource string) (related.Type, error) {
 			r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
 			return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err

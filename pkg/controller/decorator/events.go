@@ -57,7 +57,7 @@ func (c *Controller) targetEvent(r *rule, e cache.Event) {
 	if !c.relevant(r, e.New) {
 		if e.Old != nil && c.relevant(r, e.Old) {
 			c.targets.remove(key)
-			// A sync under way may put the customize answer back; the next one takes it away, see open.
+			// A sync under way may put the customize response back; the next one takes it away, see open.
 			c.loop.Enqueue(key, workqueue.Live)
 		}
 		return

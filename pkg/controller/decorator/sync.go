@@ -54,10 +54,10 @@ type scope struct {
 	observed []*object.Object
 	// related are the related objects.
 	related []wire.Group
-	// answer is what the hook answered.
-	answer *wire.DecoratorAnswer
-	// attachments stands for the attachments of the answer.
-	attachments plan.Answer
+	// response is what the hook returned.
+	response *wire.DecoratorResponse
+	// attachments stands for the attachments of the response.
+	attachments plan.Response
 	// desired are the attachments that shall be.
 	desired []children.Desired
 }
@@ -79,7 +79,7 @@ func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, e
 		return worker.Result{}, err
 	}
 	again, err := c.act(ctx, s)
-	return worker.Result{ResyncAfter: worker.Earliest(s.answer.ResyncAfter, again)}, err
+	return worker.Result{ResyncAfter: worker.Earliest(s.response.ResyncAfter, again)}, err
 }
 
 // open returns the scope of a target, nil if there is nothing to do for it.
@@ -137,7 +137,7 @@ func (c *Controller) gatherRelated(ctx context.Context, s *scope) error {
 	return err
 }
 
-// decide asks the hook what shall be, and judges the answer.
+// decide asks the hook what shall be, and judges the response.
 func (c *Controller) decide(ctx context.Context, s *scope) error {
 	finalizing := c.hooks.Finalize != nil && (s.target.Deleting() || !s.rule.selector.matches(s.target))
 	var asked *hookclient.Hook
@@ -150,32 +150,32 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 		return errNoHook
 	}
 	var err error
-	s.answer, err = asked.Decorator(ctx, s.root, wire.Decorator(wire.Request{
+	s.response, err = asked.Decorator(ctx, s.root, wire.Decorator(wire.Request{
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: s.target,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
 	}), func(array []byte) bool {
-		s.attachments = c.converger.Answer(array, "")
+		s.attachments = c.converger.Response(array, "")
 		return c.converger.Settled(s.target.UID(), s.attachments, s.observed)
 	})
 	if err != nil {
 		return err
 	}
-	if len(s.answer.Ignored) > 0 {
-		klog.FromContext(ctx).V(4).Info("Hook's answer has fields that are ignored", "target", s.target, "fields", s.answer.Ignored)
+	if len(s.response.Ignored) > 0 {
+		klog.FromContext(ctx).V(4).Info("Hook's response has fields that are ignored", "target", s.target, "fields", s.response.Ignored)
 	}
-	if s.answer.Known {
+	if s.response.Known {
 		return nil
 	}
-	list := make([]map[string]any, len(s.answer.Attachments))
-	for i := range s.answer.Attachments {
-		list[i] = s.answer.Attachments[i].Object
+	list := make([]map[string]any, len(s.response.Attachments))
+	for i := range s.response.Attachments {
+		list[i] = s.response.Attachments[i].Object
 	}
 	s.desired, err = children.Judge(children.Scope{
 		Field: "attachments", Declared: "spec.attachments", Namespace: s.target.Namespace(),
 		Annotations: map[string]string{Marker: c.name},
 	}, c.attachmentRules, list)
 	if err != nil {
-		return fmt.Errorf("answer refused for %s: %w", s.target, err)
+		return fmt.Errorf("response refused for %s: %w", s.target, err)
 	}
 	return nil
 }
@@ -190,13 +190,13 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 		// Attachments of a target that is gone would only be collected again.
 		return 0, nil
 	}
-	if errTarget == nil && s.answer.Delete && !s.target.Deleting() {
+	if errTarget == nil && s.response.Delete && !s.target.Deleting() {
 		// The attachments go with the target, or are finalized.
 		return 0, c.deleteTarget(ctx, s)
 	}
 	var again time.Duration
 	var errAttachments error
-	if manages && !s.answer.Known {
+	if manages && !s.response.Known {
 		in := c.converger.Input(ctx, s.target, s.observed, s.desired)
 		if again, errAttachments = c.converger.Children(ctx, s.target, in, s.attachments); errAttachments != nil {
 			errAttachments = fmt.Errorf("can't reconcile attachments for %s: %w", s.target, errAttachments)

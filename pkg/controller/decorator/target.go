@@ -29,11 +29,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
-// writeTarget gives the target the status, labels and annotations of the answer, and takes the finalizer off when the hook
+// writeTarget gives the target the status, labels and annotations of the response, and takes the finalizer off when the hook
 // is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
 func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
 	api := c.shared.Cluster.Client
-	status := s.answer.Status
+	status := s.response.Status
 	if status != nil && s.rule.resource.HasStatus {
 		err := c.write(s, func() (*object.Object, error) { return parent.WriteStatus(ctx, api, s.at, s.target, status) })
 		if err != nil {
@@ -41,8 +41,8 @@ func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
 		}
 		status = nil
 	}
-	changes := parent.Changes{Labels: s.answer.Labels, Annotations: s.answer.Annotations, Status: status}
-	if s.answer.Finalized {
+	changes := parent.Changes{Labels: s.response.Labels, Annotations: s.response.Annotations, Status: status}
+	if s.response.Finalized {
 		changes.DropFinalizer = c.finalizer.Name
 	}
 	if err := c.write(s, func() (*object.Object, error) { return changes.Write(ctx, api, s.at, s.target) }); err != nil {

@@ -74,7 +74,7 @@ type Options struct {
 	FieldManager string
 	// HookManagedFields includes metadata.managedFields in what hooks are sent.
 	HookManagedFields bool
-	// HookResponseLimit is the size in bytes above which a hook's answer is refused. Default 32 MiB.
+	// HookResponseLimit is the size in bytes above which a hook's response is refused. Default 32 MiB.
 	HookResponseLimit int64
 	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
 	ServerNamespace string

@@ -37,7 +37,7 @@ type Config struct {
 	Credentials webhook.Credentials
 	// Workers is the most calls at the same time, of all hooks together. Zero or less: no limit.
 	Workers int
-	// MaxResponseBytes is the size above which an answer is refused.
+	// MaxResponseBytes is the size above which a response is refused.
 	MaxResponseBytes int64
 	// ServerVersion is told to hooks in the User-Agent header.
 	ServerVersion string
@@ -126,35 +126,35 @@ func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*H
 	return h, err
 }
 
-// Known reports whether children are known already, by their JSON array as a hook wrote it. See [wire.AnswerOptions].
+// Known reports whether children are known already, by their JSON array as a hook wrote it. See [wire.ResponseOptions].
 type Known func(array []byte) bool
 
-// Composite asks a sync or finalize hook of a CompositeController. Children that are known are left out of the answer; a nil
+// Composite asks a sync or finalize hook of a CompositeController. Children that are known are left out of the response; a nil
 // known knows none.
-func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.CompositeAnswer, error) {
+func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.CompositeResponse, error) {
 	return ask(ctx, h, parent, body, known, wire.DecodeComposite)
 }
 
 // Decorator is Composite for a DecoratorController and its attachments.
-func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.DecoratorAnswer, error) {
+func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.DecoratorResponse, error) {
 	return ask(ctx, h, parent, body, known, wire.DecodeDecorator)
 }
 
 // Related asks a customize hook.
-func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeAnswer, error) {
+func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
 	return ask(ctx, h, parent, body, nil, wire.DecodeCustomize)
 }
 
 func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byte, known Known,
-	decode func([]byte, wire.AnswerOptions) (*A, error),
+	decode func([]byte, wire.ResponseOptions) (*A, error),
 ) (*A, error) {
-	answer, err := h.call(ctx, parent, body)
+	response, err := h.call(ctx, parent, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
-	decoded, err := decode(answer.Body, wire.AnswerOptions{Strict: h.strict, ContentType: answer.ContentType, Known: known})
+	decoded, err := decode(response.Body, wire.ResponseOptions{Strict: h.strict, ContentType: response.ContentType, Known: known})
 	if err != nil {
-		// A hook that is mended may give a good answer the tag of the bad one.
+		// A hook that is mended may give a good response the tag of the bad one.
 		h.client.Forget(parent)
 		return nil, h.Failed(err)
 	}
@@ -162,9 +162,9 @@ func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byt
 }
 
 // call calls the hook as soon as there is a slot. What is waited for it is not in the time that the hook is given.
-func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Answer, error) {
+func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Response, error) {
 	if err := h.calls.take(ctx); err != nil {
-		return webhook.Answer{}, fmt.Errorf("waiting for other calls to end: %w", err)
+		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)
 	}
 	defer h.calls.giveBack()
 	return h.client.Call(ctx, parent, body)

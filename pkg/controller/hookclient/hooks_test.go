@@ -130,7 +130,7 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 	}
 	defer set.Close()
 	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"), nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the answer must be a JSON object") || !hook.IsRejected(err) {
+	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the response must be a JSON object") || !hook.IsRejected(err) {
 		t.Errorf("sync: %v", err)
 	}
 	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"), nil)
@@ -148,7 +148,7 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 	}
 }
 
-func TestARefusedAnswerLeavesNoTag(t *testing.T) {
+func TestARefusedResponseLeavesNoTag(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"one"`)
@@ -163,12 +163,12 @@ func TestARefusedAnswerLeavesNoTag(t *testing.T) {
 	defer set.Close()
 	for range 2 {
 		if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}"), nil); err == nil {
-			t.Fatal("a page was taken for an answer")
+			t.Fatal("a page was taken for a response")
 		}
 	}
 	for _, r := range server.Requests("/sync") {
 		if tag := r.Header.Get("If-None-Match"); tag != "" {
-			t.Errorf("the tag %s of a refused answer was sent: the hook would confirm it for ever", tag)
+			t.Errorf("the tag %s of a refused response was sent: the hook would confirm it for ever", tag)
 		}
 	}
 }

@@ -48,6 +48,6 @@ func (s slots) giveBack() {
 }
 
 // Syncs returns how many parents are synced at the same time so that a number of workers is kept busy calling hooks: while
-// the hooks are asked about some parents, what they answered about as many others is carried out. One worker means one
+// the hooks are asked about some parents, what they returned about as many others is carried out. One worker means one
 // parent after the other.
 func Syncs(workers int) int { return 2*workers - 1 }

@@ -27,17 +27,17 @@ import (
 )
 
 // Echoes tell the events that are caused by own writes of parents from those of others' changes. An event may be seen before
-// the answer to the write that caused it. The zero value is ready; it is safe for concurrent use.
+// the response to the write that caused it. The zero value is ready; it is safe for concurrent use.
 type Echoes struct {
 	mu     sync.Mutex
 	writes map[types.UID]*ownWrite
 }
 
-// ownWrite is a write of which not both the answer and the event were seen.
+// ownWrite is a write of which not both the response and the event were seen.
 type ownWrite struct {
-	// underWay says that there is no answer yet.
+	// underWay says that there is no response yet.
 	underWay bool
-	// version is what the write made, once there is an answer.
+	// version is what the write made, once there is a response.
 	version string
 	// seen is the version of the last event while the write was under way, others that there was one before it.
 	seen   string

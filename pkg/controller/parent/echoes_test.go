@@ -51,32 +51,32 @@ func TestEchoes(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		// during are events while the write is under way, after are those after its answer.
+		// during are events while the write is under way, after are those after its response.
 		during, after []seen
 		// written is the version that the write makes; 0: none.
 		written  int
 		err      error
 		mistaken bool
 	}{
-		"EventAfterTheAnswer":  {reason: "It is the write's.", written: 2, after: []seen{{"a", 2, true}}},
-		"EventBeforeTheAnswer": {reason: "It is the write's, as the answer shows.", written: 2, during: []seen{{"a", 2, true}}},
+		"EventAfterTheResponse":  {reason: "It is the write's.", written: 2, after: []seen{{"a", 2, true}}},
+		"EventBeforeTheResponse": {reason: "It is the write's, as the response shows.", written: 2, during: []seen{{"a", 2, true}}},
 		"SeenTwice": {
 			reason: "A list may bring the object again: something else has happened.", written: 2,
 			after: []seen{{"a", 2, true}, {"a", 2, false}},
 		},
-		"SeenTwiceFirstBeforeTheAnswer": {
-			reason: "What was seen before the answer is not waited for any more.", written: 2,
+		"SeenTwiceFirstBeforeTheResponse": {
+			reason: "What was seen before the response is not waited for any more.", written: 2,
 			during: []seen{{"a", 2, true}}, after: []seen{{"a", 2, false}},
 		},
-		"SomebodyElsesAfterTheAnswer": {
+		"SomebodyElsesAfterTheResponse": {
 			reason: "It has another version; the write's own comes yet.", written: 3,
 			after: []seen{{"a", 2, false}, {"a", 3, true}, {"a", 4, false}},
 		},
-		"SomebodyElsesBeforeTheAnswer": {
+		"SomebodyElsesBeforeTheResponse": {
 			reason: "It might have been the write's, and was not.", written: 3,
 			during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, true}},
 		},
-		"BothBeforeTheAnswer": {
+		"BothBeforeTheResponse": {
 			reason: "The write's own event must not hide the other.", written: 3,
 			during: []seen{{"a", 2, true}, {"a", 3, true}}, mistaken: true,
 		},

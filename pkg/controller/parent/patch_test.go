@@ -36,7 +36,7 @@ func TestChangesAreTheLeastOperations(t *testing.T) {
 		want    string
 	}{
 		"Nothing": {
-			reason: "An answer that mentions nothing changes nothing.", object: full, want: `[]`,
+			reason: "A response that mentions nothing changes nothing.", object: full, want: `[]`,
 		},
 		"Same": {
 			reason: "What is there already, or is gone already, is not sent.", object: full,

@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Parent is what an answer of a customize hook depends on. The compact objects of the cluster cache are such.
+// Parent is what a response of a customize hook depends on. The compact objects of the cluster cache are such.
 type Parent interface {
 	// UID of the parent.
 	UID() types.UID
@@ -43,16 +43,16 @@ type Parent interface {
 	JSON() []byte
 }
 
-// Answers remembers the compiled answers of customize hooks by parent. An answer is valid until the parent's spec, labels
+// Responses remembers the compiled responses of customize hooks by parent. A response is valid until the parent's spec, labels
 // or annotations change; for kinds without a generation, until anything of the parent but its resourceVersion changes.
 // Errors are not remembered, since nothing is put for them. K is how the engine names a parent. It is safe for concurrent
 // use.
-type Answers[K comparable] struct {
+type Responses[K comparable] struct {
 	mu      sync.Mutex
-	parents map[K]answer
+	parents map[K]response
 }
 
-type answer struct {
+type response struct {
 	question question
 	rules    Rules
 }
@@ -64,13 +64,13 @@ type question struct {
 	digest     [sha256.Size]byte
 }
 
-// NewAnswers returns an empty memory.
-func NewAnswers[K comparable]() *Answers[K] {
-	return &Answers[K]{parents: map[K]answer{}}
+// NewResponses returns an empty memory.
+func NewResponses[K comparable]() *Responses[K] {
+	return &Responses[K]{parents: map[K]response{}}
 }
 
-// Get returns the answer for the parent as it is; false when the hook must be asked.
-func (a *Answers[K]) Get(key K, parent Parent) (Rules, bool) {
+// Get returns the response for the parent as it is; false when the hook must be asked.
+func (a *Responses[K]) Get(key K, parent Parent) (Rules, bool) {
 	a.mu.Lock()
 	known, ok := a.parents[key]
 	a.mu.Unlock()
@@ -81,24 +81,24 @@ func (a *Answers[K]) Get(key K, parent Parent) (Rules, bool) {
 	return known.rules, true
 }
 
-// Put remembers the answer to a request that showed the parent as it is given here.
-func (a *Answers[K]) Put(key K, parent Parent, rules Rules) {
-	known := answer{question: ask(parent), rules: rules}
+// Put remembers the response to a request that showed the parent as it is given here.
+func (a *Responses[K]) Put(key K, parent Parent, rules Rules) {
+	known := response{question: ask(parent), rules: rules}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.parents[key] = known
 }
 
-// Remove forgets the answer of a parent that is gone. It is to be called by the parent's own sync, which puts answers too,
+// Remove forgets the response of a parent that is gone. It is to be called by the parent's own sync, which puts responses too,
 // so that none is left behind.
-func (a *Answers[K]) Remove(key K) {
+func (a *Responses[K]) Remove(key K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.parents, key)
 }
 
-// Len returns the number of answers.
-func (a *Answers[K]) Len() int {
+// Len returns the number of responses.
+func (a *Responses[K]) Len() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.parents)

@@ -36,7 +36,7 @@ func (p *parent) Labels() map[string]string      { return p.labels }
 func (p *parent) Annotations() map[string]string { return p.annotations }
 func (p *parent) JSON() []byte                   { return []byte(p.json) }
 
-func TestAnswersAreValidUntilTheParentChanges(t *testing.T) {
+func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 	custom := parent{uid: "u", generation: 1, version: "7", labels: map[string]string{"a": "b"}, annotations: map[string]string{"c": "d"}, json: `{"status":1}`}
 	plain := parent{uid: "u", version: "7", json: `{"metadata":{"resourceVersion":"7","annotations":{"a":"\"resourceVersion\":\"7\""}},"data":1}`}
 	cases := map[string]struct {
@@ -59,7 +59,7 @@ func TestAnswersAreValidUntilTheParentChanges(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			a := NewAnswers[string]()
+			a := NewResponses[string]()
 			before := tc.given
 			a.Put("k", &before, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}))
 			after := tc.given
@@ -72,15 +72,15 @@ func TestAnswersAreValidUntilTheParentChanges(t *testing.T) {
 	}
 }
 
-func TestAnswersGoWithTheParent(t *testing.T) {
-	a, p := NewAnswers[string](), &parent{uid: "u", generation: 1}
+func TestResponsesGoWithTheParent(t *testing.T) {
+	a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
 	a.Put("k", p, Rules{})
 	a.Put("l", p, Rules{})
 	a.Remove("k")
 	if _, ok := a.Get("k", p); ok || a.Len() != 1 {
-		t.Errorf("after Remove: valid=%t, %d answers; want false and 1", ok, a.Len())
+		t.Errorf("after Remove: valid=%t, %d responses; want false and 1", ok, a.Len())
 	}
 	if _, ok := a.Get("l", p); !ok {
-		t.Error("the answer of another parent went as well")
+		t.Error("the response of another parent went as well")
 	}
 }

@@ -14,12 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package related turns the answers of customize hooks into related objects, and changes of objects into the parents
+// Package related turns the responses of customize hooks into related objects, and changes of objects into the parents
 // that are related to them.
 //
-// Compile checks the rules of an answer against the parent's scope and resolves their types; Select finds their objects
-// in informers for one parent; Index, the inverse, finds the parents whose rules select an object that changed; Answers
-// remembers compiled answers as long as they are valid. The engine's router asks the Index; a parent's own sync does the
+// Compile checks the rules of a response against the parent's scope and resolves their types; Select finds their objects
+// in informers for one parent; Index, the inverse, finds the parents whose rules select an object that changed; Responses
+// remembers compiled responses as long as they are valid. The engine's router asks the Index; a parent's own sync does the
 // rest.
 //
 // The package never calls a hook, starts no informer and has no client.

@@ -25,9 +25,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// RuleError tells that a rule of a customize hook's answer cannot be used. The hook must answer something else.
+// RuleError tells that a rule of a customize hook's response cannot be used. The hook must response something else.
 type RuleError struct {
-	// Index of the rule in the answer.
+	// Index of the rule in the response.
 	Index int
 	// APIVersion and Resource as the rule names them.
 	APIVersion, Resource string
@@ -49,7 +49,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 
 // UnresolvedError tells that the type of a rule is not known. It may become known later.
 type UnresolvedError struct {
-	// Index of the rule in the answer.
+	// Index of the rule in the response.
 	Index int
 	// APIVersion and Resource as the rule names them.
 	APIVersion, Resource string

@@ -46,7 +46,7 @@ type ResolveFunc func(ctx context.Context, apiVersion, resource string) (Type, e
 
 // Scope is what the meaning of rules depends on besides the rules themselves (docs/reference/contract.md#s16.2).
 type Scope struct {
-	// Version of the customize hook that answered. Empty means v1.
+	// Version of the customize hook that returned. Empty means v1.
 	Version v1alpha1.HookVersion
 	// Namespace of the parent; empty when the parent is cluster-scoped.
 	Namespace string
@@ -55,7 +55,7 @@ type Scope struct {
 // confined tells that rules reach the objects of the parent's namespace only.
 func (s Scope) confined() bool { return s.Namespace != "" && s.Version != v1alpha1.HookVersionV2 }
 
-// Rules is a compiled answer of a customize hook. It is immutable and safe for concurrent use; the zero value selects
+// Rules is a compiled response of a customize hook. It is immutable and safe for concurrent use; the zero value selects
 // nothing.
 type Rules struct {
 	rules []rule
@@ -94,13 +94,13 @@ func (r Rules) Resources() []schema.GroupVersionResource {
 	return out
 }
 
-// Compile checks the rules of an answer and resolves their types. A rule that cannot be used gives a *RuleError, a type
-// that cannot be resolved an *UnresolvedError; the answer is refused as a whole.
-func Compile(ctx context.Context, answer []hook.RelatedResourceRule, scope Scope, resolve ResolveFunc) (Rules, error) {
-	compiled := Rules{rules: make([]rule, 0, len(answer))}
+// Compile checks the rules of a response and resolves their types. A rule that cannot be used gives a *RuleError, a type
+// that cannot be resolved an *UnresolvedError; the response is refused as a whole.
+func Compile(ctx context.Context, response []hook.RelatedResourceRule, scope Scope, resolve ResolveFunc) (Rules, error) {
+	compiled := Rules{rules: make([]rule, 0, len(response))}
 	var fingerprint strings.Builder
-	for n := range answer {
-		r := &answer[n]
+	for n := range response {
+		r := &response[n]
 		if err := r.Validate(); err != nil {
 			return Rules{}, newRuleError(n, r, err)
 		}

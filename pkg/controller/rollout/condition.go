@@ -81,7 +81,7 @@ func more(n int) string {
 }
 
 // Apply returns the status with the condition in its conditions, in place of any of that type that the hook set. The status
-// is the hook's answer and may be nil; observed is the parent's present status, which tells since when the condition has
+// is the hook's response and may be nil; observed is the parent's present status, which tells since when the condition has
 // its value; neither is modified. A status whose conditions are no list is left alone.
 //
 // The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none, which

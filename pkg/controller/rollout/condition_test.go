@@ -132,7 +132,7 @@ func TestHappiness(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := sets()
 			p.config.Rules[pods] = Rule{InPlace: tc.inPlace, Conditions: tc.checks}
-			r := &run{planner: p, namespace: "home", answered: map[Key]bool{}, in: Input{
+			r := &run{planner: p, namespace: "home", returned: map[Key]bool{}, in: Input{
 				Observed: func(Key) (Child, bool) {
 					if tc.child == "" {
 						return nil, false

@@ -19,7 +19,7 @@ limitations under the License.
 // A rollout goes in three steps, for each sync anew and from nothing but what is observed. Planner.Revisions compares the
 // parent with the ControllerRevisions that it has, and says which parents the hook is to be shown: the parent as it is,
 // and for each older revision the parent as it was then. The caller asks the hook once for each. Planner.Plan decides from
-// the answers which revision's version of each child is desired now, which ControllerRevisions are to be written before any
+// the responses which revision's version of each child is desired now, which ControllerRevisions are to be written before any
 // child is touched, and what the parent's condition Updated says.
 //
 // The composite controller calls it. The package is pure: it has no client and no clock, it calls no hook, and it modifies

@@ -24,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Answer is what the hook answered for one revision.
-type Answer struct {
-	// Desired are the children, in the order of the answer and each once.
+// Response is what the hook returned for one revision.
+type Response struct {
+	// Desired are the children, in the order of the response and each once.
 	Desired []Key
 	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
 	ResyncAfter time.Duration
@@ -38,8 +38,8 @@ type Answer struct {
 type Input struct {
 	// Revisions are what Planner.Revisions returned.
 	Revisions []Revision
-	// Answers to the revisions, in the same order.
-	Answers []Answer
+	// Responses to the revisions, in the same order.
+	Responses []Response
 	// Observed returns a child as it is observed; false when it is missing. Children of other owners are missing.
 	Observed func(Key) (Child, bool)
 	// Unchanged tells whether applying the latest revision's version to a child would change nothing. It is asked only for
@@ -51,7 +51,7 @@ type Input struct {
 type Assignment struct {
 	// Key of the child.
 	Key Key
-	// Revision is the index of the revision whose answer holds the desired version.
+	// Revision is the index of the revision whose response holds the desired version.
 	Revision int
 	// Keep is true when the child is to be left as it is, neither updated nor deleted: the revision that it is on does not
 	// know it any more, and its turn to move has not come. Revision is meaningless then.
@@ -60,7 +60,7 @@ type Assignment struct {
 
 // Plan says what to do now.
 type Plan struct {
-	// Children are all children that the latest revision desires, in the order of its answer. Every other child is to be
+	// Children are all children that the latest revision desires, in the order of its response. Every other child is to be
 	// deleted.
 	Children []Assignment
 	// Moved are the children whose update begins with this plan, in order.
@@ -69,21 +69,21 @@ type Plan struct {
 	Writes []Write
 	// Updated is the parent's condition of that type.
 	Updated Condition
-	// ResyncAfter is the smallest that any answer asks for; 0 for none.
+	// ResyncAfter is the smallest that any response asks for; 0 for none.
 	ResyncAfter time.Duration
-	// Finalized is true when all answers say so.
+	// Finalized is true when all responses say so.
 	Finalized bool
 }
 
-// Plan decides how the rollout goes on. The status of the parent comes from the latest revision's answer alone, with
+// Plan decides how the rollout goes on. The status of the parent comes from the latest revision's response alone, with
 // Updated set in it.
 func (p *Planner) Plan(in Input) (*Plan, error) {
-	if len(in.Revisions) == 0 || len(in.Revisions) != len(in.Answers) {
-		return nil, errors.New("a rollout needs the latest revision and one answer for each revision")
+	if len(in.Revisions) == 0 || len(in.Revisions) != len(in.Responses) {
+		return nil, errors.New("a rollout needs the latest revision and one response for each revision")
 	}
 	parent := &unstructured.Unstructured{Object: in.Revisions[0].Parent}
-	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), desired: map[Key]bool{}, answered: map[Key]bool{}}
-	for _, key := range in.Answers[0].Desired {
+	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), desired: map[Key]bool{}, returned: map[Key]bool{}}
+	for _, key := range in.Responses[0].Desired {
 		if p.rolls(key) {
 			r.desired[key] = true
 		}
@@ -95,7 +95,7 @@ func (p *Planner) Plan(in Input) (*Plan, error) {
 	plan.Moved = r.moved
 	plan.Children = r.assignments()
 	plan.Writes = p.writes(parent, in.Revisions, r.claims)
-	for _, a := range in.Answers {
+	for _, a := range in.Responses {
 		plan.Finalized = plan.Finalized && a.Finalized
 		if a.ResyncAfter > 0 && (plan.ResyncAfter == 0 || a.ResyncAfter < plan.ResyncAfter) {
 			plan.ResyncAfter = a.ResyncAfter
@@ -113,26 +113,26 @@ type run struct {
 	desired map[Key]bool
 	claims  claims
 	moved   []Key
-	// versions are the children that each older revision's answer holds.
+	// versions are the children that each older revision's response holds.
 	versions []map[Key]bool
-	// answered remembers what Unchanged answered, for it may be costly.
-	answered map[Key]bool
+	// returned remembers what Unchanged returned, for it may be costly.
+	returned map[Key]bool
 }
 
 func (r *run) unchanged(key Key) bool {
-	answer, ok := r.answered[key]
+	response, ok := r.returned[key]
 	if !ok {
-		answer = r.in.Unchanged(key)
-		r.answered[key] = answer
+		response = r.in.Unchanged(key)
+		r.returned[key] = response
 	}
-	return answer
+	return response
 }
 
 // settle gives the children to the latest revision for which there is nothing to wait: new ones, and those that it would
 // not change.
 func (r *run) settle() {
-	r.versions = make([]map[Key]bool, len(r.in.Answers))
-	for n, a := range r.in.Answers[1:] {
+	r.versions = make([]map[Key]bool, len(r.in.Responses))
+	for n, a := range r.in.Responses[1:] {
 		r.versions[n+1] = map[Key]bool{}
 		for _, key := range a.Desired {
 			r.versions[n+1][key] = true
@@ -158,11 +158,11 @@ func (r *run) settle() {
 	}
 }
 
-// advance moves children to the latest revision, in the order of its answer, as long as the children in work allow it
+// advance moves children to the latest revision, in the order of its response, as long as the children in work allow it
 // (docs/reference/contract.md#s14.4): those that are on it and not happy. A child moves when no child of another kind is in work, and of its
 // own kind fewer than the rule's limit.
 func (r *run) advance() Condition {
-	order := r.in.Answers[0].Desired
+	order := r.in.Responses[0].Desired
 	if r.finished() {
 		return onLatest(r.in.Revisions[0].Object.Name)
 	}
@@ -204,7 +204,7 @@ func (r *run) finished() bool {
 type work struct {
 	all    int
 	byKind map[schema.GroupKind]int
-	// reasons why the children that were found in work are not happy, in the order of the answer.
+	// reasons why the children that were found in work are not happy, in the order of the response.
 	reasons []string
 }
 
@@ -229,8 +229,8 @@ func (r *run) inWork(order []Key) *work {
 
 // assignments says for all children, rolling or not, which version is desired.
 func (r *run) assignments() []Assignment {
-	out := make([]Assignment, 0, len(r.in.Answers[0].Desired))
-	for _, key := range r.in.Answers[0].Desired {
+	out := make([]Assignment, 0, len(r.in.Responses[0].Desired))
+	for _, key := range r.in.Responses[0].Desired {
 		index := r.claims[key]
 		out = append(out, Assignment{Key: key, Revision: index, Keep: index != 0 && !r.versions[index][key]})
 	}

@@ -332,7 +332,7 @@ func TestRevisionsOfTheParent(t *testing.T) {
 // checkRepaired plans with the revisions, and checks that the latest one is right after the writes.
 func checkRepaired(t *testing.T, p *Planner, revisions []Revision) {
 	t.Helper()
-	plan, err := p.Plan(Input{Revisions: revisions, Answers: make([]Answer, len(revisions))})
+	plan, err := p.Plan(Input{Revisions: revisions, Responses: make([]Response, len(revisions))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestDeletingRevisionIsNotDeletedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := sets().Plan(Input{Revisions: revisions, Answers: make([]Answer, 2)})
+		plan, err := sets().Plan(Input{Revisions: revisions, Responses: make([]Response, 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +406,7 @@ func FuzzRevisions(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := p.Plan(Input{Revisions: revisions, Answers: make([]Answer, len(revisions))}); err != nil {
+		if _, err := p.Plan(Input{Revisions: revisions, Responses: make([]Response, len(revisions))}); err != nil {
 			t.Errorf("planning with %d revisions: %v", len(revisions), err)
 		}
 	})

@@ -277,7 +277,7 @@ func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 	maps := Key{Kind: "ConfigMap", Namespace: "home", Name: "m"}
 	s.planner.config.Rules[maps.groupKind()] = Rule{InPlace: true, MaxUnavailable: &three}
 	pod0, pod1 := s.key("web-0"), s.key("web-1")
-	order := Answer{Desired: []Key{pod0, maps, pod1}}
+	order := Response{Desired: []Key{pod0, maps, pod1}}
 	plan := func(unchanged ...Key) *Plan {
 		revisions, err := s.planner.Revisions(s.parent, nil)
 		if err != nil {
@@ -286,7 +286,7 @@ func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 		old := Revision{Object: revisions[0].Object.DeepCopy(), Exists: true, Parent: s.parent}
 		old.Object.Children = claims{pod0: 0, maps: 0, pod1: 0}.children("home", 0)
 		p, err := s.planner.Plan(Input{
-			Revisions: []Revision{revisions[0], old}, Answers: []Answer{order, order},
+			Revisions: []Revision{revisions[0], old}, Responses: []Response{order, order},
 			Observed:  func(Key) (Child, bool) { return &pod{ready: true}, true },
 			Unchanged: func(k Key) bool { return slices.Contains(unchanged, k) },
 		})
@@ -313,7 +313,7 @@ func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
 	latest, _ := s.hook(s.parent)
 	delete(s.pods, s.key("web-0"))
 	plan, err := s.planner.Plan(Input{
-		Revisions: revisions, Answers: []Answer{latest, {}}, Observed: s.observe, Unchanged: func(Key) bool { return false },
+		Revisions: revisions, Responses: []Response{latest, {}}, Observed: s.observe, Unchanged: func(Key) bool { return false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
 	}
 }
 
-func TestAnswersAreCombined(t *testing.T) {
+func TestResponsesAreCombined(t *testing.T) {
 	s := newSimulation(t, "home", Rule{InPlace: true}, 0)
 	revisions, err := s.planner.Revisions(s.parent, nil)
 	if err != nil {
@@ -336,22 +336,22 @@ func TestAnswersAreCombined(t *testing.T) {
 	two := []Revision{revisions[0], revisions[0]}
 	cases := map[string]struct {
 		reason    string
-		answers   []Answer
+		responses []Response
 		resync    int
 		finalized bool
 	}{
-		"Smallest":     {"The smallest positive time counts.", []Answer{{ResyncAfter: 5}, {ResyncAfter: 3, Finalized: true}}, 3, false},
-		"ZeroIsNone":   {"Zero is no time.", []Answer{{ResyncAfter: 0, Finalized: true}, {ResyncAfter: 7, Finalized: true}}, 7, true},
-		"NegativeNone": {"A negative time is none.", []Answer{{ResyncAfter: -1}, {}}, 0, false},
+		"Smallest":     {"The smallest positive time counts.", []Response{{ResyncAfter: 5}, {ResyncAfter: 3, Finalized: true}}, 3, false},
+		"ZeroIsNone":   {"Zero is no time.", []Response{{ResyncAfter: 0, Finalized: true}, {ResyncAfter: 7, Finalized: true}}, 7, true},
+		"NegativeNone": {"A negative time is none.", []Response{{ResyncAfter: -1}, {}}, 0, false},
 	}
 	for name, tc := range cases {
-		plan, err := s.planner.Plan(Input{Revisions: two, Answers: tc.answers})
+		plan, err := s.planner.Plan(Input{Revisions: two, Responses: tc.responses})
 		if err != nil || int(plan.ResyncAfter) != tc.resync || plan.Finalized != tc.finalized {
 			t.Errorf("%s: %s\ngot %v, %v", name, tc.reason, plan, err)
 		}
 	}
-	if _, err := s.planner.Plan(Input{Revisions: two, Answers: []Answer{{}}}); err == nil {
-		t.Error("an answer is missing, and there is no error")
+	if _, err := s.planner.Plan(Input{Revisions: two, Responses: []Response{{}}}); err == nil {
+		t.Error("a response is missing, and there is no error")
 	}
 	if _, err := s.planner.Plan(Input{}); err == nil {
 		t.Error("the latest revision is missing, and there is no error")
@@ -421,10 +421,10 @@ func (s *simulation) disturb(random *rand.Rand) {
 
 // inWork counts the children on the latest revision that are not happy, without the planner.
 func (s *simulation) inWork() int {
-	answer, version := s.hook(s.parent)
+	response, version := s.hook(s.parent)
 	n := 0
 	for _, name := range s.claimed()[version] {
-		for _, key := range answer.Desired {
+		for _, key := range response.Desired {
 			namespace, _ := field(s.parent, []string{"metadata", "namespace"})
 			if namespaceName, _ := namespace.(string); relativeName(namespaceName, key) != name {
 				continue

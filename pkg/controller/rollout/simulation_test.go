@@ -124,10 +124,10 @@ func (s *simulation) key(name string) Key {
 }
 
 // hook wants as many pods as spec.replicas says, in an order that is neither that of their names nor random.
-func (s *simulation) hook(parent map[string]any) (Answer, string) {
+func (s *simulation) hook(parent map[string]any) (Response, string) {
 	replicas, _ := field(parent, []string{"spec", "replicas"})
 	version, _ := field(parent, []string{"spec", "template", "version"})
-	var a Answer
+	var a Response
 	for n := range replicas.(int64) {
 		if name := fmt.Sprint("web-", replicas.(int64)-1-n); !s.dropped[name] && !s.dropped[fmt.Sprint(name, "@", version)] {
 			a.Desired = append(a.Desired, s.key(name))
@@ -151,12 +151,12 @@ func (s *simulation) sync() *Plan {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	answers, versions := make([]Answer, len(revisions)), make([]string, len(revisions))
+	responses, versions := make([]Response, len(revisions)), make([]string, len(revisions))
 	for n, r := range revisions {
-		answers[n], versions[n] = s.hook(r.Parent)
+		responses[n], versions[n] = s.hook(r.Parent)
 	}
 	plan, err := s.planner.Plan(Input{
-		Revisions: revisions, Answers: answers, Observed: s.observe,
+		Revisions: revisions, Responses: responses, Observed: s.observe,
 		Unchanged: func(key Key) bool { return s.pods[key].version == versions[0] },
 	})
 	if err != nil {

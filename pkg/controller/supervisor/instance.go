@@ -41,7 +41,7 @@ type Builder interface {
 	// Build resolves everything that the definition names. The error says what is missing; a definition that cannot work
 	// before it is changed yields an InvalidError, a resource that is not served an error for which Missing is true.
 	Build(ctx context.Context, d Definition) (Instance, error)
-	// Fingerprint returns a text that changes when the cluster's answers, on which Build depends, change: for example
+	// Fingerprint returns a text that changes when the cluster's responses, on which Build depends, change: for example
 	// when a named kind disappears, or appears with another scope.
 	Fingerprint(ctx context.Context, d Definition) string
 }

@@ -28,7 +28,7 @@ type Counters struct {
 	Syncs atomic.Int64
 	// Failed counts syncs that ended with an error.
 	Failed atomic.Int64
-	// Rejected counts hook answers that could not be used.
+	// Rejected counts hook responses that could not be used.
 	Rejected atomic.Int64
 	// Conflicts counts children that could not be created because a stranger has their name.
 	Conflicts atomic.Int64

@@ -17,6 +17,6 @@ limitations under the License.
 // Package worker runs the work of one hosted controller: it takes keys of parents from a queue, holds each back until the
 // cache shows what its previous sync wrote, syncs it, and decides when to try again.
 //
-// It is the same for composites and decorators. It knows nothing of hooks' answers or children: what a sync does is a
+// It is the same for composites and decorators. It knows nothing of hooks' responses or children: what a sync does is a
 // function that it is given, and an error tells by its type how it is retried and counted (see Failure).
 package worker

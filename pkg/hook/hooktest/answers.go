@@ -26,12 +26,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// JSON answers 200 with the encoding of value.
+// JSON responses 200 with the encoding of value.
 func JSON(value any) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, value) })
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { response(w, value) })
 }
 
-// Composite answers the requests of a CompositeController's sync or finalize hook with what the function returns. An error
+// Composite responses the requests of a CompositeController's sync or finalize hook with what the function returns. An error
 // becomes a 500 with its text.
 func Composite(f func(*hook.CompositeRequest) (*hook.CompositeResponse, error)) http.Handler {
 	return typed(f)
@@ -59,11 +59,11 @@ func typed[Q, A any](f func(*Q) (*A, error)) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		answer(w, given)
+		response(w, given)
 	})
 }
 
-// Tagged answers with value and the entity tag, or with notModified, which is 304 or 412, when the request carries the tag.
+// Tagged responses with value and the entity tag, or with notModified, which is 304 or 412, when the request carries the tag.
 func Tagged(tag string, notModified int, value any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", tag)
@@ -71,11 +71,11 @@ func Tagged(tag string, notModified int, value any) http.Handler {
 			w.WriteHeader(notModified)
 			return
 		}
-		answer(w, value)
+		response(w, value)
 	})
 }
 
-// Body answers 200 with a body as it is. An empty content type sends no such header.
+// Body responses 200 with a body as it is. An empty content type sends no such header.
 func Body(contentType, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil // nil: do not guess
@@ -86,7 +86,7 @@ func Body(contentType, body string) http.Handler {
 	})
 }
 
-// Status answers with a status code and a text.
+// Status responses with a status code and a text.
 func Status(code int, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
@@ -94,7 +94,7 @@ func Status(code int, text string) http.Handler {
 	})
 }
 
-// RetryLater answers with a status code, such as 429 or 503, and a Retry-After header unless it is empty.
+// RetryLater responses with a status code, such as 429 or 503, and a Retry-After header unless it is empty.
 func RetryLater(code int, retryAfter string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if retryAfter != "" {
@@ -104,7 +104,7 @@ func RetryLater(code int, retryAfter string) http.Handler {
 	})
 }
 
-// Sequence answers one request with each handler, in their order, and all further ones with the last.
+// Sequence responses one request with each handler, in their order, and all further ones with the last.
 func Sequence(handlers ...http.Handler) http.Handler {
 	var mu sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,10 +118,10 @@ func Sequence(handlers ...http.Handler) http.Handler {
 	})
 }
 
-func answer(w http.ResponseWriter, value any) {
+func response(w http.ResponseWriter, value any) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "encoding the response: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -27,7 +27,7 @@ import (
 )
 
 // Hostile returns a handler for each way in which a hook may misbehave over a good connection, by a name that says it. None
-// of their answers may be applied. The handlers that hang do so until the client gives up.
+// of their responses may be applied. The handlers that hang do so until the client gives up.
 func Hostile() map[string]http.Handler {
 	const jsonType = "application/json"
 	return map[string]http.Handler{
@@ -57,12 +57,12 @@ func Hostile() map[string]http.Handler {
 	}
 }
 
-// HTML answers 200 with a page, as a proxy or a login screen in front of a hook does.
+// HTML responses 200 with a page, as a proxy or a login screen in front of a hook does.
 func HTML() http.Handler {
 	return Body("text/html; charset=utf-8", "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Please sign in.</body></html>\n")
 }
 
-// Huge answers 200 with a valid JSON object of at least that many bytes, without saying how many.
+// Huge responses 200 with a valid JSON object of at least that many bytes, without saying how many.
 func Huge(size int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -91,7 +91,7 @@ func HugeClaim(size int) http.Handler {
 	})
 }
 
-// SlowDrip answers 200 with one byte at a time, without end.
+// SlowDrip responses 200 with one byte at a time, without end.
 func SlowDrip(every time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ticker := time.NewTicker(every)
@@ -113,24 +113,24 @@ func SlowDrip(every time.Duration) http.Handler {
 	})
 }
 
-// Hang does not answer.
+// Hang does not response.
 func Hang() http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 }
 
-// Closed closes the connection without an answer.
+// Closed closes the connection without a response.
 func Closed() http.Handler {
 	return hijacked(func(net.Conn) {})
 }
 
-// CutShort closes the connection in the middle of an answer.
+// CutShort closes the connection in the middle of a response.
 func CutShort() http.Handler {
 	return hijacked(func(c net.Conn) {
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"children\":[")
 	})
 }
 
-// NotHTTP answers in another protocol.
+// NotHTTP responses in another protocol.
 func NotHTTP() http.Handler {
 	return hijacked(func(c net.Conn) {
 		_, _ = io.WriteString(c, "220 mail.example.com ESMTP ready\r\n")

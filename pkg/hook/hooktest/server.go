@@ -89,7 +89,7 @@ func WithClientCertificates() Option {
 	return func(o *options) { o.tls, o.clientCertificates = &certificateOptions{}, true }
 }
 
-// NewServer starts a server on a free local port. It stops at the end of the test. Paths without a handler answer 404.
+// NewServer starts a server on a free local port. It stops at the end of the test. Paths without a handler response 404.
 func NewServer(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	var o options
@@ -145,7 +145,7 @@ func (s *Server) ClientCertificate() (certificate, key []byte) {
 	return s.certificates.clientPEM, s.certificates.clientKeyPEM
 }
 
-// Handle sets what answers at a path from now on. The handler sees a request whose body can be read as usual, although it has
+// Handle sets what responses at a path from now on. The handler sees a request whose body can be read as usual, although it has
 // been recorded.
 func (s *Server) Handle(path string, handler http.Handler) {
 	s.mu.Lock()

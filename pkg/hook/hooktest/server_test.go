@@ -33,8 +33,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 )
 
-// post sends body to url and returns status and body of the answer.
-func post(t *testing.T, client *http.Client, url, body string) (status int, answer string, err error) {
+// post sends body to url and returns status and body of the response.
+func post(t *testing.T, client *http.Client, url, body string) (status int, text string, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -88,19 +88,19 @@ func TestTypedHandlers(t *testing.T) {
 func TestRequestsAreRecordedInOrder(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(hooktest.JSON(1), hooktest.JSON(2)))
-	var answers, bodies []string
+	var responses, bodies []string
 	for _, body := range []string{"a", "b", "c"} {
-		_, answer, err := post(t, http.DefaultClient, server.URL("/sync"), body)
+		_, response, err := post(t, http.DefaultClient, server.URL("/sync"), body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers = append(answers, answer)
+		responses = append(responses, response)
 	}
 	for _, r := range server.Await(t.Context(), "/sync", 3) {
 		bodies = append(bodies, string(r.Body))
 	}
-	if diff := cmp.Diff([]string{"1", "2", "2"}, answers); diff != "" {
-		t.Errorf("answers of the sequence (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"1", "2", "2"}, responses); diff != "" {
+		t.Errorf("responses of the sequence (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, bodies); diff != "" {
 		t.Errorf("recorded bodies (-want +got):\n%s", diff)
@@ -151,11 +151,11 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-func TestHugeAnswersAreValid(t *testing.T) {
+func TestHugeResponsesAreValid(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Huge(1<<20))
-	_, answer, err := post(t, http.DefaultClient, server.URL("/sync"), "")
-	if err != nil || len(answer) < 1<<20 || !json.Valid([]byte(answer)) {
-		t.Errorf("got %d bytes, valid: %v, %v", len(answer), json.Valid([]byte(answer)), err)
+	_, response, err := post(t, http.DefaultClient, server.URL("/sync"), "")
+	if err != nil || len(response) < 1<<20 || !json.Valid([]byte(response)) {
+		t.Errorf("got %d bytes, valid: %v, %v", len(response), json.Valid([]byte(response)), err)
 	}
 }

@@ -40,7 +40,7 @@ func closed(err error) bool {
 	return false
 }
 
-// afterHandshake returns the reason of a connection that a hook closed before it answered. A TLS 1.3 client has finished its
+// afterHandshake returns the reason of a connection that a hook closed before it returned. A TLS 1.3 client has finished its
 // handshake before the server judges its certificate (RFC 8446 §2), so writing the request may fail before the server's alert
 // is read, or may not: without a second look, the same cause would have one message now and another one next time.
 func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.Request, err error) error {

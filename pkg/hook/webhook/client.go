@@ -48,13 +48,13 @@ type Client struct {
 	closed  bool
 }
 
-// Answer is what a hook answered, in form and size acceptable. Package wire reads it.
-type Answer struct {
-	// Body of the answer. It may be shared with later answers and must not be modified.
+// Response is what a hook returned, in form and size acceptable. Package wire reads it.
+type Response struct {
+	// Body of the response. It may be shared with later responses and must not be modified.
 	Body []byte
 	// ContentType is the header of that name.
 	ContentType string
-	// NotModified says that the body is that of an earlier answer, which the hook confirmed by 304 or 412.
+	// NotModified says that the body is that of an earlier response, which the hook confirmed by 304 or 412.
 	NotModified bool
 }
 
@@ -112,16 +112,16 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// Call posts body to the hook and returns its answer. The key is the object that the call is about. The errors are those of
+// Call posts body to the hook and returns its response. The key is the object that the call is about. The errors are those of
 // the package's documentation. The body must not be modified, even after Call has returned: the transport may still read it.
-func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Answer, error) {
+func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Response, error) {
 	now, err := c.security.read(ctx)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	s, err := c.acquire(&now)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	defer c.release(s)
 
@@ -132,22 +132,22 @@ func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Answer, er
 	remembered := c.remembered(key)
 	request, err := c.request(limited, body, now.authorization, remembered)
 	if err != nil {
-		return Answer{}, c.failure(ctx, limited, connecting, err)
+		return Response{}, c.failure(ctx, limited, connecting, err)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return Answer{}, c.failure(ctx, limited, p.reached(), c.afterHandshake(limited, s, request, err))
+		return Response{}, c.failure(ctx, limited, p.reached(), c.afterHandshake(limited, s, request, err))
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing depends on it
-	answer, err := c.judge(response, key, remembered)
+	judged, err := c.judge(response, key, remembered)
 	if errors.Is(err, errReading) {
-		return Answer{}, c.failure(ctx, limited, reading, err)
+		return Response{}, c.failure(ctx, limited, reading, err)
 	}
-	return answer, err
+	return judged, err
 }
 
-// Forget drops what is remembered of an object's answers. Call it when the object is gone: the next object of that name must
-// not get an answer that was meant for this one.
+// Forget drops what is remembered of an object's responses. Call it when the object is gone: the next object of that name must
+// not get a response that was meant for this one.
 func (c *Client) Forget(key RootKey) {
 	if c.etags != nil {
 		c.etags.forget(key)
@@ -194,37 +194,37 @@ func (c *Client) request(ctx context.Context, body []byte, authorization string,
 }
 
 // errReading marks errors of the connection while the body was read.
-var errReading = errors.New("reading the answer")
+var errReading = errors.New("reading the response")
 
 // judge reads the response in the order of docs/reference/contract.md#s2.5.
-func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEntry) (Answer, error) {
+func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEntry) (Response, error) {
 	if err := c.retryLater(response); err != nil {
 		drain(response.Body)
-		return Answer{}, err
+		return Response{}, err
 	}
 	switch code := response.StatusCode; {
 	case code == http.StatusOK:
 	case remembered != nil && (code == http.StatusNotModified || code == http.StatusPreconditionFailed):
 		drain(response.Body)
-		return Answer{Body: remembered.body, ContentType: remembered.contentType, NotModified: true}, nil
+		return Response{Body: remembered.body, ContentType: remembered.contentType, NotModified: true}, nil
 	default:
 		start, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody+1))
 		if err != nil && len(start) == 0 {
-			return Answer{}, fmt.Errorf("%w: %w", errReading, err)
+			return Response{}, fmt.Errorf("%w: %w", errReading, err)
 		}
 		drain(response.Body)
-		return Answer{}, statusError(code, start)
+		return Response{}, statusError(code, start)
 	}
 
 	body, err := readLimited(response, c.config.MaxResponseBytes)
 	if err != nil {
-		return Answer{}, err
+		return Response{}, err
 	}
 	contentType := response.Header.Get("Content-Type")
 	if tag := response.Header.Get("ETag"); tag != "" && c.etags != nil {
 		c.etags.put(key, tag, body, contentType)
 	}
-	return Answer{Body: body, ContentType: contentType}, nil
+	return Response{Body: body, ContentType: contentType}, nil
 }
 
 func (c *Client) retryLater(response *http.Response) error {
@@ -241,7 +241,7 @@ func (c *Client) retryLater(response *http.Response) error {
 // readLimited reads the body, or gives up when it is larger than limit.
 func readLimited(response *http.Response, limit int64) ([]byte, error) {
 	tooLarge := &hook.RejectedError{Detail: fmt.Sprintf(
-		"the answer is larger than the limit of %d bytes; let the hook answer with less, or raise the limit of the server", limit)}
+		"the response is larger than the limit of %d bytes; let the hook response with less, or raise the limit of the server", limit)}
 	if response.ContentLength > limit {
 		return nil, tooLarge
 	}

@@ -92,11 +92,11 @@ func withTimeout(d time.Duration) func(*webhook.Config) {
 
 func call(t *testing.T, client *webhook.Client) string {
 	t.Helper()
-	answer, err := client.Call(t.Context(), fleet, []byte(`{}`))
+	response, err := client.Call(t.Context(), fleet, []byte(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(answer.Body)
+	return string(response.Body)
 }
 
 func TestRequest(t *testing.T) {
@@ -104,12 +104,12 @@ func TestRequest(t *testing.T) {
 	server.Handle("/sync", hooktest.Body("application/json; charset=utf-8", `{"finalized":true}`))
 	client := newClient(t, configure(server.URL("/sync?mode=1"), func(c *webhook.Config) { c.ServerVersion = "v1.2.3" }))
 
-	answer, err := client.Call(t.Context(), fleet, []byte(`{"parent":{}}`))
+	response, err := client.Call(t.Context(), fleet, []byte(`{"parent":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(answer.Body) != `{"finalized":true}` || answer.ContentType != "application/json; charset=utf-8" || answer.NotModified {
-		t.Errorf("answer %s, %s, %v", answer.Body, answer.ContentType, answer.NotModified)
+	if string(response.Body) != `{"finalized":true}` || response.ContentType != "application/json; charset=utf-8" || response.NotModified {
+		t.Errorf("response %s, %s, %v", response.Body, response.ContentType, response.NotModified)
 	}
 	got := server.Requests("/sync")[0]
 	if got.Method != http.MethodPost || string(got.Body) != `{"parent":{}}` {
@@ -168,15 +168,15 @@ func TestStatusCodes(t *testing.T) {
 		want    error
 		wantMsg string
 	}{
-		"429Seconds":         {"Retry-After in seconds.", hooktest.RetryLater(429, "7"), &webhook.RetryLaterError{Status: 429, After: 7 * time.Second}, "the hook answered 429 Too Many Requests, retry after 7s"},
-		"429Date":            {"Retry-After as a date.", hooktest.RetryLater(429, date.Add(90*time.Second).Format(http.TimeFormat)), &webhook.RetryLaterError{Status: 429, After: 90 * time.Second}, "the hook answered 429 Too Many Requests, retry after 1m30s"},
-		"429Bare":            {"Without Retry-After the queue backs off.", hooktest.RetryLater(429, ""), &webhook.RetryLaterError{Status: 429}, "the hook answered 429 Too Many Requests"},
-		"503Seconds":         {"503 with Retry-After is the same.", hooktest.RetryLater(503, "2"), &webhook.RetryLaterError{Status: 503, After: 2 * time.Second}, "the hook answered 503 Service Unavailable, retry after 2s"},
+		"429Seconds":         {"Retry-After in seconds.", hooktest.RetryLater(429, "7"), &webhook.RetryLaterError{Status: 429, After: 7 * time.Second}, "the hook returned 429 Too Many Requests, retry after 7s"},
+		"429Date":            {"Retry-After as a date.", hooktest.RetryLater(429, date.Add(90*time.Second).Format(http.TimeFormat)), &webhook.RetryLaterError{Status: 429, After: 90 * time.Second}, "the hook returned 429 Too Many Requests, retry after 1m30s"},
+		"429Bare":            {"Without Retry-After the queue backs off.", hooktest.RetryLater(429, ""), &webhook.RetryLaterError{Status: 429}, "the hook returned 429 Too Many Requests"},
+		"503Seconds":         {"503 with Retry-After is the same.", hooktest.RetryLater(503, "2"), &webhook.RetryLaterError{Status: 503, After: 2 * time.Second}, "the hook returned 503 Service Unavailable, retry after 2s"},
 		"503Bare":            {"503 without Retry-After is a failure like others.", hooktest.Status(503, "no upstream"), &webhook.StatusError{Code: 503, Body: "no upstream"}, "unsupported status code: 503 body: no upstream"},
 		"500":                {"The body helps to find the fault.", hooktest.Status(500, "KeyError: 'spec'\n"), &webhook.StatusError{Code: 500, Body: "KeyError: 'spec'"}, "unsupported status code: 500 body: KeyError: 'spec'"},
 		"404":                {"A wrong path.", http.NotFoundHandler(), &webhook.StatusError{Code: 404, Body: "404 page not found"}, "unsupported status code: 404 body: 404 page not found"},
-		"201":                {"Only 200 is an answer.", hooktest.Status(201, "{}"), &webhook.StatusError{Code: 201, Body: "{}"}, "unsupported status code: 201 body: {}"},
-		"204":                {"No content is no answer.", hooktest.Status(204, ""), &webhook.StatusError{Code: 204}, "unsupported status code: 204 body: "},
+		"201":                {"Only 200 is a response.", hooktest.Status(201, "{}"), &webhook.StatusError{Code: 201, Body: "{}"}, "unsupported status code: 201 body: {}"},
+		"204":                {"No content is no response.", hooktest.Status(204, ""), &webhook.StatusError{Code: 204}, "unsupported status code: 204 body: "},
 		"304WithoutEtag":     {"Nobody asked whether anything changed.", hooktest.Status(304, ""), &webhook.StatusError{Code: 304}, "unsupported status code: 304 body: "},
 		"412WithoutEtag":     {"As above.", hooktest.Status(412, ""), &webhook.StatusError{Code: 412}, "unsupported status code: 412 body: "},
 		"302WithoutLocation": {"A redirect to nowhere.", hooktest.Status(302, ""), &webhook.StatusError{Code: 302}, "unsupported status code: 302 body: "},
@@ -205,7 +205,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	server.Handle("/old", http.RedirectHandler("/sync", http.StatusPermanentRedirect))
 	server.Handle("/sync", hooktest.Body("", `{}`))
 	if got := call(t, newClient(t, configure(server.URL("/old")))); got != `{}` {
-		t.Errorf("answer %q", got)
+		t.Errorf("response %q", got)
 	}
 	if got := server.Requests("/sync")[0]; got.Method != http.MethodPost || string(got.Body) != `{}` {
 		t.Errorf("after a 308 came %s %q, want the same request again", got.Method, got.Body)
@@ -218,7 +218,7 @@ func TestProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	proxied.urls = nil
 	proxied.Unlock()
 	if got := call(t, newClient(t, configure(address))); got != `{"finalized":true}` {
-		t.Errorf("answer %q", got)
+		t.Errorf("response %q", got)
 	}
 	proxied.Lock()
 	defer proxied.Unlock()
@@ -280,14 +280,14 @@ func TestStaleConnectionIsReplaced(t *testing.T) {
 	client := newClient(t, configure(server.URL("/sync")))
 	call(t, client)
 	if got := call(t, client); got != `{"finalized":true}` {
-		t.Errorf("answer %q", got)
+		t.Errorf("response %q", got)
 	}
 	if n := len(server.Requests("/sync")); n != 3 {
 		t.Errorf("%d requests, want 3: the one on the dead connection is repeated on a new one", n)
 	}
 }
 
-func TestAnswerSizeIsLimited(t *testing.T) {
+func TestResponseSizeIsLimited(t *testing.T) {
 	const limit = 1000
 	server := hooktest.NewServer(t)
 	server.Handle("/fits", hooktest.Body("", strings.Repeat(" ", limit)))
@@ -305,7 +305,7 @@ func TestAnswerSizeIsLimited(t *testing.T) {
 	}
 	for _, path := range []string{"/declared", "/streamed", "/compressed"} {
 		_, err := newClient(t, configure(server.URL(path), limited)).Call(t.Context(), fleet, []byte(`{}`))
-		const want = "the answer is larger than the limit of 1000 bytes; let the hook answer with less, or raise the limit of the server"
+		const want = "the response is larger than the limit of 1000 bytes; let the hook response with less, or raise the limit of the server"
 		if !hook.IsRejected(err) || err.Error() != want {
 			t.Errorf("%s: got %T %v, want %s", path, err, err, want)
 		}
@@ -335,19 +335,19 @@ func TestEtag(t *testing.T) {
 			{"The first call has no tag.", func() {}, fleet, "", false},
 			{"The second call sends the tag, and gets the body that belongs to it.", func() {}, fleet, `"v1"`, true},
 			{"Another object has nothing to do with it.", func() {}, other, "", false},
-			{"An entry expires by the time of the answer, not of its last use.", func() { clock.SetTime(time.Unix(60, 0)) }, fleet, "", false},
-			{"The new answer is remembered.", func() {}, fleet, `"v1"`, true},
+			{"An entry expires by the time of the response, not of its last use.", func() { clock.SetTime(time.Unix(60, 0)) }, fleet, "", false},
+			{"The new response is remembered.", func() {}, fleet, `"v1"`, true},
 			{"An object that is gone is forgotten.", func() { client.Forget(fleet) }, fleet, "", false},
 		}
 		for i, step := range steps {
 			step.before()
-			answer, err := client.Call(t.Context(), step.key, []byte(`{}`))
+			response, err := client.Call(t.Context(), step.key, []byte(`{}`))
 			if err != nil {
 				t.Fatalf("%d, step %d: %s\n%v", notModified, i, step.reason, err)
 			}
 			requests := server.Requests("/sync")
-			if sent := requests[len(requests)-1].Header.Get("If-None-Match"); sent != step.sentTag || answer.NotModified != step.repeated || string(answer.Body) != `{"finalized":true}` || answer.ContentType != "application/json" {
-				t.Errorf("%d, step %d: %s\nsent %q, got %s (%s), not modified: %v", notModified, i, step.reason, sent, answer.Body, answer.ContentType, answer.NotModified)
+			if sent := requests[len(requests)-1].Header.Get("If-None-Match"); sent != step.sentTag || response.NotModified != step.repeated || string(response.Body) != `{"finalized":true}` || response.ContentType != "application/json" {
+				t.Errorf("%d, step %d: %s\nsent %q, got %s (%s), not modified: %v", notModified, i, step.reason, sent, response.Body, response.ContentType, response.NotModified)
 			}
 		}
 	}

@@ -32,16 +32,16 @@ import (
 const (
 	// DefaultTimeout limits a call when the webhook does not say otherwise (docs/reference/contract.md#s1.5).
 	DefaultTimeout = 10 * time.Second
-	// DefaultMaxResponseBytes limits the size of an answer.
+	// DefaultMaxResponseBytes limits the size of a response.
 	DefaultMaxResponseBytes = 32 << 20
-	// DefaultMaxEtagBytes limits the answers that one client remembers by their entity tags.
+	// DefaultMaxEtagBytes limits the responses that one client remembers by their entity tags.
 	DefaultMaxEtagBytes = 64 << 20
 	// DefaultWorkers is the number of calls that are expected at the same time.
 	DefaultWorkers = 20
 )
 
 // Credentials gives access to the Secrets and ConfigMaps that webhooks refer to. Every call of a webhook asks for all of its
-// references, so it must answer from memory after the first time. It is called from many goroutines.
+// references, so it must response from memory after the first time. It is called from many goroutines.
 type Credentials interface {
 	// Secret returns the data of a Secret, and a version that changes when the data does. The data is not modified.
 	Secret(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error)
@@ -65,9 +65,9 @@ type Config struct {
 	Credentials Credentials
 	// Workers is the number of calls at the same time for which idle connections are kept. Default [DefaultWorkers].
 	Workers int
-	// MaxResponseBytes is the size over which an answer is refused, after decompression. Default [DefaultMaxResponseBytes].
+	// MaxResponseBytes is the size over which a response is refused, after decompression. Default [DefaultMaxResponseBytes].
 	MaxResponseBytes int64
-	// MaxEtagBytes is the size of all answers that are remembered by their entity tags; the least recently used are
+	// MaxEtagBytes is the size of all responses that are remembered by their entity tags; the least recently used are
 	// forgotten. Default [DefaultMaxEtagBytes].
 	MaxEtagBytes int64
 	// ServerVersion goes into the User-Agent header. Default "unknown".

@@ -102,7 +102,7 @@ func diagnoseNetwork(err error) (cause, advice string) {
 		return stable(err), "check the network and the NetworkPolicies between the server and the hook"
 	}
 	if closed(err) {
-		return "the hook closed the connection before its answer was complete", "see the log of the hook for a crash"
+		return "the hook closed the connection before its response was complete", "see the log of the hook for a crash"
 	}
 	return "", ""
 }
@@ -112,9 +112,9 @@ func diagnoseHTTP(err error) (cause, advice string) {
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		return text, "the hook does not speak TLS; use http, or give it a certificate"
 	case strings.Contains(text, "malformed HTTP"):
-		return "the answer is not HTTP", "check the port, and whether the hook wants https"
+		return "the response is not HTTP", "check the port, and whether the hook wants https"
 	case strings.Contains(text, "stream error:"), strings.Contains(text, "server sent GOAWAY"):
-		return "the hook broke off its answer (HTTP/2)", "see the log of the hook for a crash"
+		return "the hook broke off its response (HTTP/2)", "see the log of the hook for a crash"
 	case strings.Contains(text, "stopped after 10 redirects"):
 		return text, "correct the hook's redirects, or use the final address"
 	}
@@ -144,7 +144,7 @@ const (
 	reading
 )
 
-// failure makes the error of a call that ended without an answer. The call's context is ctx, and outer is the caller's.
+// failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's.
 func (c *Client) failure(outer, ctx context.Context, reached stage, err error) error {
 	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Err: err}
 	switch {
@@ -159,11 +159,11 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error) e
 			e.Cause = fmt.Sprintf("no connection within %s", limit)
 			e.Advice = "check the Pods and the Service of the hook, and the NetworkPolicies"
 		case waiting:
-			e.Cause = fmt.Sprintf("connected, but no answer within %s", limit)
+			e.Cause = fmt.Sprintf("connected, but no response within %s", limit)
 			e.Advice = "make the hook faster, or raise its timeout"
 		case reading:
-			e.Cause = fmt.Sprintf("the answer was not complete within %s", limit)
-			e.Advice = "make the hook faster or its answer smaller, or raise its timeout"
+			e.Cause = fmt.Sprintf("the response was not complete within %s", limit)
+			e.Advice = "make the hook faster or its response smaller, or raise its timeout"
 		}
 		e.Err = context.DeadlineExceeded
 	default:

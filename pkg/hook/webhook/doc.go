@@ -17,10 +17,10 @@ limitations under the License.
 // Package webhook makes one call to one webhook (docs/reference/contract.md#s2).
 //
 // A [Client] belongs to one hook of one controller. It knows the address, TLS, credentials, connections, entity tags, limits,
-// errors and metrics of that hook: [Client.Call] sends a body and returns the body of the answer. It knows nothing of what the
-// bodies mean, see package wire; it never retries a call that may have been answered, since that is the queue's business; and
+// errors and metrics of that hook: [Client.Call] sends a body and returns the body of the response. It knows nothing of what the
+// bodies mean, see package wire; it never retries a call that may have been returned, since that is the queue's business; and
 // it reads Secrets and ConfigMaps only through the [Credentials] that it is given.
 //
-// Errors are [RetryLaterError], [StatusError], [CredentialsError], [CallError] and, for an answer over the size limit,
+// Errors are [RetryLaterError], [StatusError], [CredentialsError], [CallError] and, for a response over the size limit,
 // hook.RejectedError. Their messages go into events: short, without credentials, and with the same text for the same cause.
 package webhook

@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// A RetryLaterError says that the hook answered 429, or 503 with a Retry-After header: it does not want to be called now.
+// A RetryLaterError says that the hook returned 429, or 503 with a Retry-After header: it does not want to be called now.
 // It is no fault of the controller or its objects.
 type RetryLaterError struct {
 	// Status is 429 or 503.
@@ -40,7 +40,7 @@ type RetryLaterError struct {
 
 // Error returns what the hook asked for.
 func (e *RetryLaterError) Error() string {
-	status := fmt.Sprintf("the hook answered %d %s", e.Status, http.StatusText(e.Status))
+	status := fmt.Sprintf("the hook returned %d %s", e.Status, http.StatusText(e.Status))
 	if e.After == 0 {
 		return status
 	}
@@ -50,7 +50,7 @@ func (e *RetryLaterError) Error() string {
 // RetryAfter returns After, for callers that know only that an error may carry such a time.
 func (e *RetryLaterError) RetryAfter() time.Duration { return e.After }
 
-// A StatusError says that the hook answered with a status code that is no answer.
+// A StatusError says that the hook returned with a status code that is no response.
 type StatusError struct {
 	// Code is the HTTP status code.
 	Code int
@@ -84,7 +84,7 @@ func (e *CredentialsError) Error() string {
 // Unwrap returns the cause.
 func (e *CredentialsError) Unwrap() error { return e.Err }
 
-// A CallError says that there was no answer: the hook could not be reached, or broke off.
+// A CallError says that there was no response: the hook could not be reached, or broke off.
 type CallError struct {
 	// Hook that was called.
 	Hook hook.Name

@@ -34,8 +34,8 @@ type RootKey struct {
 	Name string
 }
 
-// etagCache remembers the last answer for each object with the tag that the hook gave it (docs/reference/contract.md#s2.6). It is bounded by
-// the size of the answers; the least recently used go first.
+// etagCache remembers the last response for each object with the tag that the hook gave it (docs/reference/contract.md#s2.6). It is bounded by
+// the size of the responses; the least recently used go first.
 type etagCache struct {
 	maxBytes int64
 	// lifetime of an entry; 0 means for ever.
@@ -49,7 +49,7 @@ type etagCache struct {
 	used *list.List
 }
 
-// etagEntry is one remembered answer.
+// etagEntry is one remembered response.
 type etagEntry struct {
 	key         RootKey
 	tag         string
@@ -84,7 +84,7 @@ func (c *etagCache) get(key RootKey) *etagEntry {
 	return entry
 }
 
-// put remembers an answer in place of the last one. An answer larger than all that may be remembered is not.
+// put remembers a response in place of the last one. A response larger than all that may be remembered is not.
 func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string) {
 	entry := &etagEntry{key: key, tag: tag, body: body, contentType: contentType}
 	if c.lifetime > 0 {

@@ -41,7 +41,7 @@ func TestEtagEntriesBelongToTheirObject(t *testing.T) {
 	}
 	c.put(key("a"), "2", []byte("AA"), "")
 	if got := c.get(key("a")); got == nil || got.tag != "2" || string(got.body) != "AA" {
-		t.Errorf("got %v, want the second answer", got)
+		t.Errorf("got %v, want the second response", got)
 	}
 	c.forget(key("a"))
 	c.forget(key("a"))
@@ -98,7 +98,7 @@ func TestEtagCacheIsBounded(t *testing.T) {
 	}
 	c.put(key("2"), "2", make([]byte, 10*perEntry), "")
 	if c.get(key("2")) != nil {
-		t.Error("an answer over the bound was remembered, or the old one was kept in its place")
+		t.Error("a response over the bound was remembered, or the old one was kept in its place")
 	}
 	if c.bytes > c.maxBytes {
 		t.Errorf("%d bytes, more than %d", c.bytes, c.maxBytes)

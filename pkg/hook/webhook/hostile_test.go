@@ -34,28 +34,28 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// TestHostileAnswers sends each hostile answer through call and decoding: none may pass, and each message says what is wrong.
-func TestHostileAnswers(t *testing.T) {
-	const page = `the answer must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with "<!DOCTYPE html> <html><head><title>Sign in</title></head><bo"`
+// TestHostileResponses sends each hostile response through call and decoding: none may pass, and each message says what is wrong.
+func TestHostileResponses(t *testing.T) {
+	const page = `the response must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with "<!DOCTYPE html> <html><head><title>Sign in</title></head><bo"`
 	wants := map[string]string{
-		"Empty":          `the answer must be a JSON object, is empty (no Content-Type); to want no children answer {}`,
-		"Null":           `the answer must be a JSON object, is null (Content-Type "application/json")`,
-		"List":           `the answer must be a JSON object, is a list (Content-Type "application/json")`,
-		"Text":           `the answer must be a JSON object, is not JSON (Content-Type "text/plain"): it begins with "ok"`,
+		"Empty":          `the response must be a JSON object, is empty (no Content-Type); to want no children response {}`,
+		"Null":           `the response must be a JSON object, is null (Content-Type "application/json")`,
+		"List":           `the response must be a JSON object, is a list (Content-Type "application/json")`,
+		"Text":           `the response must be a JSON object, is not JSON (Content-Type "text/plain"): it begins with "ok"`,
 		"HTML":           page,
-		"Binary":         `the answer must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`,
-		"Truncated":      `the answer is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 44`,
+		"Binary":         `the response must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`,
+		"Truncated":      `the response is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 44`,
 		"ChildrenObject": `children: must be a list, is an object`,
 		"NullChild":      `children[0]: must be an object, is null`,
 		"TextChild":      `children[0]: must be an object, is a string`,
-		"DeepNesting":    `the answer is not valid JSON (Content-Type "application/json"): invalid character '[' exceeded max depth, at byte 10010`,
-		"Huge":           `the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server`,
-		"HugeClaim":      `the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server`,
-		"SlowDrip":       `http error: calling URL: the answer was not complete within 200ms; make the hook faster or its answer smaller, or raise its timeout`,
-		"Hang":           `http error: calling URL: connected, but no answer within 200ms; make the hook faster, or raise its timeout`,
-		"Closed":         `http error: calling URL: the hook closed the connection before its answer was complete; see the log of the hook for a crash`,
-		"CutShort":       `http error: calling URL: the hook closed the connection before its answer was complete; see the log of the hook for a crash`,
-		"NotHTTP":        `http error: calling URL: the answer is not HTTP; check the port, and whether the hook wants https`,
+		"DeepNesting":    `the response is not valid JSON (Content-Type "application/json"): invalid character '[' exceeded max depth, at byte 10010`,
+		"Huge":           `the response is larger than the limit of 33554432 bytes; let the hook response with less, or raise the limit of the server`,
+		"HugeClaim":      `the response is larger than the limit of 33554432 bytes; let the hook response with less, or raise the limit of the server`,
+		"SlowDrip":       `http error: calling URL: the response was not complete within 200ms; make the hook faster or its response smaller, or raise its timeout`,
+		"Hang":           `http error: calling URL: connected, but no response within 200ms; make the hook faster, or raise its timeout`,
+		"Closed":         `http error: calling URL: the hook closed the connection before its response was complete; see the log of the hook for a crash`,
+		"CutShort":       `http error: calling URL: the hook closed the connection before its response was complete; see the log of the hook for a crash`,
+		"NotHTTP":        `http error: calling URL: the response is not HTTP; check the port, and whether the hook wants https`,
 		"RedirectLoop":   `http error: calling URL: stopped after 10 redirects; correct the hook's redirects, or use the final address`,
 		"NotFound":       `unsupported status code: 404 body: 404 page not found`,
 		"Crash":          "unsupported status code: 500 body: Traceback (most recent call last):\n  KeyError: 'spec'",
@@ -64,24 +64,24 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	hostile := hooktest.Hostile()
 	if len(hostile) != len(wants) {
-		t.Errorf("%d hostile answers, %d expectations", len(hostile), len(wants))
+		t.Errorf("%d hostile responses, %d expectations", len(hostile), len(wants))
 	}
 	for name, handler := range hostile {
 		t.Run(name, func(t *testing.T) {
 			server := hooktest.NewServer(t)
 			server.Handle("/sync", handler)
-			// Only the answers that hang are limited in time: a slow machine must not turn another fault into a timeout.
+			// Only the responses that hang are limited in time: a slow machine must not turn another fault into a timeout.
 			limit := time.Minute
 			if name == "Hang" || name == "SlowDrip" {
 				limit = 200 * time.Millisecond
 			}
 			client := newClient(t, configure(server.URL("/sync"), withTimeout(limit)))
-			answer, err := client.Call(t.Context(), fleet, []byte(`{}`))
+			response, err := client.Call(t.Context(), fleet, []byte(`{}`))
 			if err == nil {
-				_, err = wire.DecodeComposite(answer.Body, wire.AnswerOptions{ContentType: answer.ContentType})
+				_, err = wire.DecodeComposite(response.Body, wire.ResponseOptions{ContentType: response.ContentType})
 			}
 			if err == nil {
-				t.Fatal("the answer passed")
+				t.Fatal("the response passed")
 			}
 			if got := strings.ReplaceAll(err.Error(), server.URL("/sync"), "URL"); got != wants[name] {
 				t.Errorf("got  %s\nwant %s", got, wants[name])
@@ -155,7 +155,7 @@ func TestUnreachableHooks(t *testing.T) {
 	}
 }
 
-func TestBrokenHTTP2AnswersHaveOneMessage(t *testing.T) {
+func TestBrokenHTTP2ResponsesHaveOneMessage(t *testing.T) {
 	server := hooktest.NewServer(t, hooktest.WithHTTP2())
 	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"children":[`)
@@ -163,7 +163,7 @@ func TestBrokenHTTP2AnswersHaveOneMessage(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	client := newClient(t, configure(server.URL("/sync"), trusting(server)))
-	want := "http error: calling " + server.URL("/sync") + ": the hook broke off its answer (HTTP/2); see the log of the hook for a crash"
+	want := "http error: calling " + server.URL("/sync") + ": the hook broke off its response (HTTP/2); see the log of the hook for a crash"
 	for range 2 {
 		if _, err := client.Call(t.Context(), fleet, []byte(`{}`)); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
@@ -171,8 +171,8 @@ func TestBrokenHTTP2AnswersHaveOneMessage(t *testing.T) {
 	}
 }
 
-// TestHugeAnswersDoNotFillMemory holds the memory of one refused call to a small multiple of the limit.
-func TestHugeAnswersDoNotFillMemory(t *testing.T) {
+// TestHugeResponsesDoNotFillMemory holds the memory of one refused call to a small multiple of the limit.
+func TestHugeResponsesDoNotFillMemory(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Huge(100<<20))
 	client := newClient(t, configure(server.URL("/sync"), func(c *webhook.Config) { c.MaxResponseBytes = 1 << 20 }))
@@ -183,7 +183,7 @@ func TestHugeAnswersDoNotFillMemory(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
-		t.Errorf("a refused answer allocated %d MiB", used>>20)
+		t.Errorf("a refused response allocated %d MiB", used>>20)
 	}
 }
 

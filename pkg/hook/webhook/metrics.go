@@ -79,10 +79,10 @@ func newVectors(name hook.Name) *vectors {
 	return &vectors{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "requests_total", StabilityLevel: metrics.ALPHA,
-			Help: "Requests to the " + subsystem + " hook that got an answer, by status code and method.",
+			Help: "Requests to the " + subsystem + " hook that got a response, by status code and method.",
 		}, fixed(labelCode, labelMethod)),
 		duration: histogram("request_duration_histogram_seconds",
-			"Time from sending a request to the "+subsystem+" hook to the headers of its answer.", labelMethod, metrics.DefBuckets),
+			"Time from sending a request to the "+subsystem+" hook to the headers of its response.", labelMethod, metrics.DefBuckets),
 		dns: histogram("dns_duration_histogram_seconds",
 			"Time from the start of a call of the "+subsystem+" hook to the events dns_start and dns_done.", labelEvent,
 			[]float64{.005, .01, .025, .05}),
@@ -91,7 +91,7 @@ func newVectors(name hook.Name) *vectors {
 			[]float64{.05, .1, .25, .5}),
 		inFlight: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "in_flight_requests", StabilityLevel: metrics.ALPHA,
-			Help: "Requests to the " + subsystem + " hook that wait for an answer.",
+			Help: "Requests to the " + subsystem + " hook that wait for a response.",
 		}, fixed()),
 		series: map[seriesKey]*series{},
 	}
@@ -220,8 +220,8 @@ func (s *series) started() { s.observe(func() { s.inFlight.get(s.key, labels{}).
 
 func (s *series) finished() { s.observe(func() { s.inFlight.get(s.key, labels{}).Dec() }) }
 
-// answered counts a request that got an answer.
-func (s *series) answered(code int, method string, took time.Duration) {
+// returned counts a request that got a response.
+func (s *series) returned(code int, method string, took time.Duration) {
 	s.observe(func() {
 		s.requests.get(s.key, labels{code: code, method: method}).Inc()
 		s.duration.get(s.key, labels{method: method}).Observe(took.Seconds())

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// maxHeaderBytes limits the headers of an answer.
+	// maxHeaderBytes limits the headers of a response.
 	maxHeaderBytes = 1 << 20
 	// idleTimeout closes connections that nobody used for that long.
 	idleTimeout = 90 * time.Second
@@ -77,7 +77,7 @@ func (m *measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
 	response, err := m.next.RoundTrip(r)
 	if err == nil {
-		m.series.answered(response.StatusCode, r.Method, time.Since(start))
+		m.series.returned(response.StatusCode, r.Method, time.Since(start))
 	}
 	return response, err //nolint:wrapcheck // a RoundTripper passes errors on as they are
 }

@@ -23,18 +23,18 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// AnswerOptions say how an answer is read.
-type AnswerOptions struct {
+// ResponseOptions say how a response is read.
+type ResponseOptions struct {
 	// Strict refuses unknown and duplicate fields of the envelope. They are ignored otherwise. See [Strict].
 	Strict bool
-	// ContentType is the answer's header of that name. It serves messages only: hooks need not set it.
+	// ContentType is the response's header of that name. It serves messages only: hooks need not set it.
 	ContentType string
-	// Known reports whether the caller knows the children or attachments of the answer already, by their JSON array as the
+	// Known reports whether the caller knows the children or attachments of the response already, by their JSON array as the
 	// hook wrote it, which must not be kept. They are not decoded then. Nil: it knows none.
 	Known func(array []byte) bool
 }
 
-// Strict tells whether answers of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
+// Strict tells whether responses of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
 // v1 and strict for v2 (docs/reference/contract.md#s1.5).
 func Strict(version v1alpha1.HookVersion, mode *v1alpha1.ResponseUnmarshallMode) bool {
 	if mode != nil && *mode != "" {
@@ -48,17 +48,17 @@ type Child struct {
 	// Object is the decoded child, which has a kind, and may have anything else. Nobody else holds it. Integers are int64,
 	// all other numbers float64.
 	Object map[string]any
-	// JSON is the child as the hook wrote it. It lies in the body of the answer and must not be modified.
+	// JSON is the child as the hook wrote it. It lies in the body of the response and must not be modified.
 	JSON []byte
 }
 
-// CompositeAnswer is the answer of a sync or finalize hook of a CompositeController.
-type CompositeAnswer struct {
+// CompositeResponse is the response of a sync or finalize hook of a CompositeController.
+type CompositeResponse struct {
 	// Status is the desired status, or nil when it was absent or null.
 	Status map[string]any
-	// Children in the order of the answer. Absent, null and [] give none.
+	// Children in the order of the response. Absent, null and [] give none.
 	Children []Child
-	// Known says that [AnswerOptions.Known] knew the children, which are left out.
+	// Known says that [ResponseOptions.Known] knew the children, which are left out.
 	Known bool
 	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
 	ResyncAfter time.Duration
@@ -68,17 +68,17 @@ type CompositeAnswer struct {
 	Ignored []string
 }
 
-// DecoratorAnswer is the answer of a sync or finalize hook of a DecoratorController.
-type DecoratorAnswer struct {
+// DecoratorResponse is the response of a sync or finalize hook of a DecoratorController.
+type DecoratorResponse struct {
 	// Labels to set on the target; nil values stand for labels to remove.
 	Labels map[string]*string
 	// Annotations to set on the target; nil values stand for annotations to remove.
 	Annotations map[string]*string
 	// Status is the desired status. Nil, because it was absent or null: leave the status alone. Not nil but empty: empty it.
 	Status map[string]any
-	// Attachments in the order of the answer. Absent, null and [] give none.
+	// Attachments in the order of the response. Absent, null and [] give none.
 	Attachments []Child
-	// Known says that [AnswerOptions.Known] knew the attachments, which are left out.
+	// Known says that [ResponseOptions.Known] knew the attachments, which are left out.
 	Known bool
 	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
 	ResyncAfter time.Duration
@@ -90,17 +90,17 @@ type DecoratorAnswer struct {
 	Ignored []string
 }
 
-// CustomizeAnswer is the answer of a customize hook.
-type CustomizeAnswer struct {
-	// Rules in the order of the answer. Each passes [hook.RelatedResourceRule.Validate].
+// CustomizeResponse is the response of a customize hook.
+type CustomizeResponse struct {
+	// Rules in the order of the response. Each passes [hook.RelatedResourceRule.Validate].
 	Rules []hook.RelatedResourceRule
 	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
 	Ignored []string
 }
 
-// DecodeComposite reads the body of an answer of a sync or finalize hook of a CompositeController. Every error is a
-// [hook.RejectedError]. The answer refers to body, which must not be modified afterwards.
-func DecodeComposite(body []byte, o AnswerOptions) (*CompositeAnswer, error) {
+// DecodeComposite reads the body of a response of a sync or finalize hook of a CompositeController. Every error is a
+// [hook.RejectedError]. The response refers to body, which must not be modified afterwards.
+func DecodeComposite(body []byte, o ResponseOptions) (*CompositeResponse, error) {
 	var e struct {
 		Status             value `json:"status"`
 		Children           value `json:"children"`
@@ -110,7 +110,7 @@ func DecodeComposite(body []byte, o AnswerOptions) (*CompositeAnswer, error) {
 	d := decoding{options: o}
 	d.envelope(body, &e)
 	known := d.known(e.Children)
-	answer := &CompositeAnswer{
+	response := &CompositeResponse{
 		Status:      d.object("status", e.Status),
 		Children:    d.children("children", e.Children, known),
 		Known:       known,
@@ -120,12 +120,12 @@ func DecodeComposite(body []byte, o AnswerOptions) (*CompositeAnswer, error) {
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	answer.Ignored = d.ignored
-	return answer, nil
+	response.Ignored = d.ignored
+	return response, nil
 }
 
 // DecodeDecorator is [DecodeComposite] for a DecoratorController.
-func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
+func DecodeDecorator(body []byte, o ResponseOptions) (*DecoratorResponse, error) {
 	var e struct {
 		Labels             value `json:"labels"`
 		Annotations        value `json:"annotations"`
@@ -138,7 +138,7 @@ func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
 	d := decoding{options: o}
 	d.envelope(body, &e)
 	known := d.known(e.Attachments)
-	answer := &DecoratorAnswer{
+	response := &DecoratorResponse{
 		Labels:      d.stringsOrNull("labels", e.Labels),
 		Annotations: d.stringsOrNull("annotations", e.Annotations),
 		Status:      d.object("status", e.Status),
@@ -151,21 +151,21 @@ func DecodeDecorator(body []byte, o AnswerOptions) (*DecoratorAnswer, error) {
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	answer.Ignored = d.ignored
-	return answer, nil
+	response.Ignored = d.ignored
+	return response, nil
 }
 
-// DecodeCustomize reads the body of an answer of a customize hook. Every error is a [hook.RejectedError].
-func DecodeCustomize(body []byte, o AnswerOptions) (*CustomizeAnswer, error) {
+// DecodeCustomize reads the body of a response of a customize hook. Every error is a [hook.RejectedError].
+func DecodeCustomize(body []byte, o ResponseOptions) (*CustomizeResponse, error) {
 	var e struct {
 		RelatedResources []value `json:"relatedResources"`
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
-	answer := &CustomizeAnswer{Rules: d.rules("relatedResources", e.RelatedResources)}
+	response := &CustomizeResponse{Rules: d.rules("relatedResources", e.RelatedResources)}
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	answer.Ignored = d.ignored
-	return answer, nil
+	response.Ignored = d.ignored
+	return response, nil
 }

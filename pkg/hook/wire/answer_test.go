@@ -39,7 +39,7 @@ func TestDecodeComposite(t *testing.T) {
 		reason string
 		body   string
 		strict bool
-		want   wire.CompositeAnswer
+		want   wire.CompositeResponse
 	}{
 		"EmptyObject": {
 			reason: "Everything may be missing; that means no children and no status.",
@@ -56,7 +56,7 @@ func TestDecodeComposite(t *testing.T) {
 		"Everything": {
 			reason: "All fields are read; integers are int64, other numbers float64.",
 			body:   `{"status":{"replicas":3,"ratio":0.5,"whole":2.0},"children":[{"apiVersion":"v1","kind":"Pod"}],"resyncAfterSeconds":1.5,"finalized":true}`, strict: true,
-			want: wire.CompositeAnswer{
+			want: wire.CompositeResponse{
 				Status:      map[string]any{"replicas": int64(3), "ratio": 0.5, "whole": 2.0},
 				Children:    []wire.Child{{Object: pod, JSON: []byte(`{"apiVersion":"v1","kind":"Pod"}`)}},
 				ResyncAfter: 1500 * time.Millisecond,
@@ -66,12 +66,12 @@ func TestDecodeComposite(t *testing.T) {
 		"EmptyStatus": {
 			reason: "An empty status is not the same as none.",
 			body:   `{"status":{}}`, strict: true,
-			want: wire.CompositeAnswer{Status: map[string]any{}},
+			want: wire.CompositeResponse{Status: map[string]any{}},
 		},
 		"IntegersBeyondInt64": {
 			reason: "An integer that int64 cannot hold becomes a float64, as in the API server.",
 			body:   `{"status":{"a":9223372036854775807,"b":9223372036854775808}}`,
-			want:   wire.CompositeAnswer{Status: map[string]any{"a": int64(math.MaxInt64), "b": float64(1 << 63)}},
+			want:   wire.CompositeResponse{Status: map[string]any{"a": int64(math.MaxInt64), "b": float64(1 << 63)}},
 		},
 		"NegativeResync": {
 			reason: "Zero and negative numbers mean no resync.",
@@ -80,17 +80,17 @@ func TestDecodeComposite(t *testing.T) {
 		"HugeResync": {
 			reason: "A number that no duration holds is as long as a duration can be.",
 			body:   `{"resyncAfterSeconds":1e400}`, strict: true,
-			want: wire.CompositeAnswer{ResyncAfter: math.MaxInt64},
+			want: wire.CompositeResponse{ResyncAfter: math.MaxInt64},
 		},
 		"TinyResync": {
 			reason: "A positive number never turns into none.",
 			body:   `{"resyncAfterSeconds":1e-300}`, strict: true,
-			want: wire.CompositeAnswer{ResyncAfter: time.Nanosecond},
+			want: wire.CompositeResponse{ResyncAfter: time.Nanosecond},
 		},
 		"UnknownFieldLoose": {
 			reason: "v1 ignores unknown and duplicate fields; of duplicates the last wins.",
 			body:   `{"extra":1,"finalized":false,"finalized":true,"status":{"a":1,"a":2}}`,
-			want: wire.CompositeAnswer{
+			want: wire.CompositeResponse{
 				Status: map[string]any{"a": int64(2)}, Finalized: true,
 				Ignored: []string{`unknown field "extra"`, `duplicate field "finalized"`, `duplicate field "status.a"`},
 			},
@@ -98,26 +98,26 @@ func TestDecodeComposite(t *testing.T) {
 		"OtherCaseLoose": {
 			reason: "Keys are case-sensitive: Children is not children.",
 			body:   `{"Children":[{"kind":"Pod"}]}`,
-			want:   wire.CompositeAnswer{Ignored: []string{`unknown field "Children"`}},
+			want:   wire.CompositeResponse{Ignored: []string{`unknown field "Children"`}},
 		},
 		"StrictInsideChildren": {
 			reason: "Strictness ends at the children; what is in them is for the API server to judge.",
 			body:   `{"children":[{"kind":"Pod","unheard":1,"unheard":2}]}`, strict: true,
-			want: wire.CompositeAnswer{Children: []wire.Child{{
+			want: wire.CompositeResponse{Children: []wire.Child{{
 				Object: map[string]any{"kind": "Pod", "unheard": int64(2)}, JSON: []byte(`{"kind":"Pod","unheard":1,"unheard":2}`),
 			}}},
 		},
 		"ManyUnknownFields": {
 			reason: "Only a few unknown fields are remembered.",
 			body:   `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`,
-			want: wire.CompositeAnswer{Ignored: []string{
+			want: wire.CompositeResponse{Ignored: []string{
 				`unknown field "a"`, `unknown field "b"`, `unknown field "c"`, `unknown field "d"`, `unknown field "e"`,
 			}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := wire.DecodeComposite([]byte(tc.body), wire.AnswerOptions{Strict: tc.strict})
+			got, err := wire.DecodeComposite([]byte(tc.body), wire.ResponseOptions{Strict: tc.strict})
 			if err != nil {
 				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
 			}
@@ -133,7 +133,7 @@ func TestChildrenThatAreKnownAreNotDecoded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list  string
 		known bool
-		// asked is what the caller is asked about; fault says that the answer is refused.
+		// asked is what the caller is asked about; fault says that the response is refused.
 		asked string
 		fault bool
 	}{
@@ -145,7 +145,7 @@ func TestChildrenThatAreKnownAreNotDecoded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := ""
-			options := wire.AnswerOptions{Strict: true, Known: func(array []byte) bool {
+			options := wire.ResponseOptions{Strict: true, Known: func(array []byte) bool {
 				asked = string(array)
 				return tc.known
 			}}
@@ -155,7 +155,7 @@ func TestChildrenThatAreKnownAreNotDecoded(t *testing.T) {
 			}
 			known := tc.known && tc.asked != ""
 			if err == nil && (composite.Known != known || len(composite.Children) > 0 || composite.Status == nil) {
-				t.Errorf("the answer is %+v", composite)
+				t.Errorf("the response is %+v", composite)
 			}
 			asked = ""
 			decorator, err := wire.DecodeDecorator([]byte(`{"attachments":`+tc.list+`,"labels":{"a":"b"}}`), options)
@@ -163,7 +163,7 @@ func TestChildrenThatAreKnownAreNotDecoded(t *testing.T) {
 				t.Errorf("asked about %q, error %v; want %q and %t", asked, err, tc.asked, tc.fault)
 			}
 			if err == nil && (decorator.Known != known || len(decorator.Attachments) > 0 || decorator.Labels == nil) {
-				t.Errorf("the answer is %+v", decorator)
+				t.Errorf("the response is %+v", decorator)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestDecodeDecorator(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		body   string
-		want   wire.DecoratorAnswer
+		want   wire.DecoratorResponse
 	}{
 		"Nothing": {
 			reason: "All missing: nothing of the target changes, and no attachments are wanted.",
@@ -186,12 +186,12 @@ func TestDecodeDecorator(t *testing.T) {
 		"EmptyMaps": {
 			reason: "An empty status is a status; empty labels change nothing.",
 			body:   `{"status":{},"labels":{},"annotations":{},"attachments":[]}`,
-			want:   wire.DecoratorAnswer{Status: map[string]any{}, Labels: map[string]*string{}, Annotations: map[string]*string{}},
+			want:   wire.DecoratorResponse{Status: map[string]any{}, Labels: map[string]*string{}, Annotations: map[string]*string{}},
 		},
 		"NullAndEmptyValues": {
 			reason: "Null removes, the empty string sets.",
 			body:   `{"labels":{"a":null,"b":"","c":"x"},"annotations":{"d":null,"e":"\u00e9\""}}`,
-			want: wire.DecoratorAnswer{
+			want: wire.DecoratorResponse{
 				Labels:      map[string]*string{"a": nil, "b": new(""), "c": new("x")},
 				Annotations: map[string]*string{"d": nil, "e": new(`é"`)},
 			},
@@ -199,7 +199,7 @@ func TestDecodeDecorator(t *testing.T) {
 		"Everything": {
 			reason: "The remaining fields are as for composites.",
 			body:   `{"attachments":[{"kind":"Service"}],"resyncAfterSeconds":2,"finalized":true,"delete":true}`,
-			want: wire.DecoratorAnswer{
+			want: wire.DecoratorResponse{
 				Attachments: []wire.Child{{Object: map[string]any{"kind": "Service"}, JSON: []byte(`{"kind":"Service"}`)}},
 				ResyncAfter: 2 * time.Second, Finalized: true, Delete: true,
 			},
@@ -207,7 +207,7 @@ func TestDecodeDecorator(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := wire.DecodeDecorator([]byte(tc.body), wire.AnswerOptions{Strict: true})
+			got, err := wire.DecodeDecorator([]byte(tc.body), wire.ResponseOptions{Strict: true})
 			if err != nil {
 				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
 			}
@@ -223,11 +223,11 @@ func TestDecodeCustomize(t *testing.T) {
 		{"apiVersion":"v1","resource":"configmaps","namespace":"shop","names":["a","b"]},
 		{"apiVersion":"v1","resource":"secrets","namespaceSelector":{"matchLabels":{"team":"x"}},"labelSelector":{}}
 	]}`
-	got, err := wire.DecodeCustomize([]byte(body), wire.AnswerOptions{Strict: true})
+	got, err := wire.DecodeCustomize([]byte(body), wire.ResponseOptions{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &wire.CustomizeAnswer{Rules: []hook.RelatedResourceRule{
+	want := &wire.CustomizeResponse{Rules: []hook.RelatedResourceRule{
 		{APIVersion: "v1", Resource: "configmaps", Namespace: "shop", Names: []string{"a", "b"}},
 		{APIVersion: "v1", Resource: "secrets", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}, LabelSelector: &metav1.LabelSelector{}},
 	}}
@@ -235,39 +235,39 @@ func TestDecodeCustomize(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, none := range []string{`{}`, `{"relatedResources":null}`, `{"relatedResources":[]}`} {
-		got, err := wire.DecodeCustomize([]byte(none), wire.AnswerOptions{Strict: true})
+		got, err := wire.DecodeCustomize([]byte(none), wire.ResponseOptions{Strict: true})
 		if err != nil || len(got.Rules) != 0 {
 			t.Errorf("%s: got %v, %v, want no rules", none, got, err)
 		}
 	}
 }
 
-func TestAnswersThatAreRejected(t *testing.T) {
+func TestResponsesThatAreRejected(t *testing.T) {
 	const htmlType = "text/html"
-	composite := func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeComposite(b, o); return err }
-	decorator := func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeDecorator(b, o); return err }
-	customize := func(b []byte, o wire.AnswerOptions) error { _, err := wire.DecodeCustomize(b, o); return err }
+	composite := func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeComposite(b, o); return err }
+	decorator := func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeDecorator(b, o); return err }
+	customize := func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeCustomize(b, o); return err }
 	cases := map[string]struct {
-		decode      func([]byte, wire.AnswerOptions) error
+		decode      func([]byte, wire.ResponseOptions) error
 		contentType string
 		body        string
 		want        string
 	}{
-		"Empty":         {composite, "", "", `the answer must be a JSON object, is empty (no Content-Type); to want no children answer {}`},
-		"WhiteSpace":    {composite, "", " \n", `the answer must be a JSON object, is empty (no Content-Type); to want no children answer {}`},
-		"Null":          {composite, "application/json", "null", `the answer must be a JSON object, is null (Content-Type "application/json")`},
-		"List":          {composite, "application/json", "[]", `the answer must be a JSON object, is a list (Content-Type "application/json")`},
-		"String":        {composite, "application/json", `"no"`, `the answer must be a JSON object, is a string (Content-Type "application/json")`},
-		"Number":        {composite, "application/json", `12`, `the answer must be a JSON object, is a number (Content-Type "application/json")`},
-		"Boolean":       {composite, "application/json", `true`, `the answer must be a JSON object, is a boolean (Content-Type "application/json")`},
-		"HTML":          {composite, htmlType, "<!DOCTYPE html>\n<html>\n<head><title>Sign in</title></head><body>…", `the answer must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "<!DOCTYPE html> <html> <head><title>Sign in</title></head><b"`},
-		"CutCharacter":  {composite, htmlType, strings.Repeat("é", 80), `the answer must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "` + strings.Repeat("é", 30) + `"`},
-		"Binary":        {composite, "application/octet-stream", "\x1f\x8b\x08\x00", `the answer must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`},
-		"Truncated":     {composite, "application/json", `{"children":[{"kind":"Pod"`, `the answer is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 26`},
-		"TwoObjects":    {composite, "", `{}{}`, `the answer is not valid JSON (no Content-Type): invalid character '{' after top-level value, at byte 3`},
-		"SingleQuotes":  {composite, "", `{'children':[]}`, `the answer is not valid JSON (no Content-Type): invalid character '\'' looking for beginning of object key string, at byte 2`},
-		"DeepNesting":   {composite, "", `{"status":` + strings.Repeat(`[`, 1_000_000), `the answer is not valid JSON (no Content-Type): invalid character '[' exceeded max depth, at byte 10010`},
-		"ManyValues":    {composite, "", `{"status":{"a":[` + strings.Repeat("{},", 3_000_000) + `{}]}}`, `the answer holds more than 1000000 values; let the hook answer with less`},
+		"Empty":         {composite, "", "", `the response must be a JSON object, is empty (no Content-Type); to want no children response {}`},
+		"WhiteSpace":    {composite, "", " \n", `the response must be a JSON object, is empty (no Content-Type); to want no children response {}`},
+		"Null":          {composite, "application/json", "null", `the response must be a JSON object, is null (Content-Type "application/json")`},
+		"List":          {composite, "application/json", "[]", `the response must be a JSON object, is a list (Content-Type "application/json")`},
+		"String":        {composite, "application/json", `"no"`, `the response must be a JSON object, is a string (Content-Type "application/json")`},
+		"Number":        {composite, "application/json", `12`, `the response must be a JSON object, is a number (Content-Type "application/json")`},
+		"Boolean":       {composite, "application/json", `true`, `the response must be a JSON object, is a boolean (Content-Type "application/json")`},
+		"HTML":          {composite, htmlType, "<!DOCTYPE html>\n<html>\n<head><title>Sign in</title></head><body>…", `the response must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "<!DOCTYPE html> <html> <head><title>Sign in</title></head><b"`},
+		"CutCharacter":  {composite, htmlType, strings.Repeat("é", 80), `the response must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "` + strings.Repeat("é", 30) + `"`},
+		"Binary":        {composite, "application/octet-stream", "\x1f\x8b\x08\x00", `the response must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`},
+		"Truncated":     {composite, "application/json", `{"children":[{"kind":"Pod"`, `the response is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 26`},
+		"TwoObjects":    {composite, "", `{}{}`, `the response is not valid JSON (no Content-Type): invalid character '{' after top-level value, at byte 3`},
+		"SingleQuotes":  {composite, "", `{'children':[]}`, `the response is not valid JSON (no Content-Type): invalid character '\'' looking for beginning of object key string, at byte 2`},
+		"DeepNesting":   {composite, "", `{"status":` + strings.Repeat(`[`, 1_000_000), `the response is not valid JSON (no Content-Type): invalid character '[' exceeded max depth, at byte 10010`},
+		"ManyValues":    {composite, "", `{"status":{"a":[` + strings.Repeat("{},", 3_000_000) + `{}]}}`, `the response holds more than 1000000 values; let the hook response with less`},
 		"ChildrenType":  {composite, "", `{"children":{"kind":"Pod"}}`, `children: must be a list, is an object`},
 		"ChildrenText":  {composite, "", `{"children":"none"}`, `children: must be a list, is a string`},
 		"NullChild":     {composite, "", `{"children":[{"kind":"Pod"},null]}`, `children[1]: must be an object, is null`},
@@ -280,24 +280,24 @@ func TestAnswersThatAreRejected(t *testing.T) {
 		"ResyncType":    {composite, "", `{"resyncAfterSeconds":"10s"}`, `resyncAfterSeconds: must be a number, is a string`},
 		"ResyncBoolean": {composite, "", `{"resyncAfterSeconds":true}`, `resyncAfterSeconds: must be a number, is a boolean`},
 		"FinalizedType": {composite, "", `{"finalized":"true"}`, `finalized: must be true or false, is a string`},
-		"UnknownStrict": {composite, "", `{"statuz":{}}`, `the answer is read strictly and has unknown field "statuz"; correct the hook, or set responseUnMarshallMode: loose`},
+		"UnknownStrict": {composite, "", `{"statuz":{}}`, `the response is read strictly and has unknown field "statuz"; correct the hook, or set responseUnMarshallMode: loose`},
 		"DuplicateStrict": {
 			composite, "", `{"children":[],"children":[],"status":{"a":1,"a":1}}`,
-			`the answer is read strictly and has duplicate field "children", duplicate field "status.a"; correct the hook, or set responseUnMarshallMode: loose`,
+			`the response is read strictly and has duplicate field "children", duplicate field "status.a"; correct the hook, or set responseUnMarshallMode: loose`,
 		},
 		"LabelsType":      {decorator, "", `{"labels":["a"]}`, `labels: must be an object, is a list`},
 		"LabelValueType":  {decorator, "", `{"labels":{"ok":"x","replicas":3}}`, `labels["replicas"]: must be a string or null, is a number`},
 		"AnnotationValue": {decorator, "", `{"annotations":{"on":true}}`, `annotations["on"]: must be a string or null, is a boolean`},
-		"DuplicateLabel":  {decorator, "", `{"labels":{"a":"x","a":"y"}}`, `the answer is read strictly and has duplicate field "labels.a"; correct the hook, or set responseUnMarshallMode: loose`},
+		"DuplicateLabel":  {decorator, "", `{"labels":{"a":"x","a":"y"}}`, `the response is read strictly and has duplicate field "labels.a"; correct the hook, or set responseUnMarshallMode: loose`},
 		"NullAttachment":  {decorator, "", `{"attachments":[null]}`, `attachments[0]: must be an object, is null`},
-		"CompositeAnswerToDecorator": {
-			decorator, "", `{"children":[]}`, `the answer is read strictly and has unknown field "children"; correct the hook, or set responseUnMarshallMode: loose`,
+		"CompositeResponseToDecorator": {
+			decorator, "", `{"children":[]}`, `the response is read strictly and has unknown field "children"; correct the hook, or set responseUnMarshallMode: loose`,
 		},
-		"BareList":      {customize, "application/json", `[{"apiVersion":"v1","resource":"pods"}]`, `the answer must be a JSON object, is a list (Content-Type "application/json")`},
+		"BareList":      {customize, "application/json", `[{"apiVersion":"v1","resource":"pods"}]`, `the response must be a JSON object, is a list (Content-Type "application/json")`},
 		"NullRule":      {customize, "", `{"relatedResources":[null]}`, `relatedResources[0]: must be an object, is null`},
 		"NoResource":    {customize, "", `{"relatedResources":[{"apiVersion":"v1"}]}`, `relatedResources[0]: resource is missing`},
 		"NamesType":     {customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","names":"a"}]}`, `relatedResources[0].names: must be a list, is a string`},
-		"UnknownInRule": {customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","nmaes":[]}]}`, `the answer is read strictly and has unknown field "relatedResources[0].nmaes"; correct the hook, or set responseUnMarshallMode: loose`},
+		"UnknownInRule": {customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","nmaes":[]}]}`, `the response is read strictly and has unknown field "relatedResources[0].nmaes"; correct the hook, or set responseUnMarshallMode: loose`},
 		"NamesAndLabels": {
 			customize, "", `{"relatedResources":[{"apiVersion":"v1","resource":"pods"},{"apiVersion":"v1","resource":"pods","names":["a"],"labelSelector":{}}]}`,
 			`relatedResources[1]: names and labelSelector exclude each other; remove one of them`,
@@ -305,7 +305,7 @@ func TestAnswersThatAreRejected(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := tc.decode([]byte(tc.body), wire.AnswerOptions{Strict: true, ContentType: tc.contentType})
+			err := tc.decode([]byte(tc.body), wire.ResponseOptions{Strict: true, ContentType: tc.contentType})
 			if err == nil {
 				t.Fatalf("accepted %.200q", tc.body)
 			}
@@ -319,10 +319,10 @@ func TestAnswersThatAreRejected(t *testing.T) {
 	}
 }
 
-func TestDeepButValidAnswersAreRead(t *testing.T) {
+func TestDeepButValidResponsesAreRead(t *testing.T) {
 	depth := 9000
 	body := `{"children":[{"kind":"Pod","spec":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}]}`
-	got, err := wire.DecodeComposite([]byte(body), wire.AnswerOptions{})
+	got, err := wire.DecodeComposite([]byte(body), wire.ResponseOptions{})
 	if err != nil || len(got.Children) != 1 {
 		t.Errorf("got %v, %v, want one child", got, err)
 	}
@@ -330,7 +330,7 @@ func TestDeepButValidAnswersAreRead(t *testing.T) {
 
 func TestLongTextsAreNotManyValues(t *testing.T) {
 	text := strings.Repeat(`,[{\"\\`, 1_000_000)
-	got, err := wire.DecodeComposite([]byte(`{"status":{"text":"`+text+`"}}`), wire.AnswerOptions{})
+	got, err := wire.DecodeComposite([]byte(`{"status":{"text":"`+text+`"}}`), wire.ResponseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,17 +359,17 @@ func TestStrictDefaultsFollowTheVersion(t *testing.T) {
 	}
 }
 
-// FuzzDecodeAnswer holds that no answer panics, that every refusal is a RejectedError with a sentence, that what strict
+// FuzzDecodeResponse holds that no response panics, that every refusal is a RejectedError with a sentence, that what strict
 // reading accepts loose reading accepts with the same meaning, and that reading leaves the body alone.
-func FuzzDecodeAnswer(f *testing.F) {
+func FuzzDecodeResponse(f *testing.F) {
 	f.Add([]byte(`{"status":{"a":1},"children":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}],"resyncAfterSeconds":0.5,"finalized":true}`))
 	f.Add([]byte(`{"labels":{"a":null,"b":"c"},"annotations":null,"attachments":[],"status":{}}`))
 	f.Add([]byte(`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := bytes.Clone(body)
-		check := func(name string, decode func(o wire.AnswerOptions) (any, []string, error)) {
-			loose, ignored, looseErr := decode(wire.AnswerOptions{ContentType: "application/json"})
-			strict, _, strictErr := decode(wire.AnswerOptions{Strict: true})
+		check := func(name string, decode func(o wire.ResponseOptions) (any, []string, error)) {
+			loose, ignored, looseErr := decode(wire.ResponseOptions{ContentType: "application/json"})
+			strict, _, strictErr := decode(wire.ResponseOptions{Strict: true})
 			for _, err := range []error{looseErr, strictErr} {
 				if err != nil && (!hook.IsRejected(err) || err.Error() == "") {
 					t.Errorf("%s: %T %q is no RejectedError with a message", name, err, err)
@@ -382,7 +382,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 				t.Errorf("%s: strict reading refuses (%v), but loose reading ignored nothing", name, strictErr)
 			}
 		}
-		check("composite", func(o wire.AnswerOptions) (any, []string, error) {
+		check("composite", func(o wire.ResponseOptions) (any, []string, error) {
 			a, err := wire.DecodeComposite(body, o)
 			if err != nil {
 				return nil, nil, err
@@ -394,14 +394,14 @@ func FuzzDecodeAnswer(f *testing.F) {
 			}
 			return a, a.Ignored, nil
 		})
-		check("decorator", func(o wire.AnswerOptions) (any, []string, error) {
+		check("decorator", func(o wire.ResponseOptions) (any, []string, error) {
 			a, err := wire.DecodeDecorator(body, o)
 			if err != nil {
 				return nil, nil, err
 			}
 			return a, a.Ignored, nil
 		})
-		check("customize", func(o wire.AnswerOptions) (any, []string, error) {
+		check("customize", func(o wire.ResponseOptions) (any, []string, error) {
 			a, err := wire.DecodeCustomize(body, o)
 			if err != nil {
 				return nil, nil, err
@@ -422,7 +422,7 @@ func BenchmarkDecodeComposite(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := wire.DecodeComposite(body, wire.AnswerOptions{Strict: true}); err != nil {
+				if _, err := wire.DecodeComposite(body, wire.ResponseOptions{Strict: true}); err != nil {
 					b.Fatal(err)
 				}
 			}

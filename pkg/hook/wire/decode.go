@@ -42,9 +42,9 @@ func (v *value) UnmarshalJSON(data []byte) error {
 // absent tells whether the field was missing or null, which mean the same wherever the protocol allows null.
 func (v value) absent() bool { return len(v) == 0 || v[0] == 'n' }
 
-// decoding reads one answer. After the first fault its methods return zero values.
+// decoding reads one response. After the first fault its methods return zero values.
 type decoding struct {
-	options AnswerOptions
+	options ResponseOptions
 	fault   *hook.RejectedError
 	// strictFaults are unknown and duplicate fields.
 	strictFaults []string
@@ -54,8 +54,8 @@ type decoding struct {
 // maxStrictFaults is how many unknown or duplicate fields are named. More of them teach nothing.
 const maxStrictFaults = 5
 
-// maxValues is how many JSON values an answer may hold. Decoded, each takes some 64 bytes, although it may be as short as "0,":
-// the limit on bytes alone would let one answer fill a gigabyte. Ten thousand children of common size are below it.
+// maxValues is how many JSON values a response may hold. Decoded, each takes some 64 bytes, although it may be as short as "0,":
+// the limit on bytes alone would let one response fill a gigabyte. Ten thousand children of common size are below it.
 const maxValues = 1_000_000
 
 func (d *decoding) rejectf(field, format string, args ...any) {
@@ -67,7 +67,7 @@ func (d *decoding) rejectf(field, format string, args ...any) {
 // finish returns the fault, if any, and settles what unknown and duplicate fields mean.
 func (d *decoding) finish() error {
 	if d.fault == nil && d.options.Strict && len(d.strictFaults) > 0 {
-		d.rejectf("", "the answer is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
+		d.rejectf("", "the response is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
 			strings.Join(d.strictFaults, ", "))
 	}
 	if d.fault != nil {
@@ -77,7 +77,7 @@ func (d *decoding) finish() error {
 	return nil
 }
 
-// unmarshal decodes data into target, which is at field within the answer, and collects the strict faults.
+// unmarshal decodes data into target, which is at field within the response, and collects the strict faults.
 func (d *decoding) unmarshal(data []byte, target any, field string) error {
 	strict, err := json.UnmarshalStrict(data, target)
 	for _, fault := range strict {
@@ -99,7 +99,7 @@ func (d *decoding) envelope(body []byte, target any) {
 		return
 	}
 	if moreValuesThan(body, maxValues) {
-		d.rejectf("", "the answer holds more than %d values; let the hook answer with less", maxValues)
+		d.rejectf("", "the response holds more than %d values; let the hook response with less", maxValues)
 		return
 	}
 	if err := d.unmarshal(body, target, ""); err != nil {

@@ -29,15 +29,15 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// maxQuoted is how many bytes of an answer that is not JSON are quoted in a message.
+// maxQuoted is how many bytes of a response that is not JSON are quoted in a message.
 const maxQuoted = 60
 
 // notAnObject returns what is wrong with a body that does not begin as a JSON object does, or "".
 func notAnObject(body []byte, contentType string) string {
-	const must = "the answer must be a JSON object"
+	const must = "the response must be a JSON object"
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
 	if len(trimmed) == 0 {
-		return must + ", is empty" + ofType(contentType) + "; to want no children answer {}"
+		return must + ", is empty" + ofType(contentType) + "; to want no children response {}"
 	}
 	switch c := trimmed[0]; {
 	case c == '{':
@@ -51,7 +51,7 @@ func notAnObject(body []byte, contentType string) string {
 	return must + ", is not JSON and not text" + ofType(contentType)
 }
 
-// moreValuesThan tells whether a JSON text holds more than limit values. A text that is not JSON may get either answer.
+// moreValuesThan tells whether a JSON text holds more than limit values. A text that is not JSON may get either response.
 func moreValuesThan(body []byte, limit int) bool {
 	if len(body)/2 <= limit { // a value and what follows it take two bytes
 		return false
@@ -132,7 +132,7 @@ func describe(v []byte) string {
 // rejectDecoding turns an error of the decoder into a sentence for the author of the hook.
 func (d *decoding) rejectDecoding(field string, err error) {
 	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
-		d.rejectf(field, "the answer is not valid JSON%s: %v, at byte %d", ofType(d.options.ContentType), err, offset)
+		d.rejectf(field, "the response is not valid JSON%s: %v, at byte %d", ofType(d.options.ContentType), err, offset)
 		return
 	}
 	wrongType, ok := errors.AsType[*gojson.UnmarshalTypeError](err)

@@ -50,7 +50,7 @@ func TestChecklist(t *testing.T) {
 		{"11_StatusCodes", testStatusCode},
 		{"12_EndpointConfigsWithReloadedCredentials", testTLS},
 		{"13_MetricsAndProbes", testOperations},
-		{"13_RefusedAnswersAreEvents", testRefusals},
+		{"13_RefusedResponsesAreEvents", testRefusals},
 		{"15_FinalizeOnDeletion", testFinalize},
 		{"15_FinalizeOnOptOut", testOptOut},
 		{"15_DeletingTheControllerReleasesParents", testControllerDeletion},

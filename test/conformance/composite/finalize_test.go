@@ -100,7 +100,7 @@ func testRelated(t *testing.T, s *shared) {
 			{APIVersion: "v1", Resource: "configmaps", Names: []string{"related"}},
 		}}, nil
 	}))
-	st.answers(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	st.responses(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		seen := ""
 		for _, r := range q.Related.OfType("v1", "ConfigMap") {
 			seen += value(r, "data", "v")
@@ -129,7 +129,7 @@ func testRelated(t *testing.T, s *shared) {
 
 func testClusterParent(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	st.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	st.responses(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		child := configMap("child", map[string]any{"a": "1"})
 		child.SetNamespace(st.Namespace)
 		return &hook.CompositeResponse{Children: []*hook.Object{child}}, nil

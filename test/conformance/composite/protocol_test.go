@@ -102,7 +102,7 @@ func testEtag(t *testing.T, s *shared) {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			st := newStage(t, s)
 			st.hook.Handle("/sync", hooktest.Tagged(`"one"`, code, map[string]any{
-				"status": map[string]any{"answer": "tagged"}, "children": []any{configMap("child", nil).Object},
+				"status": map[string]any{"response": "tagged"}, "children": []any{configMap("child", nil).Object},
 			}))
 			st.run(func(spec *v1alpha1.CompositeControllerSpec) {
 				enabled := true
@@ -114,7 +114,7 @@ func testEtag(t *testing.T, s *shared) {
 				requests := st.hook.Requests("/sync")
 				return len(requests) > 1 && requests[len(requests)-1].Header.Get("If-None-Match") == `"one"`, fmt.Sprint(len(requests))
 			})
-			// The answer without a body stands for the former one: the child must not be deleted.
+			// The response without a body stands for the former one: the child must not be deleted.
 			st.Delete(configMaps, "child")
 			st.Await(configMaps, "child", "to be created again", cluster.Exists)
 		})
@@ -178,7 +178,7 @@ func testTLS(t *testing.T, s *shared) {
 // testOperations looks at the metrics of docs/reference/contract.md#s19.2 and the probes.
 func testOperations(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	st.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) { return &hook.CompositeResponse{}, nil })
+	st.responses(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) { return &hook.CompositeResponse{}, nil })
 	st.run(nil)
 	st.parent("p", map[string]any{})
 	st.awaitCalls(1)
@@ -207,7 +207,7 @@ func testOperations(t *testing.T, s *shared) {
 	}
 	for _, probe := range []string{"/healthz", "/livez", "/readyz"} {
 		if code, text := read(t.Context(), probe); code != http.StatusOK {
-			t.Errorf("%s answers %d %s", probe, code, text)
+			t.Errorf("%s responses %d %s", probe, code, text)
 		}
 	}
 	cluster.Eventually(t, limit, "the hook's metrics", func(ctx context.Context) (bool, string) {

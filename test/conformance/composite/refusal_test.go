@@ -36,11 +36,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// testRefusals sends every answer that docs/reference/compatibility.md refuses, each from one parent of one controller.
+// testRefusals sends every response that docs/reference/compatibility.md refuses, each from one parent of one controller.
 func testRefusals(t *testing.T, s *shared) {
 	st := newStage(t, s)
 	child := func(text string) string { return `{"children":[` + configMapText("good") + `,` + text + `]}` }
-	answers := map[string]struct{ body, event string }{
+	responses := map[string]struct{ body, event string }{
 		"null":       {`null`, "must be a JSON object"},
 		"empty":      {``, "must be a JSON object"},
 		"nil-child":  {child(`null`), "children[1]"},
@@ -64,35 +64,35 @@ func testRefusals(t *testing.T, s *shared) {
 			q = *got
 			return &hook.CompositeResponse{}, nil
 		}).ServeHTTP(discard{http.Header{}}, r)
-		hooktest.Body("application/json", answers[q.Parent.GetName()].body).ServeHTTP(w, r)
+		hooktest.Body("application/json", responses[q.Parent.GetName()].body).ServeHTTP(w, r)
 	}))
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
 		spec.ChildResources = append(spec.ChildResources, rule("conformance.example.com/v1", "clusterthings", v1alpha1.ChildUpdateOnDelete))
 	})
-	for _, name := range slices.Sorted(maps.Keys(answers)) {
+	for _, name := range slices.Sorted(maps.Keys(responses)) {
 		st.parent(name, map[string]any{})
 	}
-	for _, name := range slices.Sorted(maps.Keys(answers)) {
-		st.AwaitEvent(name, "Warning", "SyncError", strings.ReplaceAll(answers[name].event, "NS", st.Namespace))
+	for _, name := range slices.Sorted(maps.Keys(responses)) {
+		st.AwaitEvent(name, "Warning", "SyncError", strings.ReplaceAll(responses[name].event, "NS", st.Namespace))
 	}
 	if st.Get(configMaps, "good") != nil {
-		t.Error("a child of a refused answer was created: an answer is refused as a whole")
+		t.Error("a child of a refused response was created: a response is refused as a whole")
 	}
-	st.running.AwaitCounters("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(answers)) })
+	st.running.AwaitCounters("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(responses)) })
 }
 
 func configMapText(name string) string {
 	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"}}`
 }
 
-// discard takes an answer that nobody wants.
+// discard takes a response that nobody wants.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// testHostile lets one controller's hook give every hostile answer, while another controller goes on as usual.
+// testHostile lets one controller's hook give every hostile response, while another controller goes on as usual.
 func testHostile(t *testing.T, s *shared) {
 	hostile, healthy := newStage(t, s), newStage(t, s)
 	handlers := hooktest.Hostile()
@@ -135,7 +135,7 @@ func testHostile(t *testing.T, s *shared) {
 			}
 		}
 	})
-	healthy.answers(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	healthy.responses(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		return &hook.CompositeResponse{Children: []*hook.Object{configMap(q.Parent.GetName(), map[string]any{"a": "1"})}}, nil
 	})
 	healthy.run(nil)
@@ -163,7 +163,7 @@ func testHostile(t *testing.T, s *shared) {
 	}
 	for _, o := range list.Items {
 		if owner := metav1.GetControllerOf(&o); owner != nil && owner.Name == "victim" {
-			t.Errorf("a hostile answer led to ConfigMap %s", o.GetName())
+			t.Errorf("a hostile response led to ConfigMap %s", o.GetName())
 		}
 	}
 	select {

@@ -94,23 +94,23 @@ func newStage(t *testing.T, s *shared) *stage {
 		st.n++
 		st.last = q
 		if st.sync == nil {
-			return nil, fmt.Errorf("no answer prepared")
+			return nil, fmt.Errorf("no response prepared")
 		}
 		return st.sync(q)
 	}))
 	return st
 }
 
-// answers sets what the sync hook answers from now on.
-func (s *stage) answers(f func(*hook.CompositeRequest) (*hook.CompositeResponse, error)) {
+// responses sets what the sync hook responses from now on.
+func (s *stage) responses(f func(*hook.CompositeRequest) (*hook.CompositeResponse, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sync = f
 }
 
-// wants lets the sync hook answer with children that do not depend on the parent.
+// wants lets the sync hook response with children that do not depend on the parent.
 func (s *stage) wants(children ...*hook.Object) {
-	s.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	s.responses(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		return &hook.CompositeResponse{Children: children}, nil
 	})
 }

@@ -36,7 +36,7 @@ import (
 
 func testStatus(t *testing.T, s *shared) {
 	st := newStage(t, s)
-	st.answers(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	st.responses(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		seen, _, _ := unstructured.NestedString(q.Parent.Object, "status", "phase")
 		phase := map[string]string{"": "first", "first": "second", "second": "second"}[seen]
 		return &hook.CompositeResponse{Status: map[string]any{"phase": phase, "observedGeneration": int64(99)}}, nil
@@ -54,7 +54,7 @@ func testStatus(t *testing.T, s *shared) {
 		t.Errorf("the hook was called %d times for two changes of status, want at most 3", calls)
 	}
 	before := st.Get(things, "p").GetResourceVersion()
-	// What is not in the answer goes: the status is replaced as a whole.
+	// What is not in the response goes: the status is replaced as a whole.
 	st.Patch(things, "p", `{"status":{"foreign":"1"}}`, "status")
 	after := st.Await(things, "p", "to lose a foreign status field", func(o *unstructured.Unstructured) bool {
 		return value(o, "status", "foreign") == "" && o.GetResourceVersion() != before
@@ -68,7 +68,7 @@ func testStatus(t *testing.T, s *shared) {
 func testResync(t *testing.T, s *shared) {
 	t.Run("ResyncAfterSecondsMayBeAFraction", func(t *testing.T) {
 		st := newStage(t, s)
-		st.answers(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
+		st.responses(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
 			return &hook.CompositeResponse{ResyncAfterSeconds: 0.2}, nil
 		})
 		st.run(nil)

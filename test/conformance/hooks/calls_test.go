@@ -104,7 +104,7 @@ func testTags(t *testing.T, s *shared, kind string) {
 			st.run(definition{sync: tagged(st)})
 			st.parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
-			// The tag stands for the former answer, so the status is put back.
+			// The tag stands for the former response, so the status is put back.
 			st.Patch(things, "p", `{"status":{"done":"no"}}`, "status")
 			st.awaitStatus("p", "done", "yes")
 			st.parent("q", nil)
@@ -124,7 +124,7 @@ func testTags(t *testing.T, s *shared, kind string) {
 			st.calm("p")
 		})
 	}
-	t.Run("ARefusedAnswerIsNotKept", func(t *testing.T) {
+	t.Run("ARefusedResponseIsNotKept", func(t *testing.T) {
 		t.Parallel()
 		st := newStage(t, s, kind)
 		page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,15 +164,15 @@ func testModes(t *testing.T, s *shared, kind string) {
 			t.Run(name+"/"+at[1:], func(t *testing.T) {
 				t.Parallel()
 				st := newStage(t, s, kind)
-				answers := map[string]any{
+				responses := map[string]any{
 					"/sync":      map[string]any{"status": map[string]any{"done": "yes"}},
 					"/customize": map[string]any{"relatedResources": []any{}},
 				}
-				if surprised, ok := answers[at].(map[string]any); ok {
+				if surprised, ok := responses[at].(map[string]any); ok {
 					surprised["surprise"] = 1
 				}
-				st.hook.Handle("/sync", hooktest.JSON(answers["/sync"]))
-				st.hook.Handle("/customize", hooktest.JSON(answers["/customize"]))
+				st.hook.Handle("/sync", hooktest.JSON(responses["/sync"]))
+				st.hook.Handle("/customize", hooktest.JSON(responses["/customize"]))
 				d := definition{sync: st.at("/sync", tc.version), customize: st.at("/customize", tc.version)}
 				if tc.mode != "" {
 					d.sync.Webhook.ResponseUnMarshallMode, d.customize.Webhook.ResponseUnMarshallMode = &tc.mode, &tc.mode
@@ -184,7 +184,7 @@ func testModes(t *testing.T, s *shared, kind string) {
 					st.calm("p")
 					return
 				}
-				st.syncError("p", at[1:]+" hook failed (version="+string(tc.version)+`): the answer is read strictly and has unknown field "surprise"; `+
+				st.syncError("p", at[1:]+" hook failed (version="+string(tc.version)+`): the response is read strictly and has unknown field "surprise"; `+
 					"correct the hook, or set responseUnMarshallMode: loose")
 			})
 		}
@@ -198,15 +198,15 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 		handler http.Handler
 		text    string
 	}{
-		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no answer within 6s; make the hook faster, or raise its timeout"},
-		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the answer was not complete within 6s; make the hook faster or its answer smaller, or raise its timeout"},
+		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no response within 6s; make the hook faster, or raise its timeout"},
+		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the response was not complete within 6s; make the hook faster or its response smaller, or raise its timeout"},
 		"RedirectLoop": {hooktest.RedirectLoop(), "http error: calling ENDPOINT: stopped after 10 redirects; correct the hook's redirects, or use the final address"},
-		"Huge":         {hooktest.Huge(100 << 20), "the answer is larger than the limit of 33554432 bytes; let the hook answer with less, or raise the limit of the server"},
+		"Huge":         {hooktest.Huge(100 << 20), "the response is larger than the limit of 33554432 bytes; let the hook response with less, or raise the limit of the server"},
 		"HTML": {
-			hooktest.HTML(), `the answer must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with ` +
+			hooktest.HTML(), `the response must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with ` +
 				`"<!DOCTYPE html> <html><head><title>Sign in</title></head><bo"`,
 		},
-		"Closed": {hooktest.Closed(), "http error: calling ENDPOINT: the hook closed the connection before its answer was complete; see the log of the hook for a crash"},
+		"Closed": {hooktest.Closed(), "http error: calling ENDPOINT: the hook closed the connection before its response was complete; see the log of the hook for a crash"},
 		"Crash":  {hooktest.Status(http.StatusInternalServerError, "KeyError: 'spec'"), "unsupported status code: 500 body: KeyError: 'spec'"},
 		"Unavailable": {
 			hooktest.RetryLater(http.StatusServiceUnavailable, ""), "unsupported status code: 503 body: ",

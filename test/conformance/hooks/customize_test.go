@@ -36,7 +36,7 @@ const (
 	v2 = v1alpha1.HookVersionV2
 )
 
-// rules is an answer of a customize hook.
+// rules is a response of a customize hook.
 func rules(list ...map[string]any) any { return map[string]any{"relatedResources": list} }
 
 // related returns the inner keys of the related objects of a type, sorted and joined; "none" without any, "" when the type
@@ -373,8 +373,8 @@ func testSelection(t *testing.T, s *shared, kind string) {
 	}
 }
 
-// testAnswersAreKept is about docs/reference/compatibility.md#d16.1.
-func testAnswersAreKept(t *testing.T, s *shared, kind string) {
+// testResponsesAreKept is about docs/reference/compatibility.md#d16.1.
+func testResponsesAreKept(t *testing.T, s *shared, kind string) {
 	t.Run("OfAParentWithGeneration", func(t *testing.T) {
 		st := newStage(t, s, kind)
 		st.hook.Handle("/sync", fine())

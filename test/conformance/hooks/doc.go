@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package hooks tests how hooks are called and what their answers to customize mean, with the server's binary on a real
+// Package hooks tests how hooks are called and what their responses to customize mean, with the server's binary on a real
 // control plane and real HTTP and TLS servers as hooks. Each test names the section of the contract that it is about. What a
 // composite's hooks want of its children is tested in package composite.
 package hooks

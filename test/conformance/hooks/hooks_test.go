@@ -35,7 +35,7 @@ func TestHooks(t *testing.T) {
 		{"16_NamespaceSelectorFollowsLabels", both, testNamespaceSelector},
 		{"16_RefusedRulesAreEvents", both, testRefusedRules},
 		{"16_ScopeDependsOnTheVersion", both, testScope},
-		{"16_AnswersAreKeptUntilTheParentChanges", both, testAnswersAreKept},
+		{"16_ResponsesAreKeptUntilTheParentChanges", both, testResponsesAreKept},
 		{"02_SourcesOfCABundles", one, testBundles},
 		{"02_TLSFaultsAreEvents", one, testTLSFaults},
 		{"02_ClientCertificate", one, testClientCertificate},

@@ -44,7 +44,7 @@ func testResync(t *testing.T, s *shared, kind string) {
 	t.Run("ResyncAfterSecondsOfAFailedSync", func(t *testing.T) {
 		t.Parallel()
 		st := newStage(t, s, kind)
-		// The answer is refused, but the time in it is not.
+		// The response is refused, but the time in it is not.
 		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0} }))
 		st.run(definition{sync: st.at("/sync", v2)})
 		st.parent("p", nil)

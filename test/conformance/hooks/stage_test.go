@@ -43,7 +43,7 @@ import (
 const (
 	// limit is more than anything here takes on a busy machine.
 	limit = 2 * time.Minute
-	// hookTimeout is more than any answer takes there. A call that is cut short is an event that no test expects.
+	// hookTimeout is more than any response takes there. A call that is cut short is an event that no test expects.
 	hookTimeout = time.Minute
 	// selected is the label by which a test's controller selects its parents.
 	selected = "hooks.example.com/test"
@@ -176,7 +176,7 @@ func (q question) parent() *unstructured.Unstructured {
 	return &unstructured.Unstructured{}
 }
 
-// answering returns a hook that answers with the JSON that f returns.
+// answering returns a hook that responses with the JSON that f returns.
 func answering(f func(question) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q question

@@ -79,7 +79,7 @@ func fleet(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 	count, _, _ := unstructured.NestedInt64(q.Parent.Object, "spec", "ships")
 	version, _, _ := unstructured.NestedString(q.Parent.Object, "spec", "version")
 	namespace, _, _ := unstructured.NestedString(q.Parent.Object, "spec", "namespace")
-	var answer hook.CompositeResponse
+	var response hook.CompositeResponse
 	for i := range count {
 		ship := &hook.Object{Object: map[string]any{
 			"apiVersion": "rollout.example.com/v1", "kind": "Ship", "metadata": map[string]any{"name": fmt.Sprintf("s%02d", i)},
@@ -88,9 +88,9 @@ func fleet(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		if namespace != "" {
 			ship.SetNamespace(namespace)
 		}
-		answer.Children = append(answer.Children, ship)
+		response.Children = append(response.Children, ship)
 	}
-	return &answer, nil
+	return &response, nil
 }
 
 // scene is one parent with its ships.

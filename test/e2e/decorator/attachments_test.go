@@ -78,7 +78,7 @@ func markedAndOwned(t *testing.T, shared *shared) {
 	})
 	s.Delete(configMaps, "attached")
 	s.Await(configMaps, "attached", "to be there again", cluster.Exists)
-	s.answers(nothing)
+	s.responses(nothing)
 	s.Patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
 	s.Await(configMaps, "attached", "to be gone", cluster.Gone)
 }
@@ -100,7 +100,7 @@ func foreignAttachments(t *testing.T, shared *shared) {
 		t.Error("the attachment of another decorator was deleted")
 	}
 	s.Create(configMaps, configMap("orphan", nil))
-	s.answers(func(*request) *response { return &response{Attachments: attach("orphan")} })
+	s.responses(func(*request) *response { return &response{Attachments: attach("orphan")} })
 	s.Patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
 	s.AwaitEvent("target", corev1.EventTypeWarning, "SyncError", "ConfigMap "+s.Namespace+"/orphan exists and is not controlled by")
 	if o := s.Get(configMaps, "orphan"); len(o.GetOwnerReferences()) != 0 {
@@ -112,7 +112,7 @@ func severalKinds(t *testing.T, shared *shared) {
 	s := newStage(t, shared, func(q *request) *response {
 		return &response{Attachments: attach("of-" + q.Object.GetKind() + "-" + q.Object.GetName())}
 	})
-	s.answers(func(q *request) *response { return &response{Attachments: attach(q.Object.GetName())} })
+	s.responses(func(q *request) *response { return &response{Attachments: attach(q.Object.GetName())} })
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateRecreate) }, secrets, bareThings)
 	s.createLabeled(secrets, "Secret", "secret", nil)
 	s.createLabeled(bareThings, "BareThing", "thing", nil)

@@ -103,20 +103,20 @@ func newStage(t *testing.T, s *shared, decide func(*request) *response) *stage {
 		shared: s, Objects: s.Objects(t, namespace, limit), t: t, controller: namespace, hook: hooktest.NewServer(t),
 		decide: decide, calls: map[string]int{},
 	}
-	answer := hooktest.Decorator(func(q *request) (*response, error) {
+	response := hooktest.Decorator(func(q *request) (*response, error) {
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		st.calls[q.Object.GetName()]++
 		st.last = q
 		return st.decide(q), nil
 	})
-	st.hook.Handle("/sync", answer)
-	st.hook.Handle("/finalize", answer)
+	st.hook.Handle("/sync", response)
+	st.hook.Handle("/finalize", response)
 	return st
 }
 
-// answers changes what the hooks answer.
-func (s *stage) answers(decide func(*request) *response) {
+// responses changes what the hooks response.
+func (s *stage) responses(decide func(*request) *response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.decide = decide
@@ -208,5 +208,5 @@ func configMap(name string, data map[string]any) *hook.Object {
 	}}
 }
 
-// nothing is an answer that changes nothing.
+// nothing is a response that changes nothing.
 func nothing(*request) *response { return &response{} }

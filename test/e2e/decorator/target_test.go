@@ -168,7 +168,7 @@ func bothSelectors(t *testing.T, shared *shared) {
 	}
 }
 
-// cleaningUp answers finalize calls in two steps: attachments away first, then finalized.
+// cleaningUp responses finalize calls in two steps: attachments away first, then finalized.
 func cleaningUp(attachment string) func(*request) *response {
 	return func(q *request) *response {
 		if !q.Finalizing {
@@ -269,7 +269,7 @@ func resyncAfter(t *testing.T, shared *shared) {
 	s.run(nil, configMaps)
 	s.createLabeled(configMaps, "ConfigMap", "target", nil)
 	s.awaitCalls("target", 5)
-	s.answers(nothing)
+	s.responses(nothing)
 	s.quiet()
 }
 
