@@ -205,7 +205,7 @@ func (c *Controller) prepare() {
 	})
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
-		Enqueue: func(key worker.Key) { c.loop.Enqueue(key, workqueue.Live) },
+		Enqueue: func(key parent.Key) { c.loop.Enqueue(key, workqueue.Live) },
 	})
 	c.converger = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
@@ -282,13 +282,13 @@ func (c *Controller) resync() {
 }
 
 // ready holds a parent back until the cache shows what its last sync wrote.
-func (c *Controller) ready(key worker.Key, wake func()) bool {
+func (c *Controller) ready(key parent.Key, wake func()) bool {
 	o, ok := c.parents.Get(key.Namespace, key.Name)
 	return !ok || c.shared.Cluster.Barrier.Ready(o.UID(), wake)
 }
 
 // failed records a failed sync on the parent.
-func (c *Controller) failed(key worker.Key, err error) {
+func (c *Controller) failed(key parent.Key, err error) {
 	if hook.IsRejected(err) {
 		c.counters.Rejected.Add(1)
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
@@ -39,9 +38,9 @@ func (c *Controller) selected(o *object.Object) bool {
 	return c.parentSelector.Matches(o.LabelSet())
 }
 
-func (c *Controller) keyOf(o *object.Object) worker.Key {
+func (c *Controller) keyOf(o *object.Object) parent.Key {
 	// A key is remembered longer than the object, of whose JSON the name is a part.
-	return worker.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
+	return parent.Key{Resource: c.parentResource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 // parentEvent is told of every change of a parent.
@@ -92,7 +91,7 @@ func (c *Controller) childEvent(e cache.Event) {
 		return
 	}
 	if !e.New.Deleting() {
-		c.selectors.matching(e.New, func(key worker.Key) { c.loop.Enqueue(key, workqueue.Live) })
+		c.selectors.matching(e.New, func(key parent.Key) { c.loop.Enqueue(key, workqueue.Live) })
 	}
 }
 
@@ -119,7 +118,7 @@ func (c *Controller) wakeOwner(child *object.Object) {
 }
 
 // forget drops everything that is remembered about a parent that is gone, or not ours any more.
-func (c *Controller) forget(key worker.Key, o *object.Object) {
+func (c *Controller) forget(key parent.Key, o *object.Object) {
 	c.selectors.remove(key)
 	c.loop.Forget(key)
 	c.customizer.Forget(key)

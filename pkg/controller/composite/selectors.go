@@ -32,7 +32,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 // uidLabel is the label that generateSelector puts on children: the UID of the parent (docs/reference/contract.md#s7).
@@ -47,12 +47,12 @@ type selectors struct {
 	generate bool
 
 	mu      sync.RWMutex
-	entries map[worker.Key]*selectorEntry
+	entries map[parent.Key]*selectorEntry
 	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it. Generated selectors
 	// have one parent each, for which a map would be large.
 	postings map[posting][]*selectorEntry
 	// rest has, by namespace, the parents whose selectors demand no particular label value.
-	rest map[string]map[worker.Key]*selectorEntry
+	rest map[string]map[parent.Key]*selectorEntry
 }
 
 type posting struct {
@@ -60,7 +60,7 @@ type posting struct {
 }
 
 type selectorEntry struct {
-	key      worker.Key
+	key      parent.Key
 	uid      types.UID
 	raw      []byte
 	selector labels.Selector
@@ -71,14 +71,14 @@ type selectorEntry struct {
 func newSelectors(generate bool) *selectors {
 	return &selectors{
 		generate: generate,
-		entries:  map[worker.Key]*selectorEntry{},
+		entries:  map[parent.Key]*selectorEntry{},
 		postings: map[posting][]*selectorEntry{},
-		rest:     map[string]map[worker.Key]*selectorEntry{},
+		rest:     map[string]map[parent.Key]*selectorEntry{},
 	}
 }
 
 // of returns the selector of a parent that was set, or the reason why it has none.
-func (s *selectors) of(key worker.Key, o *object.Object) (labels.Selector, error) {
+func (s *selectors) of(key parent.Key, o *object.Object) (labels.Selector, error) {
 	s.mu.RLock()
 	e, ok := s.entries[key]
 	s.mu.RUnlock()
@@ -89,7 +89,7 @@ func (s *selectors) of(key worker.Key, o *object.Object) (labels.Selector, error
 }
 
 // set takes note of a parent.
-func (s *selectors) set(key worker.Key, o *object.Object) {
+func (s *selectors) set(key parent.Key, o *object.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.entries[key]; ok {
@@ -114,7 +114,7 @@ func (s *selectors) set(key worker.Key, o *object.Object) {
 }
 
 // remove forgets a parent.
-func (s *selectors) remove(key worker.Key) {
+func (s *selectors) remove(key parent.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.entries[key]; ok {
@@ -132,7 +132,7 @@ func (s *selectors) len() int {
 
 // matching calls yield for every parent whose selector matches an orphan: parents of its namespace, and cluster-scoped
 // ones.
-func (s *selectors) matching(orphan *object.Object, yield func(worker.Key)) {
+func (s *selectors) matching(orphan *object.Object, yield func(parent.Key)) {
 	set := labels.Set(orphan.Labels())
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -156,7 +156,7 @@ func (s *selectors) matching(orphan *object.Object, yield func(worker.Key)) {
 	}
 }
 
-func (s *selectors) drop(key worker.Key, e *selectorEntry) {
+func (s *selectors) drop(key parent.Key, e *selectorEntry) {
 	if e.err != nil {
 		return
 	}
@@ -246,14 +246,14 @@ func demands(namespace string, selector labels.Selector) []posting {
 	return nil
 }
 
-func insert(index map[string]map[worker.Key]*selectorEntry, at string, key worker.Key, e *selectorEntry) {
+func insert(index map[string]map[parent.Key]*selectorEntry, at string, key parent.Key, e *selectorEntry) {
 	if index[at] == nil {
-		index[at] = map[worker.Key]*selectorEntry{}
+		index[at] = map[parent.Key]*selectorEntry{}
 	}
 	index[at][key] = e
 }
 
-func take(index map[string]map[worker.Key]*selectorEntry, at string, key worker.Key) {
+func take(index map[string]map[parent.Key]*selectorEntry, at string, key parent.Key) {
 	delete(index[at], key)
 	if len(index[at]) == 0 {
 		delete(index, at)

@@ -22,7 +22,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 func parsed(t *testing.T, format string, args ...any) *object.Object {
@@ -39,7 +39,7 @@ func matched(t *testing.T, s *selectors, label, value string) []string {
 	t.Helper()
 	orphan := parsed(t, `{"apiVersion":"v1","kind":"A","metadata":{"namespace":"ns","labels":{%q:%q}}}`, label, value)
 	names := []string{}
-	s.matching(orphan, func(key worker.Key) { names = append(names, key.Name) })
+	s.matching(orphan, func(key parent.Key) { names = append(names, key.Name) })
 	slices.Sort(names)
 	return names
 }
@@ -47,7 +47,7 @@ func matched(t *testing.T, s *selectors, label, value string) []string {
 func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 	s := newSelectors(false)
 	set := func(name, selector string) {
-		s.set(worker.Key{Namespace: "ns", Name: name},
+		s.set(parent.Key{Namespace: "ns", Name: name},
 			parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q},"spec":{"selector":%s}}`, name, name, selector))
 	}
 	for _, name := range []string{"a", "b", "c"} {
@@ -61,12 +61,12 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 		want []string
 	}{
 		{"all that demand the label, and those that demand no value", func() {}, []string{"a", "b", "c", "d"}},
-		{"one is gone", func() { s.remove(worker.Key{Namespace: "ns", Name: "a"}) }, []string{"b", "c", "d"}},
+		{"one is gone", func() { s.remove(parent.Key{Namespace: "ns", Name: "a"}) }, []string{"b", "c", "d"}},
 		{"one demands another value", func() { set("c", `{"matchLabels":{"app":"y"}}`) }, []string{"b", "d"}},
 		{"one is set again", func() { set("b", `{"matchLabels":{"app":"x"}}`) }, []string{"b", "d"}},
 		{"all are gone", func() {
 			for _, name := range []string{"b", "c", "d", "bad", "unknown"} {
-				s.remove(worker.Key{Namespace: "ns", Name: name})
+				s.remove(parent.Key{Namespace: "ns", Name: name})
 			}
 		}, []string{}},
 	} {
@@ -83,7 +83,7 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 func TestGeneratedSelectorsFindTheirParent(t *testing.T) {
 	s := newSelectors(true)
 	for _, name := range []string{"a", "b"} {
-		s.set(worker.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
+		s.set(parent.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
 	}
 	if got := matched(t, s, uidLabel, "b"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("got %v", got)

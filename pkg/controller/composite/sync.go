@@ -39,7 +39,7 @@ import (
 
 // scope is what the phases of one sync share.
 type scope struct {
-	key    worker.Key
+	key    parent.Key
 	target client.Target
 	root   webhook.RootKey
 	// parent is the parent; a phase that writes it puts the new state here.
@@ -72,7 +72,7 @@ type decision struct {
 }
 
 // sync brings one parent to its desired state (docs/reference/contract.md#s6).
-func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, error) {
+func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
 	s := c.open(key)
 	if s == nil {
 		return worker.Result{}, nil
@@ -90,7 +90,7 @@ func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, e
 }
 
 // open returns the scope of a parent, nil if there is nothing to do for it.
-func (c *Controller) open(key worker.Key) *scope {
+func (c *Controller) open(key parent.Key) *scope {
 	o, ok := c.parents.Get(key.Namespace, key.Name)
 	if !ok || !c.relevant(o) {
 		// A sync that was under way when the parent went may have put it back.

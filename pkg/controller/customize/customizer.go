@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -46,14 +47,14 @@ type Config struct {
 	// Watching takes the informers.
 	Watching *informers.Set
 	// Enqueue asks for a sync of a parent whose related objects changed.
-	Enqueue func(worker.Key)
+	Enqueue func(parent.Key)
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
 type Customizer struct {
 	config    Config
-	responses *related.Responses[worker.Key]
-	index     *related.Index[worker.Key]
+	responses *related.Responses[parent.Key]
+	index     *related.Index[parent.Key]
 
 	mu         sync.Mutex
 	subscribed map[schema.GroupVersionResource]bool
@@ -61,13 +62,13 @@ type Customizer struct {
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{config: c, responses: related.NewResponses[worker.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
-	z.index = related.NewIndex[worker.Key](z.namespaceLabels)
+	z := &Customizer{config: c, responses: related.NewResponses[parent.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
+	z.index = related.NewIndex[parent.Key](z.namespaceLabels)
 	return z
 }
 
 // Related returns the related objects of a parent. The error is a *worker.WaitError while they are not all known.
-func (z *Customizer) Related(ctx context.Context, key worker.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
+func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
@@ -105,7 +106,7 @@ func (z *Customizer) Related(ctx context.Context, key worker.Key, root webhook.R
 }
 
 // Forget drops what is known of a parent that is gone.
-func (z *Customizer) Forget(key worker.Key) {
+func (z *Customizer) Forget(key parent.Key) {
 	z.index.Remove(key)
 	z.responses.Remove(key)
 }
@@ -161,7 +162,7 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if e.Initial {
 		return
 	}
-	var keys []worker.Key
+	var keys []parent.Key
 	switch e.Type {
 	case cache.Added:
 		keys = z.index.Affected(r, e.New.Namespace(), e.New.Name(), e.New.Labels())
@@ -178,7 +179,7 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	}
 }
 
-func (z *Customizer) namespaceChanged(e cache.Event) []worker.Key {
+func (z *Customizer) namespaceChanged(e cache.Event) []parent.Key {
 	switch e.Type {
 	case cache.Added:
 		return z.index.NamespaceAdded(e.New.Labels())

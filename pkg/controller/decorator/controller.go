@@ -201,7 +201,7 @@ func (c *Controller) prepare() {
 	})
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
-		Enqueue: func(key worker.Key) { c.loop.Enqueue(key, workqueue.Live) },
+		Enqueue: func(key parent.Key) { c.loop.Enqueue(key, workqueue.Live) },
 	})
 	c.converger = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,

@@ -27,7 +27,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -39,8 +38,8 @@ func (c *Controller) relevant(r *rule, o *object.Object) bool {
 	return r.selector.matches(o) || c.finalizer.On(o)
 }
 
-func keyOf(r *rule, o *object.Object) worker.Key {
-	return worker.Key{Resource: r.resource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
+func keyOf(r *rule, o *object.Object) parent.Key {
+	return parent.Key{Resource: r.resource.GroupResource(), Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }
 
 func rootOf(r *rule, o *object.Object) webhook.RootKey {
@@ -131,13 +130,13 @@ func (c *Controller) forget(r *rule, o *object.Object) {
 }
 
 // ready holds a target back until the cache shows what its last sync wrote.
-func (c *Controller) ready(key worker.Key, wake func()) bool {
+func (c *Controller) ready(key parent.Key, wake func()) bool {
 	_, o, ok := c.find(key)
 	return !ok || c.shared.Cluster.Barrier.Ready(o.UID(), wake)
 }
 
 // failed records a failed sync on the target.
-func (c *Controller) failed(key worker.Key, err error) {
+func (c *Controller) failed(key parent.Key, err error) {
 	if hook.IsRejected(err) {
 		c.counters.Rejected.Add(1)
 	}
@@ -147,7 +146,7 @@ func (c *Controller) failed(key worker.Key, err error) {
 }
 
 // find returns the object of a key, and its rule.
-func (c *Controller) find(key worker.Key) (*rule, *object.Object, bool) {
+func (c *Controller) find(key parent.Key) (*rule, *object.Object, bool) {
 	r, ok := c.rules[key.Resource]
 	if !ok {
 		return nil, nil, false
@@ -159,19 +158,19 @@ func (c *Controller) find(key worker.Key) (*rule, *object.Object, bool) {
 // targets are the keys of the present targets. The zero value is ready; it is safe for concurrent use.
 type targets struct {
 	mu   sync.Mutex
-	keys map[worker.Key]struct{}
+	keys map[parent.Key]struct{}
 }
 
-func (t *targets) add(key worker.Key) {
+func (t *targets) add(key parent.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.keys == nil {
-		t.keys = map[worker.Key]struct{}{}
+		t.keys = map[parent.Key]struct{}{}
 	}
 	t.keys[key] = struct{}{}
 }
 
-func (t *targets) remove(key worker.Key) {
+func (t *targets) remove(key parent.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.keys, key)

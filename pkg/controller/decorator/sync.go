@@ -42,7 +42,7 @@ var errNoHook = errors.New("no enabled hooks found")
 
 // scope is what the phases of one sync share.
 type scope struct {
-	key  worker.Key
+	key  parent.Key
 	rule *rule
 	at   client.Target
 	root webhook.RootKey
@@ -63,7 +63,7 @@ type scope struct {
 }
 
 // sync brings one target to its desired state (docs/reference/contract.md#s17.3).
-func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, error) {
+func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
 	s := c.open(key)
 	if s == nil {
 		return worker.Result{}, nil
@@ -83,7 +83,7 @@ func (c *Controller) sync(ctx context.Context, key worker.Key) (worker.Result, e
 }
 
 // open returns the scope of a target, nil if there is nothing to do for it.
-func (c *Controller) open(key worker.Key) *scope {
+func (c *Controller) open(key parent.Key) *scope {
 	r, o, ok := c.find(key)
 	if !ok || !c.relevant(r, o) {
 		c.customizer.Forget(key)

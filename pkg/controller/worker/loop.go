@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
@@ -43,12 +44,12 @@ type Config struct {
 	// Workers is the number of keys that are synced at the same time. At least 1.
 	Workers int
 	// Sync brings one parent to its desired state. It is never called for one key by two goroutines at once.
-	Sync func(ctx context.Context, key Key) (Result, error)
+	Sync func(ctx context.Context, key parent.Key) (Result, error)
 	// Ready reports whether a key may be synced now. If it returns false it calls wake once it may, from any goroutine.
 	// Nil: always.
-	Ready func(key Key, wake func()) bool
+	Ready func(key parent.Key, wake func()) bool
 	// Failed reports an error that is retried with backoff: an event, usually.
-	Failed func(key Key, err error)
+	Failed func(key parent.Key, err error)
 	// Counters are counted up.
 	Counters *Counters
 	// Grace is how long a sync that is under way may go on after Run's context ended. Default 5 s.
@@ -60,7 +61,7 @@ type Config struct {
 // Loop is the running work of one hosted controller.
 type Loop struct {
 	config Config
-	queue  *workqueue.Queue[Key]
+	queue  *workqueue.Queue[parent.Key]
 	// waiting are the keys for which a WaitError waits.
 	waiting  sync.Map
 	awaiting sync.WaitGroup
@@ -74,19 +75,19 @@ func New(c Config) *Loop {
 	if c.Grace == 0 {
 		c.Grace = 5 * time.Second
 	}
-	return &Loop{config: c, queue: workqueue.New[Key](workqueue.Options{Clock: c.Clock})}
+	return &Loop{config: c, queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock})}
 }
 
 // Enqueue asks for a sync of key.
-func (l *Loop) Enqueue(key Key, p workqueue.Priority) { l.queue.Add(key, p) }
+func (l *Loop) Enqueue(key parent.Key, p workqueue.Priority) { l.queue.Add(key, p) }
 
 // EnqueueAfter asks for a sync of key after a while. The earliest of several requests counts.
-func (l *Loop) EnqueueAfter(key Key, after time.Duration, p workqueue.Priority) {
+func (l *Loop) EnqueueAfter(key parent.Key, after time.Duration, p workqueue.Priority) {
 	l.queue.AddAfter(key, after, p)
 }
 
 // Forget drops all that is pending for a parent that is gone.
-func (l *Loop) Forget(key Key) { l.queue.Remove(key) }
+func (l *Loop) Forget(key parent.Key) { l.queue.Remove(key) }
 
 // RetryFailed asks at once for a sync of every parent whose last one failed, instead of after its backoff. Parents whose hook
 // asked for patience go on waiting.
@@ -149,7 +150,7 @@ func (l *Loop) next(ctx context.Context) bool {
 	return true
 }
 
-func (l *Loop) retry(ctx context.Context, key Key, result Result, err error) {
+func (l *Loop) retry(ctx context.Context, key parent.Key, result Result, err error) {
 	logger := klog.FromContext(ctx)
 	kind, after := classify(ctx, err)
 	switch kind {
@@ -177,7 +178,7 @@ func (l *Loop) retry(ctx context.Context, key Key, result Result, err error) {
 }
 
 // await adds a key when what its sync waits for is there.
-func (l *Loop) await(ctx context.Context, key Key, wait *WaitError) {
+func (l *Loop) await(ctx context.Context, key parent.Key, wait *WaitError) {
 	if _, already := l.waiting.LoadOrStore(key, struct{}{}); already {
 		return
 	}
@@ -190,7 +191,7 @@ func (l *Loop) await(ctx context.Context, key Key, wait *WaitError) {
 }
 
 // sync calls the sync function and turns a panic into an error: one parent must never stop the process.
-func (l *Loop) sync(ctx context.Context, key Key) (result Result, err error) {
+func (l *Loop) sync(ctx context.Context, key parent.Key) (result Result, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			klog.FromContext(ctx).Error(nil, "Sync panicked", "parent", key, "panic", cause, "stack", string(debug.Stack()))

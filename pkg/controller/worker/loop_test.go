@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
@@ -37,8 +38,8 @@ type later struct{ after time.Duration }
 func (l later) Error() string             { return "too many requests" }
 func (l later) RetryAfter() time.Duration { return l.after }
 
-func key(name string) worker.Key {
-	return worker.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "things"}, Namespace: "ns", Name: name}
+func key(name string) parent.Key {
+	return parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "things"}, Namespace: "ns", Name: name}
 }
 
 // run runs a loop until the test ends.
@@ -49,7 +50,7 @@ func run(t *testing.T, c worker.Config) (*worker.Loop, *worker.Counters, *sync.M
 	if c.Workers == 0 {
 		c.Workers = 2
 	}
-	c.Failed = func(k worker.Key, err error) { reported.Store(k, err) }
+	c.Failed = func(k parent.Key, err error) { reported.Store(k, err) }
 	l := worker.New(c)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -78,7 +79,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			again := make(chan struct{})
-			l, counters, reported := run(t, worker.Config{Sync: func(context.Context, worker.Key) (worker.Result, error) {
+			l, counters, reported := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
 				switch calls.Add(1) {
 				case 1:
 					return worker.Result{}, tc.err
@@ -102,7 +103,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 func TestAPanicStopsNothing(t *testing.T) {
 	var calls atomic.Int32
 	done := make(chan struct{})
-	l, _, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k worker.Key) (worker.Result, error) {
+	l, _, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
 		if k == key("bad") && calls.Add(1) == 1 {
 			panic(k)
 		}
@@ -123,14 +124,14 @@ func TestAKeyIsHeldBackUntilItsWritesAreSeen(t *testing.T) {
 	var wake atomic.Pointer[func()]
 	asked, synced := make(chan struct{}), make(chan struct{})
 	l, _, _ := run(t, worker.Config{
-		Ready: func(_ worker.Key, w func()) bool {
+		Ready: func(_ parent.Key, w func()) bool {
 			if wake.CompareAndSwap(nil, &w) {
 				close(asked)
 				return false
 			}
 			return true
 		},
-		Sync: func(context.Context, worker.Key) (worker.Result, error) {
+		Sync: func(context.Context, parent.Key) (worker.Result, error) {
 			close(synced)
 			return worker.Result{}, nil
 		},
@@ -149,7 +150,7 @@ func TestAKeyIsHeldBackUntilItsWritesAreSeen(t *testing.T) {
 func TestResyncAfterSyncsAgain(t *testing.T) {
 	var calls atomic.Int32
 	again := make(chan struct{})
-	l, _, _ := run(t, worker.Config{Sync: func(context.Context, worker.Key) (worker.Result, error) {
+	l, _, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
 		if calls.Add(1) == 2 {
 			close(again)
 			return worker.Result{}, nil
@@ -164,8 +165,8 @@ func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var interrupted atomic.Bool
 	l := worker.New(worker.Config{
-		Name: t.Name(), Workers: 1, Counters: &worker.Counters{}, Failed: func(worker.Key, error) {}, Grace: time.Hour,
-		Sync: func(ctx context.Context, _ worker.Key) (worker.Result, error) {
+		Name: t.Name(), Workers: 1, Counters: &worker.Counters{}, Failed: func(parent.Key, error) {}, Grace: time.Hour,
+		Sync: func(ctx context.Context, _ parent.Key) (worker.Result, error) {
 			close(started)
 			<-release
 			interrupted.Store(ctx.Err() != nil)

@@ -14,24 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package worker
-
-import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
-)
-
-// Key names a parent of a hosted controller.
-type Key struct {
-	// Resource is the parent's resource. A decorator has parents of several.
-	Resource schema.GroupResource
-	// Namespace is empty for cluster-scoped parents.
-	Namespace string
-	// Name is the parent's name.
-	Name string
-}
-
-// String returns resource.group/namespace/name, for logs.
-func (k Key) String() string {
-	return k.Resource.String() + "/" + klog.KRef(k.Namespace, k.Name).String()
-}
+// Package definition is the view of a controller object that both kinds share: which hooks it declares, which resources it
+// names, which finalizer it puts on parents. It is the one place where the engine tells the two kinds apart; packages
+// composite and decorator read the rest of the spec of their own kind.
+package definition

@@ -1,0 +1,127 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package definition
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Kinds of controller objects.
+const (
+	KindComposite = "CompositeController"
+	KindDecorator = "DecoratorController"
+)
+
+// Definition is a controller object as the engine uses it. It is read-only and shares memory with the object.
+type Definition struct {
+	// Kind is KindComposite or KindDecorator.
+	Kind string
+	// Meta is the metadata of the controller object.
+	Meta *metav1.ObjectMeta
+	// Status is the status of the controller object as it was last observed.
+	Status *v1alpha1.ControllerStatus
+	// Spec is a *v1alpha1.CompositeControllerSpec or a *v1alpha1.DecoratorControllerSpec, as Kind says.
+	Spec any
+	// Sync, Finalize and Customize are the declared hooks, nil where there is none.
+	Sync, Finalize, Customize *v1alpha1.Hook
+	// EndpointConfigs are the settings of the connections to the hooks.
+	EndpointConfigs []v1alpha1.EndpointConfig
+	// Workers and ResyncPeriodSeconds are nil where the spec leaves them to the options of the server.
+	Workers, ResyncPeriodSeconds *int32
+	// Parents are the resources of the parents, Children those of the children or attachments, in the order of the spec.
+	Parents, Children []v1alpha1.ResourceRule
+	// Finalizer is the name of the finalizer that the controller puts on its parents while it declares a finalize hook.
+	Finalizer string
+	// Encode returns the controller as hooks see it.
+	Encode func(wire.EncodeOptions) ([]byte, error)
+}
+
+// OfComposite returns the definition of a CompositeController.
+func OfComposite(c *v1alpha1.CompositeController) Definition {
+	d := Definition{
+		Kind: KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
+		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
+		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
+		Finalizer: parent.CompositeFinalizer(c.Name),
+		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
+	}
+	if hooks := c.Spec.Hooks; hooks != nil {
+		d.Sync, d.Finalize, d.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
+	}
+	for i := range c.Spec.ChildResources {
+		d.Children = append(d.Children, c.Spec.ChildResources[i].ResourceRule)
+	}
+	return d
+}
+
+// OfDecorator returns the definition of a DecoratorController.
+func OfDecorator(c *v1alpha1.DecoratorController) Definition {
+	d := Definition{
+		Kind: KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
+		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
+		Finalizer: parent.DecoratorFinalizer(c.Name),
+		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
+	}
+	if hooks := c.Spec.Hooks; hooks != nil {
+		d.Sync, d.Finalize, d.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
+	}
+	for i := range c.Spec.Resources {
+		d.Parents = append(d.Parents, c.Spec.Resources[i].ResourceRule)
+	}
+	for i := range c.Spec.Attachments {
+		d.Children = append(d.Children, c.Spec.Attachments[i].ResourceRule)
+	}
+	return d
+}
+
+// Finalizes reports whether the definition declares a finalize hook.
+func (d Definition) Finalizes() bool { return d.Finalize != nil }
+
+// SameSpec reports whether d and other are the same object with equal specs, so that one running controller serves both.
+func (d Definition) SameSpec(other Definition) bool {
+	return d.Meta.UID == other.Meta.UID && equality.Semantic.DeepEqual(d.Spec, other.Spec)
+}
+
+// SameToHooks reports whether hooks are shown the same controller for d and other, which have the same spec. The version
+// changes whenever the server writes the status, and says nothing to hooks.
+func (d Definition) SameToHooks(other Definition) bool {
+	return d.Meta.Generation == other.Meta.Generation &&
+		equality.Semantic.DeepEqual(d.Meta.Labels, other.Meta.Labels) &&
+		equality.Semantic.DeepEqual(d.Meta.Annotations, other.Meta.Annotations)
+}
+
+// Reference returns a reference to the controller object, for events.
+func (d Definition) Reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: d.Kind, Name: d.Meta.Name, UID: d.Meta.UID,
+	}
+}
+
+// An InvalidError says that a definition cannot run before it is changed.
+type InvalidError struct {
+	// Reason is the plain text for people.
+	Reason string
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string { return e.Reason }

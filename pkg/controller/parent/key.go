@@ -1,0 +1,37 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package parent
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+// Key names a parent of a controller.
+type Key struct {
+	// Resource is the parent's resource. A decorator has parents of several.
+	Resource schema.GroupResource
+	// Namespace is empty for cluster-scoped parents.
+	Namespace string
+	// Name is the parent's name.
+	Name string
+}
+
+// String returns resource.group/namespace/name, for logs.
+func (k Key) String() string {
+	return k.Resource.String() + "/" + klog.KRef(k.Namespace, k.Name).String()
+}
