@@ -22,7 +22,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
@@ -45,8 +44,6 @@ type Cluster struct {
 	Cache *cache.Cache
 	// Discovery knows the kinds that are served.
 	Discovery *discovery.Discovery
-	// Barrier tells when the cache shows what a sync wrote.
-	Barrier *barrier.Barrier
 	// Client writes.
 	Client *client.Client
 	// Credentials has the Secrets and ConfigMaps that hooks refer to.
@@ -71,7 +68,7 @@ func New(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Cache: objects, Discovery: kinds, Barrier: barrier.New(nil), Client: writer.Knowing(o.Managers...), Credentials: secrets}, nil
+	return &Cluster{Cache: objects, Discovery: kinds, Client: writer.Knowing(o.Managers...), Credentials: secrets}, nil
 }
 
 // Run watches until ctx ends, and returns when everything that it started has ended.

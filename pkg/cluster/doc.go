@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package cluster bundles the windows through which the engine sees and changes the host cluster: caches, discovery,
-// the write barrier, credentials of hooks, and the client that writes.
+// credentials of hooks, and the client that writes.
 //
 // One Cluster serves all hosted controllers of a process. The parts live in packages below this one.
 package cluster

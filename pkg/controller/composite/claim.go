@@ -22,85 +22,82 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
-// claim finds the parent's children, adopts orphans that it selects and releases children that it no longer does
-// (docs/reference/contract.md#s8).
-func (c *Controller) claim(ctx context.Context, s *scope) error {
-	selector, err := c.selectors.of(s.key, s.parent)
+// Observe implements reconciler.Kind: it finds the parent's children, adopts orphans that it selects and releases children that it no
+// longer does (docs/reference/contract.md#s8).
+func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
+	selector, err := k.of(s.Key, s.Parent)
 	if err != nil {
-		return fmt.Errorf("can't claim children for %s: %w", s.parent, err)
+		return fmt.Errorf("can't claim children for %s: %w", s.Parent, err)
 	}
-	s.selector = selector
+	s.Selector = selector
 	claiming := claiming{
-		Controller: c, scope: s,
-		parent: claim.Parent{UID: s.parent.UID(), Deleting: s.parent.Deleting(), Selector: selector},
+		kind: k, sync: s,
+		parent: claim.Parent{UID: s.Parent.UID(), Deleting: s.Parent.Deleting(), Selector: selector},
 	}
-	for i, r := range c.childResources {
-		claimed, err := claiming.rule(ctx, r, c.children[i])
+	return s.Children(func(i int, rule *children.Rule, informer *cache.Informer) error {
+		shown, now, err := claiming.rule(ctx, rule, informer)
 		if err != nil {
-			return fmt.Errorf("can't claim %s children: %w", r.Kind, err)
+			return fmt.Errorf("can't claim %s children: %w", rule.Kind.Kind, err)
 		}
-		s.shown = append(s.shown, wire.GroupOf(hook.TypeKey(r.APIVersion(), r.Kind), claimed))
-	}
-	return nil
+		s.Show(i, shown, now)
+		return nil
+	})
 }
 
 // claiming is the claiming of one sync.
 type claiming struct {
-	*Controller
-	scope  *scope
+	*kind
+
+	sync   *reconciler.Sync
 	parent claim.Parent
-	// alive is known once the API server was asked whether the parent still lives, which is done at most once a sync.
-	asked, alive bool
+	// checked says that the API server was asked whether the parent is alive, which is done at most once a sync.
+	checked, alive bool
 }
 
-// rule claims the children of one kind and returns them as the hook is shown them.
-func (c *claiming) rule(ctx context.Context, r discovery.Resource, informer *cache.Informer) ([]*object.Object, error) {
-	namespace := ""
-	if c.parentResource.Namespaced {
-		namespace = c.scope.key.Namespace
-	}
+// rule claims the children of one kind. It returns them as the hook is shown them, and as they are now.
+func (c *claiming) rule(ctx context.Context, rule *children.Rule, informer *cache.Informer) (shown, now []*object.Object, err error) {
+	namespace := c.sync.Key.Namespace
 	candidates := informer.ControlledBy(c.parent.UID)
 	if !c.parent.Deleting {
 		candidates = append(candidates, informer.Orphans(namespace, c.parent.Selector)...)
 	}
-	var claimed []*object.Object
 	var errs []error
 	for _, o := range candidates {
 		if namespace != "" && o.Namespace() != namespace {
 			continue
 		}
-		now, err := c.one(ctx, r, informer, o)
+		claimed, err := c.one(ctx, rule, informer, o)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if now != nil {
-			claimed = append(claimed, o)
-			c.scope.observed = append(c.scope.observed, now)
+		if claimed != nil {
+			shown, now = append(shown, o), append(now, claimed)
 		}
 	}
-	return claimed, errors.Join(errs...)
+	return shown, now, errors.Join(errs...)
 }
 
-// one does with a candidate what is to be done, and returns it as it is then, nil if it is not a child.
-func (c *claiming) one(ctx context.Context, r discovery.Resource, informer *cache.Informer, o *object.Object) (*object.Object, error) {
-	target := client.Target{Resource: r.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()}
+// one adopts or releases a candidate where that is due, and returns it as it is then, nil if it is not a child.
+func (c *claiming) one(ctx context.Context, rule *children.Rule, informer *cache.Informer, o *object.Object) (*object.Object, error) {
+	target := client.Target{Resource: rule.Resource, Namespace: o.Namespace(), Name: o.Name()}
 	switch c.parent.Decide(o) {
 	case claim.Claim:
 		return o, nil
 	case claim.Adopt:
+		if c.sync.Observes(o) {
+			// A rule for another version of the same kind has adopted it.
+			return o, nil
+		}
 		return c.adopt(ctx, target, informer, o)
 	case claim.Release:
 		return nil, c.release(ctx, target, informer, o)
@@ -113,20 +110,19 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 	if alive, err := c.parentLives(ctx); err != nil || !alive {
 		return nil, err
 	}
-	patch, err := claim.AdoptPatch(o, claim.OwnerOf(c.scope.parent))
+	patch, err := claim.AdoptPatch(o, claim.OwnerOf(c.sync.Parent))
 	if err != nil {
 		return nil, err
 	}
-	logger(ctx).Info("Adopting child", "parent", c.scope.parent, "child", o)
-	written, err := c.shared.Cluster.Client.Patch(ctx, target, types.MergePatchType, patch)
+	logger(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
+	written, err := c.sync.PatchChild(ctx, target, informer, patch)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("adopting %s: %w", o, err)
 	}
-	c.shared.Cluster.Barrier.WroteObject(c.parent.UID, informer, written)
-	c.shared.Recorder.Normal(childcontrol.Reference(c.scope.parent), "ChildAdopted", "Adopted "+o.String())
+	c.sync.Event("ChildAdopted", "Adopted "+o.String())
 	return written, nil
 }
 
@@ -135,31 +131,29 @@ func (c *claiming) release(ctx context.Context, target client.Target, informer *
 	if err != nil {
 		return err
 	}
-	logger(ctx).Info("Releasing child whose labels no longer match", "parent", c.scope.parent, "child", o)
-	written, err := c.shared.Cluster.Client.Patch(ctx, target, types.MergePatchType, patch)
+	logger(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
+	_, err = c.sync.PatchChild(ctx, target, informer, patch)
 	if apierrors.IsNotFound(err) || apierrors.IsGone(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("releasing %s: %w", o, err)
 	}
-	c.shared.Cluster.Barrier.WroteObject(c.parent.UID, informer, written)
-	c.shared.Recorder.Normal(childcontrol.Reference(c.scope.parent), "ChildReleased",
-		"Released "+o.String()+", whose labels do not match the selector any more")
+	c.sync.Event("ChildReleased", "Released "+o.String()+", whose labels do not match the selector any more")
 	return nil
 }
 
-// parentLives asks the API server, not the cache, whether the parent is still there: what is adopted by a parent that was
+// parentLives asks the API server, not the informer, whether the parent is alive: what is adopted by a parent that was
 // just deleted is deleted with it.
 func (c *claiming) parentLives(ctx context.Context) (bool, error) {
-	if c.asked {
+	if c.checked {
 		return c.alive, nil
 	}
-	live, err := c.shared.Cluster.Client.Get(ctx, c.scope.target)
+	live, err := c.shared.Cluster.Client.Get(ctx, c.sync.Target)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("asking whether %s still lives: %w", c.scope.parent, err)
+		return false, fmt.Errorf("reading whether %s is alive: %w", c.sync.Parent, err)
 	}
-	c.asked = true
+	c.checked = true
 	c.alive = err == nil && live.UID() == c.parent.UID && !live.Deleting()
 	return c.alive, nil
 }

@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package composite runs one CompositeController.
+// Package composite is what CompositeControllers do differently from DecoratorControllers.
 //
-// Its files are its ideas: controller.go builds and runs it, events.go says which change wakes which parent, selectors.go
-// finds the parents that may adopt an orphan, and sync.go brings one parent to its desired state in phases that the
-// other files hold. Which children a response leads to is decided by package children, when a rolling update goes on by
-// package rollout; both are pure. What composites share with decorators is in packages loop, parent, hooks and related.
+// Its files are its ideas: kind.go builds the controller and says who its parents and children are, selectors.go knows the
+// selectors of all parents, claim.go adopts and releases children, rollout.go decides which children follow which revision of the
+// parent, and status.go writes the parent. The controller itself is package reconciler's.
 package composite

@@ -27,8 +27,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -36,111 +37,133 @@ import (
 // revisionResource is where revisions are stored: in this process.
 var revisionResource = v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions")
 
-// revisionResponse is what the hook returned about one revision of the parent.
+// revisionResponse is the response of the hook about one revision of the parent.
 type revisionResponse struct {
-	*wire.CompositeResponse
-	desired map[children.Key]children.Desired
+	*hookclient.Response
+
+	desired  map[children.Key]children.Desired
+	unserved []children.Key
 }
 
-// decideRollout asks the hook about every revision of the parent and lets the planner say which children follow which
+// decideRollout calls the hook for every revision of the parent and lets the planner say which children follow which
 // (docs/reference/contract.md#s14).
-func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
-	content, err := s.parent.Decode()
+func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
+	content, err := s.Parent.Decode()
 	if err != nil {
 		return err
 	}
-	stored, err := c.storedRevisions(s)
+	stored, err := k.storedRevisions(s)
 	if err != nil {
 		return err
 	}
-	revisions, err := c.planner.Revisions(content, stored)
+	revisions, err := k.planner.Revisions(content, stored)
 	if err != nil {
-		return fmt.Errorf("reading the revisions of %s: %w", s.parent, err)
+		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
-	responses, asked, err := c.askRevisions(ctx, s, revisions)
+	responses, called, err := k.callRevisions(ctx, s, revisions)
 	if err != nil {
 		return err
 	}
-	observed := make(map[children.Key]*object.Object, len(s.observed))
-	for _, o := range s.observed {
-		observed[plan.KeyOf(o)] = o
-	}
-	in := c.converger.Input(ctx, s.parent, s.observed, nil)
-	p, err := c.planner.Plan(rollout.Input{
-		Revisions: revisions,
-		Responses: asked,
-		Observed: func(key rollout.Key) (rollout.Child, bool) {
-			o, ok := observed[children.Key(key)]
-			return rolling{o}, ok
-		},
-		Unchanged: func(key rollout.Key) bool {
-			return in.Unchanged(responses[0].desired[children.Key(key)], observed[children.Key(key)])
-		},
-	})
+	p, err := k.plan(ctx, s, revisions, responses, called)
 	if err != nil {
-		return fmt.Errorf("planning the rollout of %s: %w", s.parent, err)
+		return fmt.Errorf("planning the rollout of %s: %w", s.Parent, err)
 	}
-	s.decision.resyncAfter = p.ResyncAfter
-	if err := c.writeRevisions(ctx, s, p.Writes); err != nil {
+	s.Decision.ResyncAfter = p.ResyncAfter
+	if err := k.writeRevisions(ctx, s, p.Writes); err != nil {
 		return err
 	}
-	c.tellMoves(s, p)
+	for _, key := range p.Moved {
+		s.Event("RolloutProgressing", "Updating "+key.String()+" to the latest revision")
+	}
 	status, _ := content["status"].(map[string]any)
-	s.decision = decision{
-		resyncAfter: p.ResyncAfter,
-		finalized:   p.Finalized,
-		status:      p.Updated.Apply(responses[0].Status, status, c.clock.Now()),
+	s.Decision = reconciler.Decision{
+		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized, Unserved: responses[0].unserved,
+		Status: p.Updated.Apply(responses[0].Status, status, k.clock.Now()),
 	}
-	kept := map[children.Key]bool{}
-	for _, a := range p.Children {
-		key := children.Key(a.Key)
-		if a.Keep {
-			kept[key] = true
-			continue
-		}
-		s.decision.desired = append(s.decision.desired, responses[a.Revision].desired[key])
-	}
-	for _, o := range s.observed {
-		if !kept[plan.KeyOf(o)] {
-			s.decision.observed = append(s.decision.observed, o)
-		}
-	}
+	assign(s, p, responses)
 	return nil
 }
 
-// askRevisions asks the hook about each revision, with the same observed children.
-func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rollout.Revision) ([]revisionResponse, []rollout.Response, error) {
-	responses, asked := make([]revisionResponse, len(revisions)), make([]rollout.Response, len(revisions))
+// plan lets the planner decide how the rollout continues.
+func (k *kind) plan(
+	ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision, responses []revisionResponse, called []rollout.Response,
+) (*rollout.Plan, error) {
+	observed := make(map[children.Key]*object.Object, len(s.Observed))
+	for _, o := range s.Observed {
+		observed[plan.KeyOf(o)] = o
+	}
+	latest := make([]children.Desired, 0, len(called[0].Desired))
+	for _, key := range called[0].Desired {
+		latest = append(latest, responses[0].desired[key])
+	}
+	in, err := s.Gather(ctx, latest)
+	if err != nil {
+		return nil, err
+	}
+	return k.planner.Plan(rollout.Input{
+		Revisions: revisions,
+		Responses: called,
+		Observed: func(key children.Key) (rollout.Child, bool) {
+			o, ok := observed[key]
+			return rolling{o}, ok
+		},
+		Unchanged: func(key children.Key) bool { return in.Unchanged(responses[0].desired[key], observed[key]) },
+	})
+}
+
+// assign takes the children that the planner assigns to revisions as the desired ones, and leaves out those that it keeps.
+func assign(s *reconciler.Sync, p *rollout.Plan, responses []revisionResponse) {
+	kept := map[children.Key]bool{}
+	for _, a := range p.Children {
+		if a.Keep {
+			kept[a.Key] = true
+			continue
+		}
+		s.Decision.Desired = append(s.Decision.Desired, responses[a.Revision].desired[a.Key])
+	}
+	for _, o := range s.Observed {
+		if !kept[plan.KeyOf(o)] {
+			s.Decision.Observed = append(s.Decision.Observed, o)
+		}
+	}
+}
+
+// callRevisions calls the hook for each revision, with the same observed children.
+func (k *kind) callRevisions(
+	ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision,
+) ([]revisionResponse, []rollout.Response, error) {
+	responses, called := make([]revisionResponse, len(revisions)), make([]rollout.Response, len(revisions))
 	for i := range revisions {
-		var shown wire.Object = s.parent
+		var shown wire.Object = s.Parent
 		if i > 0 {
 			encoded, err := revisions[i].ParentJSON()
 			if err != nil {
 				return nil, nil, err
 			}
-			shown = formerParent{s.parent, encoded}
+			shown = formerParent{s.Parent, encoded}
 		}
-		response, err := c.ask(ctx, s, shown, nil)
+		response, err := s.Call(ctx, shown)
 		if err != nil {
 			return nil, nil, err
 		}
-		desired, err := c.judge(s, response)
+		desired, unserved, err := s.Validate(response)
 		if err != nil {
 			return nil, nil, err
 		}
-		responses[i] = revisionResponse{CompositeResponse: response, desired: make(map[children.Key]children.Desired, len(desired))}
-		asked[i] = rollout.Response{ResyncAfter: response.ResyncAfter, Finalized: response.Finalized}
+		responses[i] = revisionResponse{response, make(map[children.Key]children.Desired, len(desired)), unserved}
+		called[i] = rollout.Response{ResyncAfter: response.ResyncAfter, Finalized: response.Finalized}
 		for _, d := range desired {
 			responses[i].desired[d.Key] = d
-			asked[i].Desired = append(asked[i].Desired, rollout.Key(d.Key))
+			called[i].Desired = append(called[i].Desired, d.Key)
 		}
 	}
-	return responses, asked, nil
+	return responses, called, nil
 }
 
 // formerParent is a parent with the fields of a former revision.
 type formerParent struct {
 	*object.Object
+
 	encoded []byte
 }
 
@@ -154,14 +177,12 @@ type rolling struct{ *object.Object }
 func (r rolling) Field(path ...string) ([]byte, bool) { return r.Object.Field(path...) }
 
 // storedRevisions returns the ControllerRevisions that may be the parent's.
-func (c *Controller) storedRevisions(s *scope) ([]*v1alpha1.ControllerRevision, error) {
-	namespace := c.revisionNamespace(s)
-	candidates := c.revisions.ControlledBy(s.parent.UID())
-	for _, o := range c.revisions.List(namespace) {
-		if o.Controller() == nil {
-			candidates = append(candidates, o)
-		}
+func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevision, error) {
+	namespace := s.Key.Namespace
+	if namespace == "" {
+		namespace = k.shared.Options.ServerNamespace
 	}
+	candidates := append(k.revisions.ControlledBy(s.Parent.UID()), k.revisions.Orphans(namespace, k.planner.Selector())...)
 	var list []*v1alpha1.ControllerRevision
 	for _, o := range candidates {
 		if o.Namespace() != namespace {
@@ -176,43 +197,34 @@ func (c *Controller) storedRevisions(s *scope) ([]*v1alpha1.ControllerRevision, 
 	return list, nil
 }
 
-func (c *Controller) revisionNamespace(s *scope) string {
-	if s.key.Namespace == "" {
-		return c.shared.Options.ServerNamespace
-	}
-	return s.key.Namespace
-}
-
 // writeRevisions writes what the planner says about revisions, before any child is touched.
-func (c *Controller) writeRevisions(ctx context.Context, s *scope, writes []rollout.Write) error {
+func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []rollout.Write) error {
 	for _, w := range writes {
-		client := c.shared.Own.Client.MetacontrollerV1alpha1().ControllerRevisions(w.Revision.Namespace)
-		var written *v1alpha1.ControllerRevision
-		var err error
-		switch w.Operation {
-		case rollout.Create:
-			written, err = client.Create(ctx, w.Revision, metav1.CreateOptions{})
-		case rollout.Update:
-			written, err = client.Update(ctx, w.Revision, metav1.UpdateOptions{})
-		case rollout.Delete:
-			err = client.Delete(ctx, w.Revision.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.Revision.UID}})
-			err = parent.IgnoreGone(err)
-			c.shared.Cluster.Barrier.Deleted(s.parent.UID(), c.revisions, w.Revision.Namespace, w.Revision.Name, w.Revision.UID)
-		}
-		if err != nil {
-			return fmt.Errorf("can't write ControllerRevision %s/%s of %s: %w", w.Revision.Namespace, w.Revision.Name, s.parent, err)
-		}
-		if written != nil {
-			c.shared.Cluster.Barrier.Wrote(s.parent.UID(), c.revisions, written.ResourceVersion)
+		if err := k.writeRevision(ctx, s, w); err != nil {
+			return fmt.Errorf("can't write ControllerRevision %s/%s of %s: %w", w.Revision.Namespace, w.Revision.Name, s.Parent, err)
 		}
 	}
 	return nil
 }
 
-// tellMoves records on the parent which children the rollout goes on to.
-func (c *Controller) tellMoves(s *scope, p *rollout.Plan) {
-	for _, key := range p.Moved {
-		c.shared.Recorder.Normal(childcontrol.Reference(s.parent), "RolloutProgressing",
-			"Updating "+children.Key(key).String()+" to the latest revision")
+func (k *kind) writeRevision(ctx context.Context, s *reconciler.Sync, w rollout.Write) error {
+	client := k.shared.Own.Client.MetacontrollerV1alpha1().ControllerRevisions(w.Revision.Namespace)
+	var written *v1alpha1.ControllerRevision
+	var err error
+	switch w.Operation {
+	case rollout.Create:
+		written, err = client.Create(ctx, w.Revision, metav1.CreateOptions{})
+	case rollout.Update:
+		written, err = client.Update(ctx, w.Revision, metav1.UpdateOptions{})
+	case rollout.Delete:
+		err = client.Delete(ctx, w.Revision.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.Revision.UID}})
+		if o, ok := k.revisions.Get(w.Revision.Namespace, w.Revision.Name); ok && err == nil && o.UID() == w.Revision.UID {
+			s.Deleted(k.revisions, o)
+		}
+		return parent.IgnoreGone(err)
 	}
+	if err == nil {
+		s.WroteVersion(k.revisions, written.ResourceVersion)
+	}
+	return err
 }

@@ -88,8 +88,8 @@ func (s *selectors) of(key parent.Key, o *object.Object) (labels.Selector, error
 	return e.selector, e.err
 }
 
-// set takes note of a parent.
-func (s *selectors) set(key parent.Key, o *object.Object) {
+// Remember takes note of a parent.
+func (s *selectors) Remember(key parent.Key, o *object.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.entries[key]; ok {
@@ -113,18 +113,20 @@ func (s *selectors) set(key parent.Key, o *object.Object) {
 	}
 }
 
-// remove forgets a parent.
-func (s *selectors) remove(key parent.Key) {
+// Forget drops a parent, and reports whether it was there.
+func (s *selectors) Forget(key parent.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, ok := s.entries[key]; ok {
+	e, ok := s.entries[key]
+	if ok {
 		s.drop(key, e)
 		delete(s.entries, key)
 	}
+	return ok
 }
 
-// len returns the number of parents.
-func (s *selectors) len() int {
+// Len returns the number of parents.
+func (s *selectors) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.entries)

@@ -47,7 +47,7 @@ func matched(t *testing.T, s *selectors, label, value string) []string {
 func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 	s := newSelectors(false)
 	set := func(name, selector string) {
-		s.set(parent.Key{Namespace: "ns", Name: name},
+		s.Remember(parent.Key{Namespace: "ns", Name: name},
 			parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q},"spec":{"selector":%s}}`, name, name, selector))
 	}
 	for _, name := range []string{"a", "b", "c"} {
@@ -61,12 +61,12 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 		want []string
 	}{
 		{"all that demand the label, and those that demand no value", func() {}, []string{"a", "b", "c", "d"}},
-		{"one is gone", func() { s.remove(parent.Key{Namespace: "ns", Name: "a"}) }, []string{"b", "c", "d"}},
+		{"one is gone", func() { s.Forget(parent.Key{Namespace: "ns", Name: "a"}) }, []string{"b", "c", "d"}},
 		{"one demands another value", func() { set("c", `{"matchLabels":{"app":"y"}}`) }, []string{"b", "d"}},
 		{"one is set again", func() { set("b", `{"matchLabels":{"app":"x"}}`) }, []string{"b", "d"}},
 		{"all are gone", func() {
 			for _, name := range []string{"b", "c", "d", "bad", "unknown"} {
-				s.remove(parent.Key{Namespace: "ns", Name: name})
+				s.Forget(parent.Key{Namespace: "ns", Name: name})
 			}
 		}, []string{}},
 	} {
@@ -83,7 +83,7 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 func TestGeneratedSelectorsFindTheirParent(t *testing.T) {
 	s := newSelectors(true)
 	for _, name := range []string{"a", "b"} {
-		s.set(parent.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
+		s.Remember(parent.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
 	}
 	if got := matched(t, s, uidLabel, "b"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("got %v", got)

@@ -44,8 +44,8 @@ type Config struct {
 	Hook *hookclient.Hook
 	// Cluster has the related objects.
 	Cluster *cluster.Cluster
-	// Watching takes the informers.
-	Watching *informers.Set
+	// Informers takes the informers of related objects.
+	Informers *informers.Set
 	// Enqueue asks for a sync of a parent whose related objects changed.
 	Enqueue func(parent.Key)
 }
@@ -147,12 +147,12 @@ func (z *Customizer) wait(missing *related.NotSyncedError) error {
 // informer returns the informer of a resource, whose changes wake the parents that they concern. A declared child kind may
 // be related too, so the informer may be there already for another purpose.
 func (z *Customizer) informer(r schema.GroupVersionResource) *cache.Informer {
-	informer := z.config.Watching.Acquire(z.config.Cluster.Cache, cache.Query{Resource: r})
+	informer := z.config.Informers.Acquire(z.config.Cluster.Cache, cache.Query{Resource: r})
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if !z.subscribed[r] {
 		z.subscribed[r] = true
-		z.config.Watching.Subscribe(informer, func(e cache.Event) { z.changed(r, e) })
+		z.config.Informers.Subscribe(informer, func(e cache.Event) { z.changed(r, e) })
 	}
 	return informer
 }
@@ -192,7 +192,7 @@ func (z *Customizer) namespaceChanged(e cache.Event) []parent.Key {
 
 func (z *Customizer) namespaceLabels(name string) (map[string]string, bool) {
 	// This is asked by handlers, which must not subscribe.
-	informer := z.config.Watching.Acquire(z.config.Cluster.Cache, cache.Query{Resource: namespaces})
+	informer := z.config.Informers.Acquire(z.config.Cluster.Cache, cache.Query{Resource: namespaces})
 	o, ok := informer.Get("", name)
 	if !ok {
 		return nil, false

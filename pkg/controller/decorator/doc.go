@@ -14,11 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package decorator runs one DecoratorController.
+// Package decorator is what DecoratorControllers do differently from CompositeControllers.
 //
-// Its files are its ideas: controller.go builds and runs it, rule.go says which objects are targets, events.go which change
-// wakes which target, sync.go brings one target to its desired state in phases, and target.go writes the target itself, by
-// patches that hold what changes and nothing else. A target belongs to somebody else: the controller adds labels,
-// annotations, a status and attachments to it, and never rewrites it. What decorators share with composites is in packages
-// loop, parent, hooks, customize and converge.
+// Its files are its ideas: kind.go builds the controller and says who its targets and attachments are, rule.go says which
+// objects are targets, and target.go writes the target itself, by patches that hold what changes and nothing else. A target belongs to
+// others: the controller adds labels, annotations, a status and attachments to it, and never rewrites it. The controller itself is
+// package reconciler's, which calls targets parents and attachments children.
 package decorator

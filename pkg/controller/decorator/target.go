@@ -18,62 +18,59 @@ package decorator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
+
+// Write implements reconciler.Kind: the target first, then its attachments. A target that cannot be written, for example because
+// another client wrote it first, does not keep the attachments waiting
+// (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
+func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
+	manages := s.ManagesChildren()
+	errTarget := k.writeTarget(ctx, s)
+	if apierrors.IsNotFound(errTarget) {
+		// Attachments of a target that is gone would only be collected again.
+		return nil
+	}
+	if errTarget == nil && s.Decision.Delete && !s.Parent.Deleting() {
+		// The attachments go with the target, or are finalized.
+		return s.DeleteParent(ctx)
+	}
+	var errAttachments error
+	if manages {
+		errAttachments = s.ReconcileChildren(ctx, "attachments")
+	}
+	return errors.Join(errTarget, errAttachments)
+}
 
 // writeTarget gives the target the status, labels and annotations of the response, and takes the finalizer off when the hook
 // is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
-func (c *Controller) writeTarget(ctx context.Context, s *scope) error {
-	api := c.shared.Cluster.Client
-	status := s.response.Status
-	if status != nil && s.rule.resource.HasStatus {
-		err := c.write(s, func() (*object.Object, error) { return parent.WriteStatus(ctx, api, s.at, s.target, status) })
+func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
+	status := s.Decision.Status
+	if status != nil && s.Source.Resource.HasStatus {
+		err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
+			return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
+		})
 		if err != nil {
-			return fmt.Errorf("can't update status for %s: %w", s.target, err)
+			return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
 		}
 		status = nil
 	}
-	changes := parent.Changes{Labels: s.response.Labels, Annotations: s.response.Annotations, Status: status}
-	if s.response.Finalized {
-		changes.DropFinalizer = c.finalizer.Name
+	changes := parent.Changes{Labels: s.Decision.Labels, Annotations: s.Decision.Annotations, Status: status}
+	if s.Decision.Finalized {
+		changes.DropFinalizer = s.FinalizerName()
 	}
-	if err := c.write(s, func() (*object.Object, error) { return changes.Write(ctx, api, s.at, s.target) }); err != nil {
-		return fmt.Errorf("can't update %s: %w", s.target, err)
-	}
-	return nil
-}
-
-// write does a write of the target that is the last one of a sync, or may be.
-func (c *Controller) write(s *scope, do func() (*object.Object, error)) error {
-	written, mistaken, err := c.echoes.Write(s.rule.informer, s.target, do)
-	if mistaken {
-		c.loop.Enqueue(s.key, workqueue.Live)
-	}
-	if err == nil && written != nil {
-		c.wroteTarget(s, written)
-	}
-	return err
-}
-
-// deleteTarget deletes the target because the hook says so.
-func (c *Controller) deleteTarget(ctx context.Context, s *scope) error {
-	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.target)
-	err := c.shared.Cluster.Client.Delete(ctx, s.at, s.target.UID())
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	err := s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, s.Target, s.Parent) })
 	if err != nil {
-		return fmt.Errorf("deleting %s: %w", s.target, err)
+		return fmt.Errorf("can't update %s: %w", s.Parent, err)
 	}
-	c.shared.Cluster.Barrier.Deleted(s.target.UID(), s.rule.informer, s.target.Namespace(), s.target.Name(), s.target.UID())
-	c.shared.Recorder.Normal(childcontrol.Reference(s.target), "TargetDeleted", "Deleted because the hook of "+c.name+" asked for it")
 	return nil
 }

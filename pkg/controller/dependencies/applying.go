@@ -24,6 +24,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 )
 
 // maxFieldManager is the longest name of a field manager that API servers accept, in bytes.
@@ -64,4 +65,14 @@ func (o Options) ApplyTo(rule *children.Rule, strategy v1alpha1.ChildApplyStrate
 		rule.ServerSide = o.ServerSideApply
 	}
 	rule.Force = force == nil || *force
+}
+
+// ChildRule returns how children of a resource are written where their controller does not say: OnDelete, in the way of the options.
+func (o Options) ChildRule(r discovery.Resource) children.Rule {
+	rule := children.Rule{
+		Kind: r.GroupVersionKind(), Resource: r.GroupVersionResource, Namespaced: r.Namespaced, HasStatus: r.HasStatus,
+		Method: v1alpha1.ChildUpdateOnDelete,
+	}
+	o.ApplyTo(&rule, "", nil)
+	return rule
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
@@ -40,6 +41,8 @@ type Shared struct {
 	Own Own
 	// Applier writes children, under one limit for all controllers.
 	Applier *apply.Applier
+	// Expectations makes the expectations of each controller.
+	Expectations *expectations.Registry
 	// Recorder records events.
 	Recorder *eventrecorder.Recorder
 }

@@ -21,13 +21,13 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 )
 
 // Set is a set of informers. It is safe for concurrent use.
 type Set struct {
-	barrier *barrier.Barrier
+	expectations *expectations.Expectations
 
 	mu       sync.Mutex
 	held     map[cache.Query]*held
@@ -39,9 +39,9 @@ type held struct {
 	cancels  []func()
 }
 
-// New returns an empty set, whose informers the barrier follows.
-func New(b *barrier.Barrier) *Set {
-	return &Set{barrier: b, held: map[cache.Query]*held{}}
+// New returns an empty set, whose informers e observes.
+func New(e *expectations.Expectations) *Set {
+	return &Set{expectations: e, held: map[cache.Query]*held{}}
 }
 
 // Acquire returns the informer of a cache for q; of several calls with one q, the same. It is released with the set.
@@ -52,9 +52,9 @@ func (s *Set) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
 		return h.informer
 	}
 	informer := c.Acquire(q)
-	h := &held{informer: informer, cancels: []func(){s.barrier.Observe(informer)}}
+	h := &held{informer: informer, cancels: []func(){s.expectations.Observe(informer)}}
 	if s.released {
-		// A late comer, whose sync is about to end: the informer goes on without being held.
+		// Acquired after Release, by a sync that is about to end: it is returned without a reference.
 		h.release()
 		return informer
 	}

@@ -29,8 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 )
 
@@ -102,7 +102,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestInformersAreSharedAndReleasedTogether(t *testing.T) {
 	s, c := run(t)
-	set := informers.New(barrier.New(nil))
+	set := informers.New(expectations.New(nil, nil))
 	informer := set.Acquire(c, pods)
 	if set.Acquire(c, pods) != informer {
 		t.Error("one query has two informers")
@@ -124,7 +124,7 @@ func TestInformersAreSharedAndReleasedTogether(t *testing.T) {
 
 func TestAProblemNamesTheResource(t *testing.T) {
 	_, c := run(t)
-	set := informers.New(barrier.New(nil))
+	set := informers.New(expectations.New(nil, nil))
 	defer set.Release()
 	set.Acquire(c, pods)
 	set.Acquire(c, secrets)
@@ -142,7 +142,7 @@ func TestAProblemNamesTheResource(t *testing.T) {
 // TestLatecomersHoldNothing lets a sync that is still under way ask for an informer of a set that was released.
 func TestLatecomersHoldNothing(t *testing.T) {
 	s, c := run(t)
-	set := informers.New(barrier.New(nil))
+	set := informers.New(expectations.New(nil, nil))
 	set.Release()
 	informer := set.Acquire(c, pods)
 	set.Subscribe(informer, func(cache.Event) {})

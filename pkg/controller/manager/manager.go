@@ -30,19 +30,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	objects "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
-// maxLag is how far the caches may be behind the engine's own writes before it makes fewer at once. A sync waits for its
-// parent's writes no longer than [barrier.Limit], and must not come near that only because of how much is written.
-const maxLag = barrier.Limit / 10
+// maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once. A sync waits for its
+// parent's writes no longer than [expectations.Limit], and must not come near that only because of how much is written.
+const maxStaleness = expectations.Limit / 10
 
 // Manager runs a host for every controller object.
 type Manager struct {
@@ -92,10 +92,12 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	}
 	informers := externalversions.NewSharedInformerFactoryWithOptions(own, 0,
 		externalversions.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = options.TargetLabelSelector }))
+	waiting := &expectations.Registry{}
 	return &Manager{informers: informers, shared: &dependencies.Shared{
-		Options: options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own},
+		Expectations: waiting,
+		Options:      options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own},
 		Applier: apply.New(apply.Options{
-			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return window.Barrier.Lag() > maxLag },
+			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
 		Recorder: recorder,
 	}}, nil

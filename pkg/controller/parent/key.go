@@ -17,8 +17,12 @@ limitations under the License.
 package parent
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // Key names a parent of a controller.
@@ -34,4 +38,9 @@ type Key struct {
 // String returns resource.group/namespace/name, for logs.
 func (k Key) String() string {
 	return k.Resource.String() + "/" + klog.KRef(k.Namespace, k.Name).String()
+}
+
+// KeyOf returns the key of an object. It is remembered longer than the object, of whose JSON the names are a part.
+func KeyOf(resource schema.GroupResource, o *object.Object) Key {
+	return Key{Resource: resource, Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }

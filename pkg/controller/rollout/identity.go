@@ -27,6 +27,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -211,3 +212,6 @@ func (e *UnreadableError) Error() string {
 
 // Unwrap returns Err.
 func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// Selector selects the revisions of parents of the planner's resource.
+func (p *Planner) Selector() labels.Selector { return labels.SelectorFromSet(p.identityLabels()) }

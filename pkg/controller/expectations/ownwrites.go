@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package parent
+package expectations
 
 import (
 	"strings"
@@ -26,9 +26,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
-// Echoes tell the events that are caused by own writes of parents from those of others' changes. An event may be seen before
-// the response to the write that caused it. The zero value is ready; it is safe for concurrent use.
-type Echoes struct {
+// OwnWrites tells the events that a controller's own writes of its parents cause from those of other clients. An event may be seen
+// before the response to the write that caused it. The zero value is ready; it is safe for concurrent use.
+type OwnWrites struct {
 	mu     sync.Mutex
 	writes map[types.UID]*ownWrite
 }
@@ -52,7 +52,7 @@ type Store interface {
 
 // Write does a write of a parent, which may turn out to be unnecessary: written is nil then. It reports whether an event of
 // the parent was taken for the write's echo that was none, and so has been given too little urgency.
-func (e *Echoes) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
+func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
 	e.begin(parent)
 	written, err = write()
 	version := ""
@@ -67,7 +67,7 @@ func (e *Echoes) Write(store Store, parent *object.Object, write func() (*object
 	return written, mistaken, err
 }
 
-func (e *Echoes) begin(parent *object.Object) {
+func (e *OwnWrites) begin(parent *object.Object) {
 	// What is remembered must not keep the object in memory, of whose JSON the UID is a part.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	e.mu.Lock()
@@ -78,7 +78,7 @@ func (e *Echoes) begin(parent *object.Object) {
 	e.writes[uid] = &ownWrite{underWay: true}
 }
 
-func (e *Echoes) end(uid types.UID, version string) (mistaken bool) {
+func (e *OwnWrites) end(uid types.UID, version string) (mistaken bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w, ok := e.writes[uid]
@@ -96,7 +96,7 @@ func (e *Echoes) end(uid types.UID, version string) (mistaken bool) {
 
 // Is reports whether an event that shows the parent as given is that of the last own write, as far as can be told: while a
 // write is under way it may be, and Write corrects it.
-func (e *Echoes) Is(shown *object.Object) bool {
+func (e *OwnWrites) Is(shown *object.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w, ok := e.writes[shown.UID()]
@@ -116,7 +116,7 @@ func (e *Echoes) Is(shown *object.Object) bool {
 
 // Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion is never left
 // waiting for others' changes.
-func (e *Echoes) Urgency(shown *object.Object) workqueue.Priority {
+func (e *OwnWrites) Urgency(shown *object.Object) workqueue.Priority {
 	if e.Is(shown) && !shown.Deleting() {
 		return workqueue.Echo
 	}
@@ -124,7 +124,7 @@ func (e *Echoes) Urgency(shown *object.Object) workqueue.Priority {
 }
 
 // Forget drops what is remembered of a parent that is gone.
-func (e *Echoes) Forget(uid types.UID) {
+func (e *OwnWrites) Forget(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.writes, uid)

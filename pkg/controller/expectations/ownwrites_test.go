@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package parent_test
+package expectations_test
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 )
 
 type store map[string]*object.Object
@@ -43,7 +43,7 @@ func at(t *testing.T, uid string, version int) *object.Object {
 	return o
 }
 
-func TestEchoes(t *testing.T) {
+func TestOwnWrites(t *testing.T) {
 	type seen struct {
 		uid     string
 		version int
@@ -88,7 +88,7 @@ func TestEchoes(t *testing.T) {
 		"OtherParent": {reason: "Versions are the cluster's, not the parent's.", written: 2, during: []seen{{"b", 2, false}}, after: []seen{{"b", 2, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var e parent.Echoes
+			var e expectations.OwnWrites
 			see := func(events []seen) {
 				for _, s := range events {
 					if got := e.Is(at(t, s.uid, s.version)); got != s.echo {
@@ -114,19 +114,19 @@ func TestEchoes(t *testing.T) {
 	}
 }
 
-func TestEchoesOfAParentThatIsGoneAreForgotten(t *testing.T) {
+func TestOwnWritesOfAParentThatIsGoneAreForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		store  store
-		during func(e *parent.Echoes)
+		during func(e *expectations.OwnWrites)
 	}{
-		"Before":     {"Nobody will call Forget.", store{}, func(*parent.Echoes) {}},
-		"Meanwhile":  {"What was forgotten must not come back.", store{}, func(e *parent.Echoes) { e.Forget("a") }},
-		"MadeAnew":   {"The object of that name is another one.", store{"a": at(t, "b", 2)}, func(*parent.Echoes) {}},
-		"Deselected": {"What was forgotten must not come back.", store{"a": at(t, "a", 1)}, func(e *parent.Echoes) { e.Forget("a") }},
+		"Before":     {"Nobody will call Forget.", store{}, func(*expectations.OwnWrites) {}},
+		"Meanwhile":  {"What was forgotten must not come back.", store{}, func(e *expectations.OwnWrites) { e.Forget("a") }},
+		"MadeAnew":   {"The object of that name is another one.", store{"a": at(t, "b", 2)}, func(*expectations.OwnWrites) {}},
+		"Deselected": {"What was forgotten must not come back.", store{"a": at(t, "a", 1)}, func(e *expectations.OwnWrites) { e.Forget("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var e parent.Echoes
+			var e expectations.OwnWrites
 			_, mistaken, err := e.Write(tc.store, at(t, "a", 1), func() (*object.Object, error) {
 				tc.during(&e)
 				return at(t, "a", 2), nil

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package barrier_test
+package expectations_test
 
 import (
 	"context"
@@ -25,26 +25,26 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/barrier"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-const parent = types.UID("parent")
+var key, other = parent.Key{Name: "parent"}, parent.Key{Name: "other"}
 
-// scene is a barrier that observes an informer which shows what the test feeds it.
+// scene has expectations that observe an informer which shows what the test feeds it.
 type scene struct {
-	*barrier.Barrier
+	*expectations.Expectations
 
 	t        *testing.T
 	clock    *clocktesting.FakeClock
 	informer *cache.Informer
 	cancel   func()
-	woken    chan struct{}
+	released chan struct{}
 }
 
 func newScene(t *testing.T) *scene {
@@ -53,8 +53,8 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), woken: make(chan struct{}, 10)}
-	s.Barrier = barrier.New(s.clock)
+	s := &scene{t: t, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), released: make(chan struct{}, 10)}
+	s.Expectations = expectations.New(func(parent.Key) { s.released <- struct{}{} }, s.clock)
 	// The cache does not run, so nobody else feeds the informer.
 	s.informer = c.Acquire(cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
 	s.cancel = s.Observe(s.informer)
@@ -77,15 +77,15 @@ func (s *scene) parse(name, uid, version, more string) *object.Object {
 	return o
 }
 
-func (s *scene) ready() bool { return s.Ready(parent, func() { s.woken <- struct{}{} }) }
+func (s *scene) ready() bool { return s.Satisfied(key) }
 
-func (s *scene) expect(reason string, ready bool, wakes int) {
+func (s *scene) expect(reason string, ready bool, releases int) {
 	s.t.Helper()
-	if got := len(s.woken); got != wakes {
-		s.t.Errorf("%s: woken %d times, want %d", reason, got, wakes)
+	if got := len(s.released); got != releases {
+		s.t.Errorf("%s: released %d times, want %d", reason, got, releases)
 	}
-	for len(s.woken) > 0 {
-		<-s.woken
+	for len(s.released) > 0 {
+		<-s.released
 	}
 	if got := s.ready(); got != ready {
 		s.t.Errorf("%s: ready is %v, want %v", reason, got, ready)
@@ -95,21 +95,21 @@ func (s *scene) expect(reason string, ready bool, wakes int) {
 func TestAParentWaitsForAllItsWrites(t *testing.T) {
 	s := newScene(t)
 	s.expect("nothing was written", true, 0)
-	s.Wrote(parent, s.informer, "12")
-	s.Wrote(parent, s.informer, "10")
+	s.WroteVersion(key, s.informer, "12")
+	s.WroteVersion(key, s.informer, "10")
 	s.expect("both are missing", false, 0)
 	s.show("a", "u1", "10", "")
 	s.expect("one is missing", false, 0)
-	if !s.Ready("other", nil) {
+	if !s.Satisfied(other) {
 		t.Error("another parent waits too")
 	}
 	if err := s.informer.Bookmark("15"); err != nil {
 		t.Fatal(err)
 	}
 	s.expect("a bookmark tells that the other is older", true, 1)
-	s.Wrote(parent, s.informer, "14")
+	s.WroteVersion(key, s.informer, "14")
 	s.expect("the cache is further already", true, 0)
-	s.Wrote(parent, s.informer, "not-a-number")
+	s.WroteVersion(key, s.informer, "not-a-number")
 	s.expect("such versions have no order", true, 0)
 }
 
@@ -138,11 +138,11 @@ func TestAParentWaitsForItsDeletions(t *testing.T) {
 			s := newScene(t)
 			s.show("a", "u1", "1", "")
 			s.show("b", "u9", "1", "")
-			s.Deleted(parent, s.informer, "", "a", "u1")
+			s.Deleted(key, s.informer, s.parse("a", "u1", "1", ""))
 			s.expect("the cache shows the object", false, 0)
 			tc.shown(s)
 			s.expect(tc.reason, true, 1)
-			s.Deleted(parent, s.informer, "", "a", "u1")
+			s.Deleted(key, s.informer, s.parse("a", "u1", "1", ""))
 			s.expect("the cache shows it already", true, 0)
 		})
 	}
@@ -154,10 +154,10 @@ func TestAParentWaitsForItsOwnEnd(t *testing.T) {
 	s := newScene(t)
 	s.show("a", "u1", "3", deleting+`,"finalizers":["example.com/hold"]`)
 	shown, _ := s.informer.Get("", "a")
-	s.WroteObject(parent, s.informer, shown)
+	s.Expectations.Wrote(key, s.informer, shown)
 	s.expect("another finalizer is left, and the cache is as far", true, 0)
 	written := s.parse("a", "u1", "3", deleting)
-	s.WroteObject(parent, s.informer, written)
+	s.Expectations.Wrote(key, s.informer, written)
 	s.expect("the cache has the object still", false, 0)
 	s.show("a", "u1", "4", deleting+`,"finalizers":["example.com/hold"]`)
 	s.expect("that it is being deleted was known before", false, 0)
@@ -165,73 +165,114 @@ func TestAParentWaitsForItsOwnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.expect("it is gone", true, 1)
-	s.WroteObject(parent, s.informer, written)
+	s.Expectations.Wrote(key, s.informer, written)
 	s.expect("the cache has it no more", true, 0)
 }
 
 func TestNobodyWaitsLongerThanTheLimit(t *testing.T) {
 	s := newScene(t)
 	s.show("a", "u1", "1", "")
-	s.Wrote(parent, s.informer, "10")
-	s.Deleted(parent, s.informer, "", "a", "u1")
+	s.WroteVersion(key, s.informer, "10")
+	s.Deleted(key, s.informer, s.parse("a", "u1", "1", ""))
 	s.expect("just written", false, 0)
-	s.clock.Step(barrier.Limit - time.Second)
+	s.clock.Step(expectations.Limit - time.Second)
 	s.expect("before the limit", false, 0)
 	s.clock.Step(time.Second)
 	s.expect("after the limit", true, 1)
-	s.Deleted(parent, s.informer, "", "a", "u1")
+	s.Deleted(key, s.informer, s.parse("a", "u1", "1", ""))
 	s.expect("a further attempt counts anew", false, 0)
 	s.show("a", "u1", "10", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
 	s.expect("the further attempt is shown", true, 1)
 }
 
-func TestLagIsTheAgeOfTheOldestWriteThatIsNotShown(t *testing.T) {
+func TestStalenessIsTheAgeOfTheOldestWriteThatIsNotShown(t *testing.T) {
 	s := newScene(t)
 	expect := func(reason string, want time.Duration) {
 		t.Helper()
-		if got := s.Lag(); got != want {
-			t.Errorf("%s: lag %s, want %s", reason, got, want)
+		if got := s.Staleness(); got != want {
+			t.Errorf("%s: staleness %s, want %s", reason, got, want)
 		}
 	}
 	expect("nothing was written", 0)
-	s.Wrote(parent, s.informer, "10")
+	s.WroteVersion(key, s.informer, "10")
 	s.clock.Step(time.Second)
-	s.Wrote("other", s.informer, "12")
+	s.WroteVersion(other, s.informer, "12")
 	s.clock.Step(time.Second)
 	expect("the first write is the older one", 2*time.Second)
 	s.show("a", "u1", "10", "")
 	expect("the second is left", time.Second)
-	s.clock.Step(barrier.Limit)
-	s.Ready("other", nil)
-	expect("the parent waits no more, but the cache is as far behind", time.Second+barrier.Limit)
-	s.show("a", "u1", "12", "")
-	expect("both are shown", 0)
+	s.clock.Step(expectations.Limit)
+	s.Satisfied(other)
+	expect("a write older than the limit says nothing: its informer may not come back", 0)
+	s.WroteVersion(other, s.informer, "13")
+	s.clock.Step(time.Second)
+	expect("a newer one counts", time.Second)
+	s.show("a", "u1", "13", "")
+	expect("all are shown", 0)
 }
 
-func TestWhatIsNotObservedIsNotWaitedFor(t *testing.T) {
+func TestWhatIsNotObservedIsNotExpected(t *testing.T) {
 	s := newScene(t)
-	again := s.Observe(s.informer)
-	s.Wrote(parent, s.informer, "10")
-	s.cancel()
-	s.cancel()
-	s.expect("another holder observes still", false, 0)
-	again()
-	s.expect("the last holder is gone", true, 1)
-	s.Wrote(parent, s.informer, "11")
-	s.expect("nobody observes", true, 0)
-}
-
-func TestAForgottenParentIsNotWoken(t *testing.T) {
-	s := newScene(t)
-	s.Wrote(parent, s.informer, "10")
+	s.WroteVersion(key, s.informer, "10")
 	s.expect("just written", false, 0)
-	s.Forget(parent)
-	s.show("a", "u1", "10", "")
-	s.expect("it was forgotten", true, 0)
+	s.cancel()
+	s.cancel()
+	s.expect("the informer is not observed any more", true, 1)
+	s.WroteVersion(key, s.informer, "11")
+	s.expect("not observed", true, 0)
 }
 
-// TestAWriteShownBeforeItIsNotedIsNotWaitedFor goes the whole way: the watch may be faster than the answer to the write.
-func TestAWriteShownBeforeItIsNotedIsNotWaitedFor(t *testing.T) {
+func TestAForgottenParentIsReleasedOnce(t *testing.T) {
+	s := newScene(t)
+	s.WroteVersion(key, s.informer, "10")
+	s.expect("just written", false, 0)
+	s.Forget(key)
+	s.expect("it was forgotten", true, 1)
+	s.show("a", "u1", "10", "")
+	s.clock.Step(time.Hour)
+	s.expect("nothing is left to release", true, 0)
+}
+
+func TestClosedExpectationsReleaseNothing(t *testing.T) {
+	s := newScene(t)
+	s.WroteVersion(key, s.informer, "10")
+	s.expect("just written", false, 0)
+	s.Close()
+	s.clock.Step(time.Hour)
+	s.show("a", "u1", "10", "")
+	s.expect("closed", true, 0)
+}
+
+// TestAControllerWaitsForItsOwnWritesOnly is about two controllers with one parent.
+func TestAControllerWaitsForItsOwnWritesOnly(t *testing.T) {
+	s := newScene(t)
+	var registry expectations.Registry
+	released := 0
+	second := registry.New(func(parent.Key) { released++ }, s.clock)
+	defer second.Close()
+	defer second.Observe(s.informer)()
+	s.WroteVersion(key, s.informer, "7")
+	s.expect("the first controller waits", false, 0)
+	if !second.Satisfied(key) {
+		t.Error("the second controller waits for a write of the first")
+	}
+	second.WroteVersion(key, s.informer, "8")
+	if second.Satisfied(key) {
+		t.Error("the second controller does not wait for its own write")
+	}
+	s.Forget(key) // The first controller deselects the parent.
+	s.expect("the first has forgotten the parent", true, 1)
+	if second.Satisfied(key) || released != 0 {
+		t.Error("what the first forgets has an effect on the second")
+	}
+	s.show("x", "u", "8", "")
+	if !second.Satisfied(key) || released != 1 {
+		t.Errorf("the second was released %d times, want 1", released)
+	}
+}
+
+// TestAWriteShownBeforeItIsNotedIsNotExpected goes the whole way: the watch may be faster than the answer to the write.
+func TestAWriteShownBeforeItIsNotedIsNotExpected(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "" {
@@ -252,14 +293,15 @@ func TestAWriteShownBeforeItIsNotedIsNotWaitedFor(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	informer := c.Acquire(cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
 	defer informer.Release()
-	b := barrier.New(nil)
-	woken := make(chan struct{})
-	defer b.Observe(informer)()
-	b.Wrote(parent, informer, "20")
-	if !b.Ready(parent, func() { close(woken) }) {
-		<-woken
+	released := make(chan struct{}, 1)
+	e := expectations.New(func(parent.Key) { released <- struct{}{} }, nil)
+	defer e.Close()
+	defer e.Observe(informer)()
+	e.WroteVersion(key, informer, "20")
+	if !e.Satisfied(key) {
+		<-released
 	}
-	if !b.Ready(parent, nil) {
-		t.Error("not ready after the cache showed the write")
+	if !e.Satisfied(key) {
+		t.Error("not satisfied after the informer showed the write")
 	}
 }

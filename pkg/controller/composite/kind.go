@@ -1,0 +1,168 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+)
+
+// kind implements reconciler.Kind for one CompositeController.
+type kind struct {
+	*selectors
+
+	shared    *dependencies.Shared
+	spec      *v1alpha1.CompositeControllerSpec
+	source    reconciler.Source
+	rules     []children.Rule
+	missing   []v1alpha1.ResourceRule
+	planner   *rollout.Planner
+	revisions *cache.Informer // nil unless something rolls
+	clock     clock.PassiveClock
+}
+
+// New builds the controller of a CompositeController. It resolves the kinds that the definition names. The error is a
+// *discovery.NotFoundError if the parents are not served, and a *definition.InvalidError if the definition has to be changed.
+func New(ctx context.Context, shared *dependencies.Shared, d definition.Definition) (*reconciler.Controller, error) {
+	spec, ok := d.Spec.(*v1alpha1.CompositeControllerSpec)
+	if !ok {
+		return nil, fmt.Errorf("building a CompositeController from a %T", d.Spec)
+	}
+	k := &kind{
+		shared: shared, spec: spec, clock: clock.RealClock{},
+		selectors: newSelectors(spec.GenerateSelector != nil && *spec.GenerateSelector),
+	}
+	if err := k.resolveParents(ctx); err != nil {
+		return nil, err
+	}
+	if err := k.resolveChildren(ctx); err != nil {
+		return nil, err
+	}
+	return reconciler.New(reconciler.Config{
+		Dependencies: shared, Definition: d, Kind: k, Sources: []*reconciler.Source{&k.source}, Children: k.rules, Missing: k.missing,
+	})
+}
+
+// resolveParents finds the kind of the parents.
+func (k *kind) resolveParents(ctx context.Context) error {
+	rule := &k.spec.ParentResource
+	resource, err := k.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+	if err != nil {
+		return fmt.Errorf("parent resource: %w", err)
+	}
+	selector := labels.Everything()
+	if rule.LabelSelector != nil {
+		if selector, err = metav1.LabelSelectorAsSelector(rule.LabelSelector); err != nil {
+			return &definition.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
+		}
+	}
+	k.source = reconciler.Source{
+		Resource: resource, Labels: selector, ReportsGeneration: resource.HasStatus,
+		Selected:     func(o *object.Object) bool { return selector.Matches(o.LabelSet()) },
+		IgnoreStatus: rule.IgnoreStatusChanges != nil && *rule.IgnoreStatusChanges,
+	}
+	return nil
+}
+
+// resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
+func (k *kind) resolveChildren(ctx context.Context) error {
+	rolling := map[schema.GroupKind]rollout.Rule{}
+	for i := range k.spec.ChildResources {
+		declared := &k.spec.ChildResources[i]
+		resource, err := k.shared.Cluster.Discovery.Resource(ctx, declared.APIVersion, declared.Resource)
+		if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+			k.missing = append(k.missing, declared.ResourceRule)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("child resource: %w", err)
+		}
+		rule := k.shared.Options.ChildRule(resource)
+		if strategy := declared.UpdateStrategy; strategy != nil {
+			rule.Method = strategy.Method
+			k.shared.Options.ApplyTo(&rule, strategy.Apply, strategy.Force)
+		}
+		k.rules = append(k.rules, rule)
+		delete(rolling, rule.Kind.GroupKind())
+		if rolls, ok := rollout.RuleOf(declared.UpdateStrategy); ok {
+			rolling[rule.Kind.GroupKind()] = rolls
+		}
+	}
+	config := rollout.Config{
+		Resource: k.source.Resource.GroupVersionResource, Kind: k.source.Resource.Kind, GenerateSelector: k.generate,
+		Namespace: k.shared.Options.ServerNamespace, Rules: rolling,
+	}
+	if history := k.spec.ParentResource.RevisionHistory; history != nil {
+		config.FieldPaths = history.FieldPaths
+	}
+	k.planner = rollout.New(config)
+	return nil
+}
+
+// Acquire implements reconciler.Kind.
+func (k *kind) Acquire(set *informers.Set) {
+	if k.planner.Active() {
+		k.revisions = set.Acquire(k.shared.Own.Cache, cache.Query{Resource: revisionResource})
+	}
+}
+
+// Owns implements reconciler.Kind: whatever a parent controls is its child.
+func (k *kind) Owns(*object.Object) bool { return true }
+
+// Orphan implements reconciler.Kind.
+func (k *kind) Orphan(o *object.Object, enqueue func(parent.Key)) { k.matching(o, enqueue) }
+
+// Scope implements reconciler.Kind.
+func (k *kind) Scope(s *reconciler.Sync) children.Scope {
+	scope := children.Scope{
+		Field: "children", Declared: "spec.childResources", Namespace: s.Parent.Namespace(), Selector: s.Selector,
+	}
+	if k.generate {
+		scope.Labels = map[string]string{uidLabel: string(s.Parent.UID())}
+	}
+	return scope
+}
+
+// Decide implements reconciler.Kind.
+func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
+	if k.planner.Active() && s.ManagesChildren() {
+		return k.decideRollout(ctx, s)
+	}
+	return s.Decide(ctx)
+}
+
+// logger returns the logger of a sync.
+func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }

@@ -1,0 +1,312 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package expectations
+
+import (
+	"container/heap"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// Limit is how long a parent waits at most for the informers to show its writes (docs/reference/compatibility.md#d5.2).
+const Limit = 10 * time.Second
+
+// Expectations are the writes of one controller that its informers have not shown yet. It is safe for concurrent use.
+type Expectations struct {
+	clock   clock.WithDelayedExecution
+	release func(parent.Key)
+	closed  func()
+
+	mu      sync.Mutex
+	parents map[parent.Key]*expecting
+	watched map[*cache.Informer]*watched
+}
+
+// expecting is a parent with writes that are not shown yet.
+type expecting struct {
+	key      parent.Key
+	pending  int
+	deadline time.Time
+	// waiting says that the parent is to be released.
+	waiting bool
+	timer   clock.Timer
+}
+
+// watched is an informer with the writes that it is to show.
+type watched struct {
+	stop     func()
+	versions versions
+	deletes  map[types.UID]deletion
+}
+
+// deletion is an object that is to be shown as deleted.
+type deletion struct {
+	of *expecting
+	// whole says that it must be gone: that it is being deleted was known before.
+	whole   bool
+	written time.Time
+}
+
+// New returns empty expectations. release is called, without a lock, for every parent that was not Satisfied once it is, or once
+// Limit has passed. A nil clock means the real one.
+func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &Expectations{
+		clock: c, release: release, closed: func() {},
+		parents: map[parent.Key]*expecting{}, watched: map[*cache.Informer]*watched{},
+	}
+}
+
+// Wrote expects an object that a sync of the parent key wrote, as the API server returned it. One that was being deleted and
+// has lost its last finalizer is gone with that write, and has the version from before it: it is expected to disappear.
+func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
+	if !o.Deleting() || len(o.Finalizers()) > 0 {
+		e.WroteVersion(key, informer, o.ResourceVersion())
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
+		e.expectDeletion(key, informer, o.UID(), true)
+	}
+}
+
+// WroteVersion is Wrote for an object of which the version alone is known. Versions that are no numbers have no order and
+// are not expected.
+func (e *Expectations) WroteVersion(key parent.Key, informer *cache.Informer, version string) {
+	at, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w, ok := e.watched[informer]
+	if !ok {
+		return
+	}
+	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
+		return
+	}
+	heap.Push(&w.versions, pendingVersion{at, e.expect(key), e.clock.Now()})
+}
+
+// Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
+func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *object.Object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() && !shown.Deleting() {
+		e.expectDeletion(key, informer, o.UID(), false)
+	}
+}
+
+func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, uid types.UID, whole bool) {
+	w, ok := e.watched[informer]
+	if !ok {
+		return
+	}
+	d, ok := w.deletes[uid]
+	// A parent that waited in vain before does not count any more.
+	if !ok || e.parents[d.of.key] != d.of {
+		d.of = e.expect(key)
+	}
+	d.whole, d.written = whole, e.clock.Now()
+	if !ok {
+		// The text is a part of the object's JSON, which a key must not keep in memory.
+		uid = types.UID(strings.Clone(string(uid)))
+	}
+	w.deletes[uid] = d
+}
+
+// Satisfied reports whether the informers show everything that the parent's syncs wrote. If not, the parent is released when
+// they do, or when Limit has passed.
+func (e *Expectations) Satisfied(key parent.Key) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, ok := e.parents[key]
+	if !ok {
+		return true
+	}
+	left := p.deadline.Sub(e.clock.Now())
+	if left <= 0 {
+		e.drop(p)
+		return true
+	}
+	p.waiting = true
+	if p.timer == nil {
+		p.timer = e.clock.AfterFunc(left, func() { e.expire(p) })
+	}
+	return false
+}
+
+// Pending returns the number of parents with writes that are not shown yet.
+func (e *Expectations) Pending() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.parents)
+}
+
+// Forget drops the expectations of a parent, and releases it.
+func (e *Expectations) Forget(key parent.Key) {
+	e.mu.Lock()
+	p, ok := e.parents[key]
+	if ok {
+		e.drop(p)
+	}
+	e.mu.Unlock()
+	if ok && p.waiting {
+		e.release(key)
+	}
+}
+
+// Close drops all expectations and stops their timers. Nothing is released afterwards.
+func (e *Expectations) Close() {
+	e.mu.Lock()
+	for _, p := range e.parents {
+		e.drop(p)
+	}
+	e.mu.Unlock()
+	e.closed()
+}
+
+func (e *Expectations) expire(p *expecting) {
+	e.mu.Lock()
+	current := e.parents[p.key] == p
+	if current {
+		p.timer = nil // It fired.
+		e.drop(p)
+	}
+	e.mu.Unlock()
+	if current {
+		e.release(p.key)
+	}
+}
+
+// drop forgets a parent; writes of it that are still noted count for no parent.
+func (e *Expectations) drop(p *expecting) {
+	delete(e.parents, p.key)
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+func (e *Expectations) expect(key parent.Key) *expecting {
+	p, ok := e.parents[key]
+	if !ok {
+		p = &expecting{key: key}
+		e.parents[key] = p
+	}
+	p.pending++
+	p.deadline = e.clock.Now().Add(Limit)
+	return p
+}
+
+// Observe follows an informer until cancel is called. Writes of what an informer shows that is not observed are not expected,
+// nor are those that are pending at the cancel.
+func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
+	w := &watched{deletes: map[types.UID]deletion{}}
+	e.mu.Lock()
+	e.watched[informer] = w
+	e.mu.Unlock()
+	// Informers call progress with a lock held that Observe takes, so this must not happen with ours held.
+	stop := informer.Observe(func(version string, event cache.Event) { e.progress(informer, version, event) })
+	e.mu.Lock()
+	w.stop = stop
+	e.mu.Unlock()
+	e.progress(informer, informer.LastSyncedVersion(), cache.Event{})
+	return sync.OnceFunc(func() { e.unobserve(informer, w) })
+}
+
+func (e *Expectations) unobserve(informer *cache.Informer, w *watched) {
+	e.mu.Lock()
+	delete(e.watched, informer)
+	stop := w.stop
+	var released []parent.Key
+	for _, v := range w.versions {
+		released = e.shown(v.of, released)
+	}
+	for _, d := range w.deletes {
+		released = e.shown(d.of, released)
+	}
+	e.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	for _, key := range released {
+		e.release(key)
+	}
+}
+
+// shown notes that one write of a parent is shown, and adds the parent to those that are to be released without the lock.
+func (e *Expectations) shown(p *expecting, released []parent.Key) []parent.Key {
+	if p.pending--; p.pending > 0 || e.parents[p.key] != p {
+		return released
+	}
+	e.drop(p)
+	if p.waiting {
+		released = append(released, p.key)
+	}
+	return released
+}
+
+// progress is called by informers with what they show now.
+func (e *Expectations) progress(informer *cache.Informer, version string, event cache.Event) {
+	e.mu.Lock()
+	w, ok := e.watched[informer]
+	if !ok || len(w.versions) == 0 && len(w.deletes) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	var released []parent.Key
+	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		for len(w.versions) > 0 && w.versions[0].version <= at {
+			released = e.shown(w.versions.pop().of, released)
+		}
+	}
+	if uid, whole := gone(event); len(w.deletes) > 0 && uid != "" {
+		if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
+			delete(w.deletes, uid)
+			released = e.shown(d.of, released)
+		}
+	}
+	e.mu.Unlock()
+	for _, key := range released {
+		e.release(key)
+	}
+}
+
+// gone returns the UID of which an event says that it is deleted or being deleted, empty where it says neither, and
+// whether it is gone as a whole.
+func gone(e cache.Event) (uid types.UID, whole bool) {
+	switch {
+	case e.Type == cache.Deleted && e.Old != nil:
+		return e.Old.UID(), true
+	case e.New != nil && e.New.Deleting():
+		return e.New.UID(), false
+	}
+	return "", false
+}

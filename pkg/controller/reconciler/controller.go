@@ -1,0 +1,240 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Config is what a controller is built from. All fields are required, except Missing.
+type Config struct {
+	// Dependencies are shared by all controllers.
+	Dependencies *dependencies.Shared
+	// Definition is the controller object.
+	Definition definition.Definition
+	// Kind does what the two kinds of controllers do differently.
+	Kind Kind
+	// Sources are the kinds of parents, at least one.
+	Sources []*Source
+	// Children are the declared kinds of children, in the order of the spec.
+	Children []children.Rule
+	// Missing are the declared kinds that the cluster does not serve at present.
+	Missing []v1alpha1.ResourceRule
+}
+
+// Controller runs one controller object. It implements the supervisor's Instance.
+type Controller struct {
+	config Config
+	shared *dependencies.Shared
+	clock  clock.WithTicker
+
+	byResource map[schema.GroupResource]*Source
+	byKind     map[schema.GroupKind]*Source
+	rules      children.Rules
+	finalizer  parent.Finalizer
+	hooks      *hookclient.Set
+
+	informers    *informers.Set
+	watched      []*cache.Informer // as Config.Children
+	expectations *expectations.Expectations
+	ownWrites    expectations.OwnWrites
+	children     *childcontrol.Control
+	customizer   *customize.Customizer
+	pool         *worker.Pool
+
+	synced   worker.Counters
+	counted  childcontrol.Counters
+	rejected atomic.Int64
+
+	// encoded is the controller as hooks see it.
+	encoded atomic.Pointer[[]byte]
+	started chan struct{}
+}
+
+// New builds a controller. It opens no connection and starts nothing; Run does. The error of a definition that cannot run before it
+// is changed is a *definition.InvalidError.
+func New(c Config) (*Controller, error) {
+	d := c.Definition
+	if d.Sync == nil && d.Finalize == nil {
+		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+	}
+	r := &Controller{
+		config: c, shared: c.Dependencies, clock: clock.RealClock{}, rules: children.NewRules(c.Children, c.Missing...),
+		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
+		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
+	}
+	for _, s := range c.Sources {
+		r.byResource[s.Resource.GroupResource()] = s
+		r.byKind[s.Resource.GroupVersionKind().GroupKind()] = s
+	}
+	if err := r.Redefine(d); err != nil {
+		return nil, err
+	}
+	set, err := hookclient.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), d.Sync, d.Finalize, d.Customize)
+	if err != nil {
+		return nil, &definition.InvalidError{Reason: err.Error()}
+	}
+	r.hooks = set
+	r.assemble()
+	return r, nil
+}
+
+// assemble joins the parts of a controller.
+func (c *Controller) assemble() {
+	d := c.config.Definition
+	c.pool = worker.New(worker.Config{
+		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
+		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed, Counters: &c.synced,
+	})
+	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
+	c.informers = informers.New(c.expectations)
+	c.customizer = customize.New(customize.Config{
+		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers,
+		Enqueue: func(key parent.Key) { c.pool.Enqueue(key, workqueue.Live) },
+	})
+}
+
+// acquire takes the informers of all declared kinds.
+func (c *Controller) acquire() {
+	for _, s := range c.config.Sources {
+		s.informer = c.informers.Acquire(c.shared.Cluster.Cache, c.query(s))
+	}
+	byKind := make(map[schema.GroupKind]*cache.Informer, len(c.config.Children))
+	for i := range c.config.Children {
+		rule := &c.config.Children[i]
+		informer := c.informers.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: rule.Resource})
+		c.watched = append(c.watched, informer)
+		byKind[rule.Kind.GroupKind()] = informer
+	}
+	c.config.Kind.Acquire(c.informers)
+	d := c.config.Definition
+	c.children = childcontrol.New(childcontrol.Config{
+		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counted,
+		Manager: c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name), Rules: c.rules, Informers: byKind,
+		Expectations: c.expectations, Mine: c.mine,
+	})
+}
+
+// query lets the API server leave out objects that are not selected. Those that carry the controller's finalizer must be seen: with a
+// finalize hook, or while the status records that one was there.
+func (c *Controller) query(s *Source) cache.Query {
+	q := cache.Query{Resource: s.Resource.GroupVersionResource}
+	recorded := slices.Contains(c.config.Definition.Status.FinalizedResources, metav1.GroupResource(s.Resource.GroupResource()))
+	if !c.finalizer.Enabled && !recorded && !s.Labels.Empty() {
+		q.LabelSelector = s.Labels.String()
+	}
+	return q
+}
+
+// Run reconciles until ctx ends, and returns when everything that it started has ended.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.hooks.Close()
+	defer c.expectations.Close()
+	defer c.informers.Release()
+	c.acquire()
+	if !c.informers.Await(ctx) {
+		return
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	// Parents first: the event of a child is for a parent that is known.
+	for _, s := range c.config.Sources {
+		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) })
+	}
+	subscribed := map[*cache.Informer]bool{}
+	for _, informer := range c.watched {
+		if !subscribed[informer] {
+			subscribed[informer] = true
+			c.informers.Subscribe(informer, c.childEvent)
+		}
+	}
+	running.Go(func() {
+		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds), c.resync)
+	})
+	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
+	if c.hooks.Customize != nil {
+		defer c.shared.Cluster.Discovery.Subscribe(c.kindsChanged)()
+	}
+	running.Go(func() { c.children.Prepare(ctx) })
+	close(c.started)
+	c.pool.Run(ctx)
+}
+
+// Started is closed when the informers have synced and parents are being reconciled.
+func (c *Controller) Started() <-chan struct{} { return c.started }
+
+// Problem says why an informer cannot list or watch, nil if all can.
+func (c *Controller) Problem() error { return c.informers.Problem() }
+
+// Missing returns the declared kinds that the cluster did not serve when the controller was built.
+func (c *Controller) Missing() []string {
+	missing := make([]string, len(c.config.Missing))
+	for i, rule := range c.config.Missing {
+		missing[i] = fmt.Sprintf("%s in %s", rule.Resource, rule.APIVersion)
+	}
+	return missing
+}
+
+// Redefine shows hooks the present metadata of the controller object.
+func (c *Controller) Redefine(d definition.Definition) error {
+	encoded, err := d.Encode(wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
+	if err != nil {
+		return err
+	}
+	c.encoded.Store(&encoded)
+	return nil
+}
+
+// Counters returns what the controller did so far.
+func (c *Controller) Counters() *v1alpha1.ControllerCounters {
+	return &v1alpha1.ControllerCounters{
+		Parents: int64(c.config.Kind.Len()), Syncs: c.synced.Syncs.Load(), FailedSyncs: c.synced.Failed.Load(),
+		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
+	}
+}
+
+func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.Definition.Workers) }
+
+// mine reports whether an object that has the name of a child is observed as a child of the parent.
+func (c *Controller) mine(p, existing *object.Object) bool {
+	owner := existing.Controller()
+	return owner != nil && owner.UID == p.UID() && c.config.Kind.Owns(existing)
+}

@@ -1,0 +1,24 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package reconciler runs one controller of either kind.
+//
+// Its files are its ideas: kind.go says what CompositeControllers and DecoratorControllers do differently, controller.go builds
+// and runs a controller, events.go says which change enqueues which parent, sync.go reconciles one parent in phases, call.go
+// calls the hook and validates its response, and writes.go writes the parent and its children. Packages composite and decorator implement
+// Kind; everything else, from the priorities after a start to what is forgotten of a parent that is gone, is the same for
+// both.
+package reconciler

@@ -1,0 +1,174 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+)
+
+// relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer
+// (docs/reference/contract.md#s5.1, docs/reference/contract.md#s17.1).
+func (c *Controller) relevant(s *Source, o *object.Object) bool {
+	return s.Selected(o) || c.finalizer.On(o)
+}
+
+// parentEvent handles a change of an object of a parent kind.
+func (c *Controller) parentEvent(s *Source, e cache.Event) {
+	if e.Type == cache.Deleted {
+		c.config.Kind.Forget(s.key(e.Old))
+		c.forget(s, e.Old)
+		return
+	}
+	key := s.key(e.New)
+	if !c.relevant(s, e.New) {
+		if c.config.Kind.Forget(key) {
+			c.forget(s, e.New)
+		}
+		return
+	}
+	c.config.Kind.Remember(key, e.New)
+	switch {
+	case e.Initial && !s.unsettled(e.New):
+		// Nothing is known to have changed: parents that do change meanwhile go first.
+		c.pool.Enqueue(key, workqueue.Resync)
+	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New):
+	default:
+		c.pool.Enqueue(key, c.ownWrites.Urgency(e.New))
+	}
+}
+
+// childEvent handles a change of an object of a child kind.
+func (c *Controller) childEvent(e cache.Event) {
+	if e.Initial {
+		// Every parent is synced at the start anyway, after the children have been listed.
+		return
+	}
+	if e.Old != nil && (e.New == nil || !sameController(e.Old, e.New) || !c.config.Kind.Owns(e.New)) {
+		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
+		c.enqueueOwner(e.Old)
+	}
+	switch {
+	case e.New == nil:
+	case e.New.Controller() != nil:
+		c.enqueueOwner(e.New)
+	case !e.New.Deleting():
+		c.config.Kind.Orphan(e.New, func(key parent.Key) { c.pool.Enqueue(key, workqueue.Live) })
+	}
+}
+
+// sameController reports whether two states of a child have the same controlling owner, or both none.
+func sameController(before, after *object.Object) bool {
+	a, b := before.Controller(), after.Controller()
+	return a == nil && b == nil || a != nil && b != nil && a.UID == b.UID
+}
+
+// enqueueOwner enqueues the parent that controls a child, if it is one of this controller (docs/reference/contract.md#s5.2).
+func (c *Controller) enqueueOwner(child *object.Object) {
+	owner := child.Controller()
+	if owner == nil || !c.config.Kind.Owns(child) {
+		return
+	}
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return
+	}
+	s, ok := c.byKind[schema.GroupKind{Group: version.Group, Kind: owner.Kind}]
+	if !ok {
+		return
+	}
+	namespace := ""
+	if s.Resource.Namespaced {
+		namespace = child.Namespace()
+	}
+	o, ok := s.informer.Get(namespace, owner.Name)
+	if ok && o.UID() == owner.UID && c.relevant(s, o) {
+		c.pool.Enqueue(s.key(o), workqueue.Live)
+	}
+}
+
+// resync enqueues every parent (docs/reference/contract.md#s5.3).
+func (c *Controller) resync() {
+	for _, s := range c.config.Sources {
+		for o := range s.informer.All("") {
+			if c.relevant(s, o) {
+				c.pool.Enqueue(s.key(o), workqueue.Resync)
+			}
+		}
+	}
+}
+
+// forget drops everything that is remembered about a parent that is gone, or that the controller no longer handles. What a sync that is
+// under way remembers afterwards is dropped when it ends.
+func (c *Controller) forget(s *Source, o *object.Object) {
+	key := s.key(o)
+	c.pool.Forget(key)
+	c.forgetSynced(key, s.root(o), o.UID())
+}
+
+// forgetSynced drops what syncs of a parent remember.
+func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
+	c.customizer.Forget(key)
+	c.children.Forget(uid)
+	c.ownWrites.Forget(uid)
+	c.expectations.Forget(key)
+	c.hooks.Forget(root)
+}
+
+func (s *Source) root(o *object.Object) webhook.RootKey {
+	key := s.key(o)
+	return webhook.RootKey{Group: s.Resource.Group, Kind: s.Resource.Kind, Namespace: key.Namespace, Name: key.Name}
+}
+
+// credentialsChanged retries failed parents: credentials may have been the cause.
+func (c *Controller) credentialsChanged(r credentials.Reference) {
+	if c.hooks.Reads(webhook.Reference(r)) {
+		c.pool.RetryFailed(nil)
+	}
+}
+
+// kindsChanged retries parents whose customize hook names a kind that was not served.
+func (c *Controller) kindsChanged() {
+	c.pool.RetryFailed(func(err error) bool {
+		_, unresolved := errors.AsType[*related.UnresolvedError](err)
+		return unresolved
+	})
+}
+
+// failed records a failed sync on the parent.
+func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
+	if hook.IsRejected(err) {
+		c.rejected.Add(1)
+	}
+	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
+		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())
+	}
+}

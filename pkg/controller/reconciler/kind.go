@@ -1,0 +1,83 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// Kind is what CompositeControllers and DecoratorControllers do differently. Methods are safe for concurrent use; those that take a
+// Sync are never called for one parent by two goroutines at once.
+type Kind interface {
+	// Acquire takes the informers that only this kind needs. It is called once, before the first sync.
+	Acquire(set *informers.Set)
+	// Remember notes a parent that the controller handles, as it is now.
+	Remember(key parent.Key, o *object.Object)
+	// Forget drops a parent, and reports whether it was remembered.
+	Forget(key parent.Key) bool
+	// Len returns the number of parents that are remembered.
+	Len() int
+	// Owns reports whether an object of a child kind, which a parent controls, is a child of this controller.
+	Owns(o *object.Object) bool
+	// Orphan enqueues the parents that may adopt an object of a child kind without a controlling owner.
+	Orphan(o *object.Object, enqueue func(parent.Key))
+	// Observe finds the children of the parent and sets Shown and Observed.
+	Observe(ctx context.Context, s *Sync) error
+	// Scope returns what decides, besides the declared kinds, whether the children of a response are valid.
+	Scope(s *Sync) children.Scope
+	// Decide calls the hook and sets the Decision. [Sync.Decide] does so with one call.
+	Decide(ctx context.Context, s *Sync) error
+	// Write carries the Decision out: on the parent, on its children, or on both.
+	Write(ctx context.Context, s *Sync) error
+}
+
+// Source is a kind of parents.
+type Source struct {
+	// Resource is the resource of the parents.
+	Resource discovery.Resource
+	// Selected reports whether an object is selected as a parent. An object that is not selected and carries the controller's finalizer
+	// is a parent still.
+	Selected func(*object.Object) bool
+	// Labels restricts the informer at the API server where no object that does not match can carry the controller's finalizer.
+	Labels labels.Selector
+	// IgnoreStatus says that changes of nothing but the status do not enqueue the parent.
+	IgnoreStatus bool
+	// ReportsGeneration says that the engine writes status.observedGeneration with every sync, so that a parent without the present one
+	// has a change that was not reconciled. It is false for targets of decorators, whose status belongs to others.
+	ReportsGeneration bool
+
+	informer *cache.Informer
+}
+
+// unsettled reports whether a parent that exists when the controller starts has a change that was not reconciled, so that it need not
+// wait for those that have none.
+func (s *Source) unsettled(o *object.Object) bool {
+	return o.Deleting() || s.ReportsGeneration && parent.Unsettled(o)
+}
+
+func (s *Source) key(o *object.Object) parent.Key {
+	return parent.KeyOf(s.Resource.GroupResource(), o)
+}

@@ -1,0 +1,203 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Sync is one sync of one parent: what its phases share.
+type Sync struct {
+	// Key names the parent, Source is its kind, Target is where it is written, and Root is how hooks' caches know it.
+	Key    parent.Key
+	Source *Source
+	Target client.Target
+	Root   webhook.RootKey
+	// Parent is the parent; a phase that writes it puts the new state here, and nil if nothing is left to do.
+	Parent *object.Object
+	// Selector selects the children; nil for kinds whose children are not selected.
+	Selector labels.Selector
+	// Shown are the observed children as the hook is shown them, by rule.
+	Shown []wire.Group
+	// Observed are the observed children as they are now, each once.
+	Observed []*object.Object
+	// Related are the related objects.
+	Related []wire.Group
+	// Decision is what the hook decided.
+	Decision Decision
+
+	controller *Controller
+	seen       map[children.Key]struct{}
+	responses  []*hookclient.Response
+	// fingerprint stands for the children of the response; zero for those of a rollout.
+	fingerprint record.Fingerprint
+	// again is the time after which the children are to be looked at again; zero for never.
+	again time.Duration
+}
+
+// Decision is what the hook, called once or once for each revision, wants.
+type Decision struct {
+	// Settled says that nothing is to be done about the children; they are not in Desired then.
+	Settled bool
+	// Desired are the desired children.
+	Desired []children.Desired
+	// Unserved are desired children of declared kinds that the cluster does not serve at present.
+	Unserved []children.Key
+	// Observed are the observed children that the desired ones are compared with. A rollout leaves some out.
+	Observed []*object.Object
+	// Status is the desired status; nil if there was none.
+	Status map[string]any
+	// Labels and Annotations are set on the parent; nil values remove.
+	Labels, Annotations map[string]*string
+	// ResyncAfter is the time after which the parent is to be synced again; zero for never.
+	ResyncAfter time.Duration
+	// Finalized says that the finalizer is to be taken off, Delete that the parent is to be deleted.
+	Finalized, Delete bool
+}
+
+// sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
+func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
+	s := c.open(key)
+	if s == nil {
+		return worker.Result{}, nil
+	}
+	uid := s.Parent.UID()
+	err := s.run(ctx)
+	s.release()
+	if c.left(s, uid) {
+		c.forgetSynced(key, s.Root, uid)
+		return worker.Result{}, err
+	}
+	return worker.Result{ResyncAfter: worker.Earliest(s.Decision.ResyncAfter, s.again)}, err
+}
+
+func (s *Sync) run(ctx context.Context) error {
+	kind := s.controller.config.Kind
+	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, kind.Decide, kind.Write} {
+		if err := phase(ctx, s); err != nil || s.Parent == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open returns the sync of a parent, nil if there is nothing to do for it.
+func (c *Controller) open(key parent.Key) *Sync {
+	source, ok := c.byResource[key.Resource]
+	if !ok {
+		return nil
+	}
+	o, ok := source.informer.Get(key.Namespace, key.Name)
+	if !ok || !c.relevant(source, o) {
+		return nil
+	}
+	return &Sync{
+		Key: key, Source: source, Parent: o, controller: c, seen: map[children.Key]struct{}{},
+		Target: client.Target{Resource: source.Resource.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()},
+		Root:   webhook.RootKey{Group: source.Resource.Group, Kind: source.Resource.Kind, Namespace: key.Namespace, Name: key.Name},
+	}
+}
+
+// left reports whether the controller no longer handles the parent that was synced. Its event may have come during the sync, which
+// then remembered it again.
+func (c *Controller) left(s *Sync, uid types.UID) bool {
+	o, ok := s.Source.informer.Get(s.Key.Namespace, s.Key.Name)
+	return !ok || o.UID() != uid || !c.relevant(s.Source, o)
+}
+
+// release gives back what the responses of the hook hold.
+func (s *Sync) release() {
+	for _, r := range s.responses {
+		r.Release()
+	}
+}
+
+// ensureFinalizer puts the finalizer on the parent or takes it off (docs/reference/contract.md#s15).
+func ensureFinalizer(ctx context.Context, s *Sync) error {
+	c := s.controller
+	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
+	if apierrors.IsNotFound(err) {
+		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
+		s.Parent = nil
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("can't sync finalizer for %s: %w", s.Parent, err)
+	}
+	if changed {
+		s.Wrote(written)
+		if !c.relevant(s.Source, written) {
+			s.Parent = nil
+		}
+	}
+	return nil
+}
+
+// relate finds the objects that the customize hook names (docs/reference/contract.md#s16).
+func relate(ctx context.Context, s *Sync) error {
+	var err error
+	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, *s.controller.encoded.Load(), s.Parent)
+	return err
+}
+
+// Show shows the hook the observed children of a declared kind, and adds them, as they are now, to Observed. Two rules may name
+// one kind in two versions: the hook is shown its children twice, and they are observed once.
+func (s *Sync) Show(rule int, shown, now []*object.Object) {
+	declared := &s.controller.config.Children[rule]
+	s.Shown = append(s.Shown, wire.GroupOf(typeKey(declared.Kind), shown))
+	for _, o := range now {
+		key := plan.KeyOf(o)
+		if _, twice := s.seen[key]; !twice {
+			s.seen[key] = struct{}{}
+			s.Observed = append(s.Observed, o)
+		}
+	}
+}
+
+// Children calls yield with each declared kind of children that is served, its informer, and its index for Show.
+func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) error {
+	for i := range s.controller.config.Children {
+		if err := yield(i, &s.controller.config.Children[i], s.controller.watched[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
+func (s *Sync) Observes(o *object.Object) bool {
+	_, ok := s.seen[plan.KeyOf(o)]
+	return ok
+}

@@ -1,0 +1,150 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+)
+
+// Wrote takes the state of the parent after a write.
+func (s *Sync) Wrote(written *object.Object) {
+	s.Parent = written
+	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
+}
+
+// WriteParent does a write of the parent that may be the last one of the sync, and tells its event from those of other clients.
+// A write that turns out to be unnecessary returns nil.
+func (s *Sync) WriteParent(write func(*client.Client) (*object.Object, error)) error {
+	c := s.controller
+	written, mistaken, err := c.ownWrites.Write(s.Source.informer, s.Parent, func() (*object.Object, error) {
+		return write(c.shared.Cluster.Client)
+	})
+	if mistaken {
+		c.pool.Enqueue(s.Key, workqueue.Live)
+	}
+	if err == nil && written != nil {
+		s.Wrote(written)
+	}
+	return err
+}
+
+// RemoveFinalizer takes the controller's finalizer off the parent.
+func (s *Sync) RemoveFinalizer(ctx context.Context) error {
+	c := s.controller
+	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
+	if err != nil {
+		return fmt.Errorf("can't remove finalizer for %s: %w", s.Parent, err)
+	}
+	if changed {
+		s.Wrote(written)
+	}
+	return nil
+}
+
+// FinalizerName returns the name of the controller's finalizer.
+func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
+
+// DeleteParent deletes the parent because the hook says so. One that is gone is no error.
+func (s *Sync) DeleteParent(ctx context.Context) error {
+	c := s.controller
+	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
+	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID())
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", s.Parent, err)
+	}
+	c.expectations.Deleted(s.Key, s.Source.informer, s.Parent)
+	s.Event("TargetDeleted", "Deleted because the hook of "+c.config.Definition.Meta.Name+" asked for it")
+	return nil
+}
+
+// Event records a Normal event on the parent.
+func (s *Sync) Event(reason, message string) {
+	s.controller.shared.Recorder.Normal(childcontrol.Reference(s.Parent), reason, message)
+}
+
+// ManagesChildren reports whether children are touched: not those of a parent that is being deleted, unless it is being
+// finalized (docs/reference/contract.md#s15).
+func (s *Sync) ManagesChildren() bool {
+	return !s.Parent.Deleting() || s.controller.finalizer.ShouldFinalize(s.Parent)
+}
+
+// Gather returns the input of a plan that makes the observed children the desired ones.
+func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Input, error) {
+	return s.controller.children.Gather(ctx, s.Parent, s.Observed, desired)
+}
+
+// ReconcileChildren makes the observed children of the Decision the desired ones. noun is what they are to people.
+func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
+	if s.Decision.Settled {
+		return nil
+	}
+	in, err := s.controller.children.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired)
+	if err == nil {
+		s.again, err = s.controller.children.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+	}
+	if err = errors.Join(err, s.unserved()); err != nil {
+		return fmt.Errorf("can't reconcile %s for %s: %w", noun, s.Parent, err)
+	}
+	return nil
+}
+
+// unserved is the error about desired children that cannot be written now.
+func (s *Sync) unserved() error {
+	if len(s.Decision.Unserved) == 0 {
+		return nil
+	}
+	names := make([]string, len(s.Decision.Unserved))
+	for i, key := range s.Decision.Unserved {
+		names[i] = key.String()
+	}
+	return fmt.Errorf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response", strings.Join(names, ", "))
+}
+
+// PatchChild writes who controls a child, by a merge patch.
+func (s *Sync) PatchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
+	written, err := s.controller.shared.Cluster.Client.Patch(ctx, t, types.MergePatchType, patch)
+	if err == nil {
+		s.controller.expectations.Wrote(s.Key, informer, written)
+	}
+	return written, err
+}
+
+// WroteVersion expects an informer to show a version that a write of this sync made.
+func (s *Sync) WroteVersion(informer *cache.Informer, version string) {
+	s.controller.expectations.WroteVersion(s.Key, informer, version)
+}
+
+// Deleted expects an informer to show that an object, which this sync deleted, is gone.
+func (s *Sync) Deleted(informer *cache.Informer, o *object.Object) {
+	s.controller.expectations.Deleted(s.Key, informer, o)
+}
