@@ -49,6 +49,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // Controller runs one CompositeController. It implements supervisor.Instance.
@@ -77,8 +78,9 @@ type Controller struct {
 	echoes     parent.Echoes
 	converger  *childcontrol.Converger
 	customizer *customize.Customizer
-	loop       *worker.Loop
-	counters   worker.Counters
+	loop       *worker.Pool
+	counters   childcontrol.Counters
+	rejected   atomic.Int64
 	clock      clock.WithTicker
 
 	// encoded is the controller as hooks see it.
@@ -182,7 +184,10 @@ func (c *Controller) Problem() error {
 
 // Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
-	return c.counters.Snapshot(c.selectors.len())
+	return &v1alpha1.ControllerCounters{
+		Parents: int64(c.selectors.len()), Syncs: c.loop.Counters.Syncs.Load(), FailedSyncs: c.loop.Counters.Failed.Load(),
+		RejectedAnswers: c.rejected.Load(), Conflicts: c.counters.Conflicts.Load(), Flapping: c.counters.Flapping.Load(),
+	}
 }
 
 // prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
@@ -200,8 +205,9 @@ func (c *Controller) prepare() {
 		c.revisions = c.watching.Acquire(c.shared.Own.Cache, cache.Query{Resource: revisionResource})
 	}
 	c.loop = worker.New(worker.Config{
-		Name: supervisor.KindComposite + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
-		Counters: &c.counters,
+		Name: supervisor.KindComposite + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Failed: c.failed,
+		Ready:   func(key parent.Key) bool { return c.ready(key, func() { c.loop.Release(key) }) },
+		Metrics: metrics.NewController(supervisor.KindComposite, c.name),
 	})
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
@@ -230,8 +236,6 @@ func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if !c.watching.Await(ctx) {
-		// The loop has a goroutine that ends with its run.
-		c.loop.Run(ctx)
 		return
 	}
 	// Parents first: a child's event is for a parent that is known.
@@ -245,7 +249,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	if c.hooks.Customize != nil {
 		// A rule may name a kind that was not served.
-		defer c.shared.Cluster.Discovery.Subscribe(c.loop.RetryFailed)()
+		defer c.shared.Cluster.Discovery.Subscribe(func() { c.loop.RetryFailed(nil) })()
 	}
 	running.Go(func() { c.converger.Prepare(ctx) })
 	close(c.started)
@@ -255,7 +259,7 @@ func (c *Controller) Run(ctx context.Context) {
 // credentialsChanged retries what failed for want of good credentials, perhaps.
 func (c *Controller) credentialsChanged(r credentials.Reference) {
 	if c.hooks.Reads(webhook.Reference(r)) {
-		c.loop.RetryFailed()
+		c.loop.RetryFailed(nil)
 	}
 }
 
@@ -288,9 +292,9 @@ func (c *Controller) ready(key parent.Key, wake func()) bool {
 }
 
 // failed records a failed sync on the parent.
-func (c *Controller) failed(key parent.Key, err error) {
+func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	if hook.IsRejected(err) {
-		c.counters.Rejected.Add(1)
+		c.rejected.Add(1)
 	}
 	if o, ok := c.parents.Get(key.Namespace, key.Name); ok {
 		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())

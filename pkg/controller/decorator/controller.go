@@ -42,6 +42,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // Marker is the annotation by which a decorator knows its attachments; its value is the controller's name (docs/reference/contract.md#s17.2).
@@ -65,8 +66,9 @@ type Controller struct {
 	watching   *informers.Set
 	converger  *childcontrol.Converger
 	customizer *customize.Customizer
-	loop       *worker.Loop
-	counters   worker.Counters
+	loop       *worker.Pool
+	counters   childcontrol.Counters
+	rejected   atomic.Int64
 	targets    targets
 	echoes     parent.Echoes
 	clock      clock.WithTicker
@@ -180,7 +182,10 @@ func (c *Controller) Problem() error { return c.watching.Problem() }
 
 // Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
-	return c.counters.Snapshot(c.targets.len())
+	return &v1alpha1.ControllerCounters{
+		Parents: int64(c.targets.len()), Syncs: c.loop.Counters.Syncs.Load(), FailedSyncs: c.loop.Counters.Failed.Load(),
+		RejectedAnswers: c.rejected.Load(), Conflicts: c.counters.Conflicts.Load(), Flapping: c.counters.Flapping.Load(),
+	}
 }
 
 // prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
@@ -196,8 +201,9 @@ func (c *Controller) prepare() {
 		informers[a.resource.GroupVersionKind().GroupKind()] = a.informer
 	}
 	c.loop = worker.New(worker.Config{
-		Name: supervisor.KindDecorator + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
-		Counters: &c.counters,
+		Name: supervisor.KindDecorator + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Failed: c.failed,
+		Ready:   func(key parent.Key) bool { return c.ready(key, func() { c.loop.Release(key) }) },
+		Metrics: metrics.NewController(supervisor.KindDecorator, c.name),
 	})
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Watching: c.watching,
@@ -226,8 +232,6 @@ func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if !c.watching.Await(ctx) {
-		// The loop has a goroutine that ends with its run.
-		c.loop.Run(ctx)
 		return
 	}
 	// Targets first: an attachment's event is for a target that is known.
@@ -247,7 +251,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	if c.hooks.Customize != nil {
 		// A rule may name a kind that was not served.
-		defer c.shared.Cluster.Discovery.Subscribe(c.loop.RetryFailed)()
+		defer c.shared.Cluster.Discovery.Subscribe(func() { c.loop.RetryFailed(nil) })()
 	}
 	running.Go(func() { c.converger.Prepare(ctx) })
 	close(c.started)
@@ -257,7 +261,7 @@ func (c *Controller) Run(ctx context.Context) {
 // credentialsChanged retries what failed for want of good credentials, perhaps.
 func (c *Controller) credentialsChanged(r credentials.Reference) {
 	if c.hooks.Reads(webhook.Reference(r)) {
-		c.loop.RetryFailed()
+		c.loop.RetryFailed(nil)
 	}
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package decorator
 
 import (
+	"context"
 	"strings"
 	"sync"
 
@@ -136,9 +137,9 @@ func (c *Controller) ready(key parent.Key, wake func()) bool {
 }
 
 // failed records a failed sync on the target.
-func (c *Controller) failed(key parent.Key, err error) {
+func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	if hook.IsRejected(err) {
-		c.counters.Rejected.Add(1)
+		c.rejected.Add(1)
 	}
 	if _, o, ok := c.find(key); ok {
 		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())

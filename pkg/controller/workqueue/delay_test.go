@@ -34,7 +34,7 @@ func TestBackoffDoublesUpToTheLimit(t *testing.T) {
 		"First":       {"The first failure is retried almost at once.", Options{Jitter: -1}, 1, 5 * time.Millisecond},
 		"Second":      {"It doubles.", Options{Jitter: -1}, 2, 10 * time.Millisecond},
 		"Tenth":       {"It doubles every time.", Options{Jitter: -1}, 10, 2560 * time.Millisecond},
-		"Limit":       {"A broken hook is asked every five minutes.", Options{Jitter: -1}, 30, 5 * time.Minute},
+		"Limit":       {"A broken hook is called every five minutes.", Options{Jitter: -1}, 30, 5 * time.Minute},
 		"NoOverflow":  {"Years of failures must not wrap around.", Options{Jitter: -1}, 1 << 31, 5 * time.Minute},
 		"Jitter":      {"Jitter takes off its part at most.", Options{Jitter: 0.5, Random: func() float64 { return 0.5 }}, 2, 7500 * time.Microsecond},
 		"JitterAbove": {"A jitter above 1 counts as 1.", Options{Jitter: 7, Random: func() float64 { return 0.5 }}, 1, 2500 * time.Microsecond},
@@ -57,7 +57,7 @@ func TestFailedKeyComesBackAtPriorityRetry(t *testing.T) {
 			q.Add("a", Live)
 		}
 		key, _, _ := q.Get()
-		if got := q.Fail(key); got != want {
+		if got := q.Fail(key, errBroken); got != want {
 			t.Fatalf("failure %d: delay %s, want %s", n+1, got, want)
 		}
 		q.Done(key)
@@ -70,8 +70,8 @@ func TestFailedKeyComesBackAtPriorityRetry(t *testing.T) {
 	key, _, _ := q.Get()
 	q.Forget(key)
 	q.Done(key)
-	if q.Failures("a") != 0 || len(q.items) != 0 {
-		t.Errorf("after success: %d failures and %d items, want none", q.Failures("a"), len(q.items))
+	if len(q.items) != 0 {
+		t.Errorf("after success: %d items, want none: neither failures nor errors are kept", len(q.items))
 	}
 }
 
@@ -79,14 +79,14 @@ func TestAddEndsTheBackoffAndKeepsTheFailures(t *testing.T) {
 	q, _ := newTestQueue(t)
 	q.Add("a", Live)
 	key, _, _ := q.Get()
-	q.Fail(key)
+	q.Fail(key, errBroken)
 	q.Done(key)
 	q.Add("a", Live)
 	if got := q.Len(); got != (Lengths{Live: 1}) {
 		t.Fatalf("a change while waiting: %+v, want one live key and no delay", got)
 	}
 	key, _, _ = q.Get()
-	if got := q.Fail(key); got != 10*time.Millisecond {
+	if got := q.Fail(key, errBroken); got != 10*time.Millisecond {
 		t.Errorf("the next failure waits %s, want 10ms: the row of failures goes on", got)
 	}
 	q.Done(key)
@@ -97,7 +97,7 @@ func TestFailAfterAnAddDoesNotWait(t *testing.T) {
 	q.Add("a", Live)
 	key, _, _ := q.Get()
 	q.Add("a", Live)
-	if got := q.Fail(key); got != 0 {
+	if got := q.Fail(key, errBroken); got != 0 {
 		t.Errorf("delay %s; want 0, for the key runs again after Done", got)
 	}
 	q.Done(key)
@@ -140,7 +140,7 @@ func TestAddAfter(t *testing.T) {
 			reason: "A time of zero or before needs no timer.",
 			given: func(q *Queue[string]) {
 				q.AddAfter("a", 0, Retry)
-				q.RetryAfter("b", -1, Retry)
+				q.RetryAfter("b", -1, Retry, errBroken)
 			},
 			then: Lengths{Retry: 2},
 			want: []popped{{"a", Retry}, {"b", Retry}},
@@ -161,7 +161,7 @@ func TestAddAfter(t *testing.T) {
 			reason: "A key may wait for its backoff and for its resync; the first comes first and the second stays.",
 			given: func(q *Queue[string]) {
 				q.AddAfter("a", time.Minute, Resync)
-				q.RetryAfter("a", time.Second, Retry)
+				q.RetryAfter("a", time.Second, Retry, errBroken)
 			},
 			step: time.Second,
 			then: Lengths{Retry: 1, Delayed: 1},
@@ -170,8 +170,8 @@ func TestAddAfter(t *testing.T) {
 		"RetryAfterReplacesAPause": {
 			reason: "The newest Retry-After of a hook counts.",
 			given: func(q *Queue[string]) {
-				q.RetryAfter("a", time.Minute, Retry)
-				q.RetryAfter("a", time.Second, Retry)
+				q.RetryAfter("a", time.Minute, Retry, errBroken)
+				q.RetryAfter("a", time.Second, Retry, errBroken)
 			},
 			step: time.Second,
 			then: Lengths{Retry: 1},
@@ -180,7 +180,7 @@ func TestAddAfter(t *testing.T) {
 		"AddEndsAPause": {
 			reason: "A signal that comes before the time leaves no second run behind.",
 			given: func(q *Queue[string]) {
-				q.RetryAfter("a", 10*time.Second, Live)
+				q.RetryAfter("a", 10*time.Second, Live, errBroken)
 				q.Add("a", Live)
 			},
 			step: 10 * time.Second,
@@ -191,7 +191,7 @@ func TestAddAfter(t *testing.T) {
 			reason: "A parent that is gone must not be synced later.",
 			given: func(q *Queue[string]) {
 				q.AddAfter("a", time.Second, Live)
-				q.RetryAfter("a", time.Second, Live)
+				q.RetryAfter("a", time.Second, Live, errBroken)
 				q.Remove("a")
 				q.AddAfter("b", time.Second, Live)
 			},
@@ -231,7 +231,7 @@ func TestManyDelaysUseOneTimer(t *testing.T) {
 	for n := range 100 {
 		q.AddAfter(string(rune('A'+n)), time.Duration(100-n)*time.Second, Live)
 	}
-	// The timekeeper sets its timer anew for each earlier time; in between there is none.
+	// The timekeeper sets its timer again for each earlier time; in between there is none.
 	eventually(func() bool {
 		timers := c.Waiters()
 		if timers > 1 {
@@ -248,28 +248,28 @@ func TestManyDelaysUseOneTimer(t *testing.T) {
 func TestRetryFailedEndsBackoffsOnly(t *testing.T) {
 	q, c := newTestQueue(t)
 	for range 10 {
-		q.Fail("failed")
+		q.Fail("failed", errBroken)
 	}
-	q.Fail("asked for patience")
-	q.RetryAfter("asked for patience", time.Hour, Retry)
+	q.Fail("postponed", errBroken)
+	q.RetryAfter("postponed", time.Hour, Retry, errBroken)
 	q.AddAfter("resync", time.Hour, Live)
-	q.Fail("worked on")
+	q.Fail("worked on", errBroken)
 	q.Add("worked on", Live)
 	if key, _, _ := q.Get(); key != "worked on" {
 		t.Fatalf("got %q", key)
 	}
 
-	q.RetryFailed()
+	q.RetryFailed(nil)
 	if got := drain(q); !slices.Equal(got, []popped{{"failed", Retry}}) {
 		t.Errorf("ready are %v, want only the key in backoff: pauses and resyncs have their own times", got)
 	}
-	if n := q.Failures("failed"); n != 10 {
-		t.Errorf("%d failures are counted, want 10: it is not known yet whether the cause is mended", n)
+	if n := q.items["failed"].failures; n != 10 {
+		t.Errorf("%d failures are counted, want 10: it is not known yet whether the cause is gone", n)
 	}
-	q.Fail("worked on")
+	q.Fail("worked on", errBroken)
 	q.Done("worked on")
 	if got := drain(q); !slices.Equal(got, []popped{{"worked on", Retry}}) {
-		t.Errorf("ready are %v; a key that is failing while the cause is mended must not wait for its backoff", got)
+		t.Errorf("ready are %v; a key that is failing while the cause goes must not wait for its backoff", got)
 	}
 	c.Step(time.Hour)
 	eventually(func() bool { return q.Len().Ready() == 2 })

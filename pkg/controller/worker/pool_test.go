@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -42,35 +43,48 @@ func key(name string) parent.Key {
 	return parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "things"}, Namespace: "ns", Name: name}
 }
 
-// run runs a loop until the test ends.
-func run(t *testing.T, c worker.Config) (*worker.Loop, *worker.Counters, *sync.Map) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run runs a pool until the test ends.
+func run(t *testing.T, c worker.Config) (*worker.Pool, *sync.Map) {
 	t.Helper()
-	counters, reported := &worker.Counters{}, &sync.Map{}
-	c.Name, c.Counters = t.Name(), counters
+	reported := &sync.Map{}
+	c.Name = t.Name()
 	if c.Workers == 0 {
 		c.Workers = 2
 	}
-	c.Failed = func(k parent.Key, err error) { reported.Store(k, err) }
-	l := worker.New(c)
+	c.Failed = func(_ context.Context, k parent.Key, err error) { reported.Store(k, err) }
+	p := worker.New(c)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
+	running.Go(func() { p.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return l, counters, reported
+	return p, reported
 }
 
 func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New("not allowed"))
 	for name, tc := range map[string]struct {
 		reason   string
 		err      error
 		reported bool
 	}{
-		"PlainErrorIsReported":       {"A user must see what failed.", errors.New("boom"), true},
-		"WaitingIsSilent":            {"Nobody can do anything about a cache that fills.", fmt.Errorf("syncing: %w", &worker.WaitError{For: "a cache"}), false},
-		"ConflictIsSilent":           {"The next sync sees what the other writer wrote.", fmt.Errorf("writing: %w", conflict), false},
-		"ConflictsJoinedAreSilent":   {"Several conflicts are still conflicts.", errors.Join(conflict, conflict), false},
-		"ConflictWithFailureIsLoud":  {"A conflict must not hide a failure beside it.", errors.Join(conflict, errors.New("boom")), true},
+		"PlainErrorIsReported":      {"A user must see what failed.", errors.New("boom"), true},
+		"WaitingIsSilent":           {"A cache that fills is no failure.", fmt.Errorf("syncing: %w", &worker.WaitError{For: "a cache"}), false},
+		"ConflictIsSilent":          {"The next sync sees what the other writer wrote.", fmt.Errorf("writing: %w", conflict), false},
+		"ConflictsJoinedAreSilent":  {"Several conflicts are still conflicts.", errors.Join(conflict, conflict), false},
+		"ConflictWithFailureIsLoud": {"A conflict must not hide a failure beside it.", errors.Join(conflict, errors.New("boom")), true},
+		"ConflictWithRefusalBelowAWrap": {
+			"Nor when both are wrapped, as what applying children returns is.",
+			fmt.Errorf("reconciling children: %w", errors.Join(fmt.Errorf("creating a: %w", conflict), fmt.Errorf("creating b: %w", refused))), true,
+		},
+		"PostponedWithFailureIsLoud": {
+			"Retry-After must not hide a failure beside it.", errors.Join(fmt.Errorf("calling: %w", later{time.Millisecond}), refused), true,
+		},
+		"WaitingWithFailureIsLoud": {
+			"Nor a cache that fills.", errors.Join(&worker.WaitError{For: "a cache"}, refused), true,
+		},
 		"PostponedByTheHookIsSilent": {"A hook that asks for patience has not failed.", fmt.Errorf("calling: %w", later{time.Millisecond}), false},
 		"PostponedWithoutTimeBacksOff": {
 			"Without a time there is backoff, not a hot loop (docs/reference/contract.md#s18.2).", later{0}, false,
@@ -79,7 +93,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			again := make(chan struct{})
-			l, counters, reported := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
+			p, reported := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
 				switch calls.Add(1) {
 				case 1:
 					return worker.Result{}, tc.err
@@ -88,13 +102,13 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 				}
 				return worker.Result{}, nil
 			}})
-			l.Enqueue(key("a"), workqueue.Live)
+			p.Enqueue(key("a"), workqueue.Live)
 			<-again
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
 			}
-			if got := counters.Failed.Load() == 1; got != tc.reported {
-				t.Errorf("failed syncs = %d: %s", counters.Failed.Load(), tc.reason)
+			if got := p.Counters.Failed.Load() == 1; got != tc.reported {
+				t.Errorf("failed syncs = %d: %s", p.Counters.Failed.Load(), tc.reason)
 			}
 		})
 	}
@@ -103,7 +117,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 func TestAPanicStopsNothing(t *testing.T) {
 	var calls atomic.Int32
 	done := make(chan struct{})
-	l, _, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+	p, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
 		if k == key("bad") && calls.Add(1) == 1 {
 			panic(k)
 		}
@@ -112,60 +126,60 @@ func TestAPanicStopsNothing(t *testing.T) {
 		}
 		return worker.Result{}, nil
 	}})
-	l.Enqueue(key("bad"), workqueue.Live)
-	l.Enqueue(key("good"), workqueue.Live)
+	p.Enqueue(key("bad"), workqueue.Live)
+	p.Enqueue(key("good"), workqueue.Live)
 	<-done
 	if _, ok := reported.Load(key("bad")); !ok {
 		t.Error("a panic of one parent's sync was not reported")
 	}
 }
 
-func TestAKeyIsHeldBackUntilItsWritesAreSeen(t *testing.T) {
-	var wake atomic.Pointer[func()]
-	asked, synced := make(chan struct{}), make(chan struct{})
-	l, _, _ := run(t, worker.Config{
-		Ready: func(_ parent.Key, w func()) bool {
-			if wake.CompareAndSwap(nil, &w) {
-				close(asked)
-				return false
+func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
+	var ready atomic.Bool
+	held, synced := make(chan struct{}, 1), make(chan struct{})
+	p, _ := run(t, worker.Config{
+		Ready: func(parent.Key) bool {
+			if !ready.Load() {
+				held <- struct{}{}
 			}
-			return true
+			return ready.Load()
 		},
 		Sync: func(context.Context, parent.Key) (worker.Result, error) {
 			close(synced)
 			return worker.Result{}, nil
 		},
 	})
-	l.Enqueue(key("a"), workqueue.Live)
-	<-asked
+	p.Enqueue(key("a"), workqueue.Live)
+	<-held
 	select {
 	case <-synced:
 		t.Fatal("the key was synced before its writes were seen")
 	default:
 	}
-	(*wake.Load())()
+	ready.Store(true)
+	p.Release(key("a"))
 	<-synced
 }
 
 func TestResyncAfterSyncsAgain(t *testing.T) {
 	var calls atomic.Int32
 	again := make(chan struct{})
-	l, _, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
+	p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
 		if calls.Add(1) == 2 {
 			close(again)
 			return worker.Result{}, nil
 		}
 		return worker.Result{ResyncAfter: time.Millisecond}, nil
 	}})
-	l.Enqueue(key("a"), workqueue.Live)
+	p.Enqueue(key("a"), workqueue.Live)
 	<-again
 }
 
 func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var interrupted atomic.Bool
-	l := worker.New(worker.Config{
-		Name: t.Name(), Workers: 1, Counters: &worker.Counters{}, Failed: func(parent.Key, error) {}, Grace: time.Hour,
+	p := worker.New(worker.Config{
+		Name: t.Name(), Workers: 1, Failed: func(context.Context, parent.Key, error) {}, Grace: time.Hour,
 		Sync: func(ctx context.Context, _ parent.Key) (worker.Result, error) {
 			close(started)
 			<-release
@@ -175,8 +189,8 @@ func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); l.Run(ctx) }()
-	l.Enqueue(key("a"), workqueue.Live)
+	go func() { defer close(ended); p.Run(ctx) }()
+	p.Enqueue(key("a"), workqueue.Live)
 	<-started
 	cancel()
 	close(release)
