@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,10 +29,14 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics/legacyregistry"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 type later struct{ after time.Duration }
@@ -198,4 +203,123 @@ func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	if interrupted.Load() {
 		t.Error("the sync was interrupted although it had time left")
 	}
+}
+
+func TestOnlyMatchingErrorsAreRetried(t *testing.T) {
+	errUnresolved, errBroken := errors.New("kind is not served"), errors.New("broken")
+	var mu sync.Mutex
+	calls := map[string]int{}
+	failing := make(chan string, 100)
+	p := worker.New(worker.Config{
+		Name: t.Name(), Workers: 1, Clock: testclock.NewFakeClock(time.Now()),
+		Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[k.Name]++
+			if k.Name == "unresolved" {
+				return worker.Result{}, fmt.Errorf("syncing: %w", errUnresolved)
+			}
+			return worker.Result{}, errBroken
+		},
+		Failed: func(_ context.Context, k parent.Key, _ error) { failing <- k.Name },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	// One worker syncs in this order, so that none of the former two is under way when the last one is.
+	for _, name := range []string{"broken", "unresolved", "last"} {
+		p.Enqueue(key(name), workqueue.Live)
+		<-failing
+	}
+	p.RetryFailed(func(err error) bool { return errors.Is(err, errUnresolved) })
+	for name := ""; name != "unresolved"; {
+		name = <-failing
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if calls["unresolved"] != 2 || calls["broken"] != 1 {
+		t.Errorf("syncs: %v; want another one of the unresolved alone", calls)
+	}
+}
+
+func TestMetricsShowWhatAPoolDoes(t *testing.T) {
+	m := metrics.NewController("CompositeController", "pool-test")
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New("not allowed"))
+	stuck, release := make(chan struct{}), make(chan struct{})
+	p, _ := run(t, worker.Config{
+		Metrics: m,
+		Ready:   func(k parent.Key) bool { return k.Name != "held" },
+		Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+			switch k.Name {
+			case "stuck":
+				close(stuck)
+				<-release
+			case "refused":
+				return worker.Result{}, refused
+			case "postponed":
+				return worker.Result{}, later{time.Hour}
+			}
+			return worker.Result{ResyncAfter: time.Hour}, nil
+		},
+	})
+	m.CountParents(func() int { return 10 })
+	for _, name := range []string{"fine", "held", "refused", "postponed", "stuck"} {
+		p.Enqueue(key(name), workqueue.Live)
+	}
+	<-stuck
+	want := map[string]float64{
+		`metacontroller_syncs_total{controller="CompositeController-pool-test",result="success"}`:      1,
+		`metacontroller_syncs_total{controller="CompositeController-pool-test",result="postponed"}`:    1,
+		`metacontroller_parents{controller="CompositeController-pool-test",state="failing"}`:           1,
+		`metacontroller_parents{controller="CompositeController-pool-test",state="postponed"}`:         1,
+		`metacontroller_parents{controller="CompositeController-pool-test",state="ready"}`:             8,
+		`metacontroller_workqueue_keys{controller="CompositeController-pool-test",state="held"}`:       1,
+		`metacontroller_workqueue_keys{controller="CompositeController-pool-test",state="processing"}`: 1,
+		`metacontroller_workqueue_keys{controller="CompositeController-pool-test",state="scheduled"}`:  1,
+		`workqueue_depth{name="CompositeController-pool-test"}`:                                        0,
+	}
+	var got map[string]float64
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		got = gather(t)
+		for series, value := range want {
+			if v, ok := got[series]; !ok || v != value {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	close(release)
+	if err != nil {
+		for series, value := range want {
+			t.Errorf("%s = %v, want %v", series, got[series], value)
+		}
+	}
+	if got[`metacontroller_sync_errors_total{controller="CompositeController-pool-test",reason="Forbidden"}`] < 1 {
+		t.Error("the error is not counted by its reason")
+	}
+	if got[`workqueue_unfinished_work_seconds{name="CompositeController-pool-test"}`] <= 0 {
+		t.Error("a sync that does not end is not shown as unfinished work")
+	}
+}
+
+// gather returns the values of all counters and gauges by series.
+func gather(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			values[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return values
 }

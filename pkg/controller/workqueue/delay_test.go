@@ -17,6 +17,8 @@ limitations under the License.
 package workqueue
 
 import (
+	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -39,6 +41,7 @@ func TestBackoffDoublesUpToTheLimit(t *testing.T) {
 		"Jitter":      {"Jitter takes off its part at most.", Options{Jitter: 0.5, Random: func() float64 { return 0.5 }}, 2, 7500 * time.Microsecond},
 		"JitterAbove": {"A jitter above 1 counts as 1.", Options{Jitter: 7, Random: func() float64 { return 0.5 }}, 1, 2500 * time.Microsecond},
 		"Default":     {"The default jitter is a fifth.", Options{Random: func() float64 { return 0.5 }}, 1, 4500 * time.Microsecond},
+		"LimitAbove":  {"A limit too large to double counts as the largest delay.", Options{BaseDelay: time.Hour, MaxDelay: math.MaxInt64, Jitter: -1}, 60, MaxDelay},
 		"Configured":  {"Base and limit can be set.", Options{BaseDelay: time.Second, MaxDelay: 3 * time.Second, Jitter: -1}, 3, 3 * time.Second},
 	}
 	for name, tc := range cases {
@@ -187,6 +190,25 @@ func TestAddAfter(t *testing.T) {
 			then: Lengths{Live: 1},
 			want: []popped{{"a", Live}},
 		},
+		"NeverIsNotNow": {
+			reason: "A resync in a time too long to add must not become a hot loop.",
+			given:  func(q *Queue[string]) { q.AddAfter("a", math.MaxInt64, Live) },
+			step:   MaxDelay - time.Second,
+			then:   Lengths{Delayed: 1},
+		},
+		"ALongRetryAfterIsNotNow": {
+			reason: "A hook that asks for more patience than there are years must not be called at once.",
+			given:  func(q *Queue[string]) { q.RetryAfter("a", math.MaxInt64, Retry, errBroken) },
+			step:   MaxDelay - time.Second,
+			then:   Lengths{Delayed: 1},
+		},
+		"ALongDelayIsAYear": {
+			reason: "A delay is cut, not dropped.",
+			given:  func(q *Queue[string]) { q.AddAfter("a", math.MaxInt64, Live) },
+			step:   MaxDelay,
+			then:   Lengths{Live: 1},
+			want:   []popped{{"a", Live}},
+		},
 		"RemoveCancelsTimes": {
 			reason: "A parent that is gone must not be synced later.",
 			given: func(q *Queue[string]) {
@@ -273,4 +295,54 @@ func TestRetryFailedEndsBackoffsOnly(t *testing.T) {
 	}
 	c.Step(time.Hour)
 	eventually(func() bool { return q.Len().Ready() == 2 })
+}
+
+func TestRetryFailedEndsBackoffsOfMatchingErrors(t *testing.T) {
+	errUnresolved := errors.New("kind is not served")
+	cases := map[string]struct {
+		reason string
+		given  func(q *Queue[string])
+		want   []popped
+	}{
+		"Matching": {
+			"Its cause may be gone.",
+			func(q *Queue[string]) { q.Fail("a", errUnresolved) },
+			[]popped{{"a", Retry}},
+		},
+		"AnotherError": {
+			"A flapping API service must not turn minutes of backoff into seconds.",
+			func(q *Queue[string]) { q.Fail("a", errBroken) },
+			nil,
+		},
+		"TheLastErrorCounts": {
+			"What failed before that is not what it waits for.",
+			func(q *Queue[string]) { q.Fail("a", errUnresolved); q.Fail("a", errBroken) },
+			nil,
+		},
+		"AfterSuccess": {
+			"A success ends what was remembered.",
+			func(q *Queue[string]) { q.Fail("a", errUnresolved); q.Forget("a"); q.Fail("a", errBroken) },
+			nil,
+		},
+		"Removed": {
+			"So does the end of the object.",
+			func(q *Queue[string]) { q.Fail("a", errUnresolved); q.Remove("a") },
+			nil,
+		},
+		"Postponed": {
+			"A hook that asked to be called later is called later.",
+			func(q *Queue[string]) { q.Fail("a", errBroken); q.RetryAfter("a", time.Hour, Retry, errUnresolved) },
+			nil,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q, _ := newTestQueue(t)
+			tc.given(q)
+			q.RetryFailed(func(err error) bool { return errors.Is(err, errUnresolved) })
+			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
+				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
 }
