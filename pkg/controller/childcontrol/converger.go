@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
 
 // Recorder records what happened to children on their parent.
@@ -55,13 +55,20 @@ type Config struct {
 	// Recorder records events on parents.
 	Recorder Recorder
 	// Counters count conflicts and flapping children.
-	Counters *worker.Counters
+	Counters *Counters
 	// Manager is the field manager for server-side apply.
 	Manager string
 	// Rules are the declared kinds.
 	Rules children.Rules
 	// Informers has the informer for each declared kind.
 	Informers map[schema.GroupKind]*cache.Informer
+}
+
+// Counters count what happened to the children of a controller. They are safe for concurrent use.
+type Counters struct {
+	// Conflicts counts children that could not be created because another object has their name, Flapping those that were
+	// left alone because they kept changing back.
+	Conflicts, Flapping atomic.Int64
 }
 
 // Converger converges the children of the parents of one controller. It is safe for concurrent use.

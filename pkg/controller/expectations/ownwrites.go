@@ -118,7 +118,7 @@ func (e *OwnWrites) Is(shown *object.Object) bool {
 // waiting for others' changes.
 func (e *OwnWrites) Urgency(shown *object.Object) workqueue.Priority {
 	if e.Is(shown) && !shown.Deleting() {
-		return workqueue.Echo
+		return workqueue.SelfTriggered
 	}
 	return workqueue.Live
 }

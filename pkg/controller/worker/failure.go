@@ -19,12 +19,15 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
-// A WaitError says that a sync could not be done yet, through nobody's fault: a cache is not filled, or shows an older
+// A WaitError says that a sync could not be done yet, and that nothing has failed: a cache is not filled, or shows an older
 // state than the API server has. It is retried without an event.
 type WaitError struct {
 	// For says what is waited for, for the log.
@@ -36,19 +39,13 @@ type WaitError struct {
 // Error implements error.
 func (e *WaitError) Error() string { return "waiting for " + e.For }
 
-// failure is what an error means to the loop.
-type failure int
+// panicError is a sync that panicked.
+type panicError struct{ cause any }
 
-const (
-	// failed is reported with an event and retried with backoff.
-	failed failure = iota
-	// waiting is retried with backoff, silently.
-	waiting
-	// postponed is retried after the time that the hook asked for, silently.
-	postponed
-	// abandoned is not retried: the controller is being stopped.
-	abandoned
-)
+func (e *panicError) Error() string { return fmt.Sprintf("internal error while syncing: %v", e.cause) }
+
+// FailureReason is the reason for which the error is counted.
+func (*panicError) FailureReason() string { return metrics.ReasonPanic }
 
 // postponer is implemented by errors that carry the time after which a call may be repeated (RFC 9110 §10.2.3).
 type postponer interface {
@@ -57,38 +54,71 @@ type postponer interface {
 	RetryAfter() time.Duration
 }
 
-func classify(ctx context.Context, err error) (failure, time.Duration) {
-	if ctx.Err() != nil {
-		return abandoned, 0
-	}
-	if later, ok := errors.AsType[postponer](err); ok {
-		if after := later.RetryAfter(); after > 0 {
-			return postponed, after
-		}
-		return waiting, 0
-	}
-	if _, ok := errors.AsType[*WaitError](err); ok || onlyStale(err) {
-		return waiting, 0
-	}
-	return failed, 0
+// reasoner is implemented by errors that name one of [metrics.Reasons].
+type reasoner interface {
+	error
+	FailureReason() string
 }
 
-// onlyStale reports whether err consists of conflicts of versions alone: somebody else wrote the object first, and the
-// next sync sees what they wrote.
-func onlyStale(err error) bool {
+// failure is what the error of a sync means. The zero value is that of no error.
+type failure struct {
+	// result is Failed if any of the error's leaves is a failure; else Postponed if a hook asked to be called later; else
+	// Waiting.
+	result metrics.Result
+	// reason is that of the first leaf that is a failure.
+	reason string
+	// after is the longest time that a hook asked for.
+	after time.Duration
+	// wait is the first WaitError.
+	wait *WaitError
+}
+
+// classify takes an error apart. What is to be waited for must not hide a failure beside it.
+func classify(err error) failure {
+	f := failure{result: metrics.Waiting}
+	f.add(err)
+	return f
+}
+
+func (f *failure) add(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, each := range joined.Unwrap() {
-			if !onlyStale(each) {
-				return false
+			f.add(each)
+		}
+		return
+	}
+	switch err := err.(type) {
+	case postponer:
+		if after := err.RetryAfter(); after > 0 {
+			f.after = max(f.after, after)
+			if f.result == metrics.Waiting {
+				f.result = metrics.Postponed
 			}
 		}
-		return true
-	}
-	if apierrors.IsConflict(err) {
-		return true
+		return
+	case *WaitError:
+		if f.wait == nil {
+			f.wait = err
+		}
+		return
+	case apierrors.APIStatus:
+		if reason := apierrors.ReasonForError(err.(error)); reason != "Conflict" {
+			f.fail(string(reason))
+		}
+		return
+	case reasoner:
+		f.fail(err.FailureReason())
+		return
 	}
 	if wrapped := errors.Unwrap(err); wrapped != nil {
-		return onlyStale(wrapped)
+		f.add(wrapped)
+		return
 	}
-	return false
+	f.fail(metrics.ReasonOther)
+}
+
+func (f *failure) fail(reason string) {
+	if f.result != metrics.Failed {
+		f.result, f.reason = metrics.Failed, reason
+	}
 }

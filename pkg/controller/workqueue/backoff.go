@@ -36,7 +36,7 @@ type backoff struct {
 }
 
 func newBackoff(o Options) backoff {
-	b := backoff{base: o.BaseDelay, limit: o.MaxDelay, jitter: o.Jitter, random: o.Random}
+	b := backoff{base: o.BaseDelay, limit: min(o.MaxDelay, MaxDelay), jitter: o.Jitter, random: o.Random}
 	if b.base <= 0 {
 		b.base = DefaultBaseDelay
 	}

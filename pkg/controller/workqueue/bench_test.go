@@ -23,11 +23,12 @@ import (
 
 func BenchmarkAddGetDone(b *testing.B) {
 	q := New[int](Options{})
-	b.Cleanup(q.ShutDown)
+	b.Cleanup(run(q))
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		q.Add(n%1000, Live)
 		key, _, _ := q.Get()
+		q.Begin(key)
 		q.Forget(key)
 		q.Done(key)
 	}
@@ -35,7 +36,7 @@ func BenchmarkAddGetDone(b *testing.B) {
 
 func BenchmarkAddQueued(b *testing.B) {
 	q := New[int](Options{})
-	b.Cleanup(q.ShutDown)
+	b.Cleanup(run(q))
 	for n := range 10000 {
 		q.Add(n, Resync)
 	}
@@ -47,13 +48,13 @@ func BenchmarkAddQueued(b *testing.B) {
 
 func BenchmarkDelayed10000(b *testing.B) {
 	q := New[int](Options{})
-	b.Cleanup(q.ShutDown)
+	b.Cleanup(run(q))
 	for n := range 10000 {
 		q.AddAfter(n, time.Hour+time.Duration(n), Resync)
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		key := n % 10000
-		q.RetryAfter(key, 30*time.Minute+time.Duration(n), Retry)
+		q.RetryAfter(key, 30*time.Minute+time.Duration(n), Retry, errBroken)
 	}
 }

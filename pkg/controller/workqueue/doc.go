@@ -16,10 +16,11 @@ limitations under the License.
 
 // Package workqueue holds the keys of the parents that one hosted controller has to sync.
 //
-// Queue keeps every key at most once, hands it to one worker at a time, and knows three priorities: a change that
-// somebody made goes before a retry, and a retry before a periodic resync, so that a live change never waits behind a
-// resync of thousands of parents. Keys can be delayed: by exponential backoff after a failure, by a pause that a newer
-// change ends, or until a fixed time which nothing cancels (resyncAfterSeconds).
+// Queue keeps every key at most once, hands it to one worker at a time, and knows four priorities: a change goes before a
+// retry, a retry before a sync that the controller's own writes triggered, and that before a periodic resync, so that a change
+// never waits behind a resync of thousands of parents. Keys can be delayed: by exponential backoff after a failure, by a pause
+// that a newer change ends, or until a fixed time which nothing cancels (resyncAfterSeconds). A key can be held until it is
+// released.
 //
 // Workers call Get, then Forget or Fail, then Done; event handlers call Add. The package knows nothing of parents,
 // hooks and API objects, and never runs work itself.

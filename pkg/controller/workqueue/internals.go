@@ -24,6 +24,9 @@ import (
 // now is the time since the queue's start, plus one nanosecond so that it never is unset.
 func (q *Queue[K]) now() time.Duration { return q.clock.Since(q.start) + 1 }
 
+// after is the time d from now, MaxDelay at most.
+func (q *Queue[K]) after(d time.Duration) time.Duration { return q.now() + min(d, MaxDelay) }
+
 // The functions below are called with the lock held.
 
 // item returns the item of key, new if there is none.
@@ -63,24 +66,40 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 	p = min(p, i.held)
 	switch {
 	case i.processing:
+		if i.again == none {
+			q.added(i)
+		}
 		i.again = min(i.again, p)
 		return
 	case i.queued <= p:
 		return
 	case i.queued != none:
 		q.lists[i.queued].remove(i)
+	default:
+		q.added(i)
 	}
+	q.push(i, p)
+}
+
+// added notes that an item was added which was not.
+func (q *Queue[K]) added(i *item[K]) {
+	i.addedAt = q.now()
+	q.metrics.Added()
+}
+
+func (q *Queue[K]) push(i *item[K], p Priority) {
 	i.queued = p
 	q.lists[p].push(i)
 	q.filled.Signal()
 }
 
-// retry delays the item unless it is going to be processed anyway, and tells which.
+// retry delays the item unless it is going to be processed anyway, and returns whether it does.
 func (q *Queue[K]) retry(i *item[K], d time.Duration, p Priority) bool {
+	q.metrics.Retried()
 	if i.queued != none || i.again != none {
 		return false
 	}
-	i.retryAt, i.retryPriority = q.now()+d, p
+	i.retryAt, i.retryPriority = q.after(d), p
 	q.schedule(i)
 	return true
 }
@@ -98,18 +117,18 @@ func (q *Queue[K]) pop() *item[K] {
 }
 
 // order returns in which order the lists are looked through: by urgency, except that now and then a less urgent one is the
-// first, so that nothing waits for ever.
+// first, so that nothing waits forever.
 func (q *Queue[K]) order() [priorities]Priority {
 	if q.pops%agingInterval != agingInterval-1 {
-		return [...]Priority{Live, Retry, Echo, Resync}
+		return [...]Priority{Live, Retry, SelfTriggered, Resync}
 	}
 	switch q.pops / agingInterval % (priorities - 1) {
 	case 0:
-		return [...]Priority{Resync, Echo, Retry, Live}
+		return [...]Priority{Resync, SelfTriggered, Retry, Live}
 	case 1:
-		return [...]Priority{Echo, Retry, Resync, Live}
+		return [...]Priority{SelfTriggered, Retry, Resync, Live}
 	default:
-		return [...]Priority{Retry, Resync, Echo, Live}
+		return [...]Priority{Retry, Resync, SelfTriggered, Live}
 	}
 }
 
@@ -120,7 +139,7 @@ func (q *Queue[K]) schedule(i *item[K]) {
 	case due == unset && i.delayed == notDelayed:
 		return
 	case due == unset:
-		// The timekeeper may wake once for nothing; that is cheaper than to tell it.
+		// The timekeeper may wake once for nothing; that is cheaper than to wake it now.
 		heap.Remove(&q.delays, i.delayed)
 		return
 	case i.delayed == notDelayed:

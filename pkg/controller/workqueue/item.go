@@ -33,6 +33,10 @@ type item[K comparable] struct {
 	retryAt time.Duration
 	// resyncAt is when the key is added at resyncPriority in any case: AddAfter.
 	resyncAt time.Duration
+	// addedAt is when the key was queued, or was to be queued again after Done. takenAt is when a worker got it.
+	addedAt, takenAt time.Duration
+	// err is the error of the last sync, unless it succeeded.
+	err error
 	// delayed is the position in the heap of due times.
 	delayed  int
 	failures uint32
@@ -45,7 +49,7 @@ type item[K comparable] struct {
 	// held is the most urgent priority at which a worker got the key and has not begun to process it; none without such.
 	held       Priority
 	processing bool
-	// backsOff says that retryAt is a backoff, not a pause that somebody asked for.
+	// backsOff says that retryAt is a backoff, not a pause that a hook asked for.
 	backsOff bool
 }
 
@@ -63,7 +67,7 @@ func (i *item[K]) due() time.Duration {
 
 // idle tells that the item carries no information and can go.
 func (i *item[K]) idle() bool {
-	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0
+	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0 && i.err == nil
 }
 
 // list is a doubly linked list through the items themselves; an item is in one list at most.

@@ -20,12 +20,12 @@ package workqueue
 type Priority int8
 
 const (
-	// Live is for a change that somebody made: of a parent, a child, a related object or a definition.
+	// Live is for a change of others than the controller: of a parent, a child, a related object or a definition.
 	Live Priority = iota
 	// Retry is for a sync that failed before and whose backoff has ended.
 	Retry
-	// Echo is for a sync whose only cause is what the sync before it wrote: nobody but the hook waits for it.
-	Echo
+	// SelfTriggered is for a sync whose only cause is what the sync before it wrote: only the hook waits for it.
+	SelfTriggered
 	// Resync is for syncs without a known change: periodic resyncs and the initial list after a start.
 	Resync
 
@@ -42,8 +42,8 @@ func (p Priority) String() string {
 		return "live"
 	case Retry:
 		return "retry"
-	case Echo:
-		return "echo"
+	case SelfTriggered:
+		return "self_triggered"
 	case Resync:
 		return "resync"
 	default:

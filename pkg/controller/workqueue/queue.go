@@ -17,14 +17,21 @@ limitations under the License.
 package workqueue
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // agingInterval is how many keys are taken by priority before one is taken from a less urgent list.
 const agingInterval = 64
+
+// MaxDelay is the longest time that a key is delayed. Longer delays are cut to it: what is asked for in a year and what is
+// asked for in a thousand years are the same to a process.
+const MaxDelay = 365 * 24 * time.Hour
 
 // maxSpare bounds the memory kept for items that are not in use.
 const maxSpare = 1024
@@ -35,25 +42,25 @@ type Options struct {
 	Clock clock.Clock
 	// BaseDelay is the delay after the first failure of a key; it doubles with every further one. Default 5 ms.
 	BaseDelay time.Duration
-	// MaxDelay is the longest delay after a failure. Default 5 minutes.
+	// MaxDelay is the longest delay after a failure, at most the constant of this name. Default 5 minutes.
 	MaxDelay time.Duration
 	// Jitter is the part of the delay after a failure that is random: the delay d becomes a value between d*(1-Jitter)
 	// and d. Values above 1 count as 1. Default (zero) 0.2; a negative value means no jitter.
 	Jitter float64
 	// Random returns a number in [0,1) and must be safe for concurrent use. Default: math/rand/v2.
 	Random func() float64
+	// Metrics are the series of the queue. Nil: none.
+	Metrics *metrics.Queue
 }
 
-// Queue is a deduplicating priority queue of keys. It is safe for concurrent use. It owns one goroutine from New to
-// ShutDown. After ShutDown all methods may still be called and have no effect.
+// Queue is a deduplicating priority queue of keys. It is safe for concurrent use. All methods may be called before Run,
+// when no delay ends, and after Run, when they have no effect.
 type Queue[K comparable] struct {
 	clock   clock.Clock
 	start   time.Time
 	backoff backoff
-
-	stop  chan struct{}
-	rearm chan struct{}
-	ended sync.WaitGroup
+	metrics *metrics.Queue
+	rearm   chan struct{}
 
 	mu         sync.Mutex
 	filled     sync.Cond
@@ -66,7 +73,7 @@ type Queue[K comparable] struct {
 	closed     bool
 }
 
-// New returns a queue that is ready for use. The caller must call ShutDown when it is done with it.
+// New returns a queue. It starts nothing.
 func New[K comparable](o Options) *Queue[K] {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -75,13 +82,22 @@ func New[K comparable](o Options) *Queue[K] {
 		clock:   o.Clock,
 		start:   o.Clock.Now(),
 		backoff: newBackoff(o),
-		stop:    make(chan struct{}),
+		metrics: o.Metrics,
 		rearm:   make(chan struct{}, 1),
 		items:   map[K]*item[K]{},
 	}
 	q.filled.L = &q.mu
-	q.ended.Go(q.keepTime)
 	return q
+}
+
+// Run queues delayed keys when they are due, until ctx ends. Then every Get returns false, and Run returns; it does not wait
+// for workers. It must be called once at most.
+func (q *Queue[K]) Run(ctx context.Context) {
+	q.keepTime(ctx.Done())
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.filled.Broadcast()
 }
 
 // Add asks for key to be processed at the given priority. A key that is queued already stays queued once, at the
@@ -98,7 +114,7 @@ func (q *Queue[K]) Add(key K, p Priority) {
 
 // AddAfter asks for key to be added at the given priority after d. When such a time is pending already, the earlier one
 // is kept and the higher priority with it. Nothing but Remove cancels it: not Add, and not a sync of the key before
-// (docs/reference/contract.md#s5.2, resyncAfterSeconds). A d of zero or less is Add.
+// (docs/reference/contract.md#s5.2, resyncAfterSeconds). A d of zero or less is Add; one above MaxDelay is MaxDelay.
 func (q *Queue[K]) AddAfter(key K, d time.Duration, p Priority) {
 	if d <= 0 {
 		q.Add(key, p)
@@ -109,7 +125,7 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration, p Priority) {
 	if q.closed {
 		return
 	}
-	i, at := q.item(key), q.now()+d
+	i, at := q.item(key), q.after(d)
 	if i.resyncAt == unset {
 		i.resyncAt, i.resyncPriority = at, p.known()
 	} else {
@@ -118,29 +134,29 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration, p Priority) {
 	q.schedule(i)
 }
 
-// RetryAfter pauses key: it is added at the given priority after d unless something adds it before, which ends the
-// pause. It replaces a pause or backoff that is pending, and has no effect on a key that is queued or asked for again
-// while a worker has it. It serves Retry-After of a hook and waits for a condition which is signaled by Add. The number
-// of failures is not changed. A d of zero or less is Add.
-func (q *Queue[K]) RetryAfter(key K, d time.Duration, p Priority) {
-	if d <= 0 {
-		q.Add(key, p)
-		return
-	}
+// RetryAfter pauses key, whose sync ended with err: it is added at the given priority after d unless something adds it
+// before, which ends the pause. It replaces a pause or backoff that is pending, and has no effect on a key that is queued or
+// was added again while a worker has it. It serves Retry-After of a hook. The number of failures is not changed. A d of zero
+// or less is Add; one above MaxDelay is MaxDelay.
+func (q *Queue[K]) RetryAfter(key K, d time.Duration, p Priority, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	if i := q.item(key); q.retry(i, d, p.known()) {
+	i := q.item(key)
+	i.err = err
+	if d <= 0 {
+		q.add(i, p.known())
+	} else if q.retry(i, d, p.known()) {
 		i.backsOff = false
 	}
 }
 
-// Fail records a failure of key and asks for it at priority Retry after its backoff: BaseDelay after the first failure
-// in a row, doubling to MaxDelay, with jitter. It returns how long that is; 0 when the key has been added in the meantime
-// and is going to be processed without waiting. Workers call it before Done.
-func (q *Queue[K]) Fail(key K) time.Duration {
+// Fail records a failure of key with its error and asks for key at priority Retry after its backoff: BaseDelay after the
+// first failure in a row, doubling to MaxDelay, with jitter. It returns how long that is; 0 when the key has been added in
+// the meantime and is going to be processed without waiting. Workers call it before Done.
+func (q *Queue[K]) Fail(key K, err error) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -148,6 +164,7 @@ func (q *Queue[K]) Fail(key K) time.Duration {
 	}
 	i := q.item(key)
 	i.failures++
+	i.err = err
 	d := q.backoff.delay(i.failures)
 	if !q.retry(i, d, Retry) {
 		return 0
@@ -156,40 +173,35 @@ func (q *Queue[K]) Fail(key K) time.Duration {
 	return d
 }
 
-// RetryFailed ends the backoff of every key that waits in one: what made them fail may be mended. Pauses that RetryAfter
-// began go on, and the numbers of failures are kept. A key that failed before and that a worker has now is asked for again.
-func (q *Queue[K]) RetryFailed() {
+// RetryFailed ends the backoff of every key that waits in one and whose last error matches: its cause may be gone. A nil
+// match stands for every error. Pauses that RetryAfter began go on, and the numbers of failures are kept. A key that failed
+// before and that a worker has now is added again whatever its last error was: its next one may be about the former state.
+// Match must not block nor call the queue.
+func (q *Queue[K]) RetryFailed(match func(error) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
 	for _, i := range q.items {
-		if i.failures > 0 && (i.processing || i.backsOff && i.retryAt != unset) {
+		if i.failures == 0 {
+			continue
+		}
+		if i.processing || i.backsOff && i.retryAt != unset && (match == nil || match(i.err)) {
 			q.add(i, Retry)
 		}
 	}
 }
 
-// Forget sets the number of failures of key to zero. Work that is pending stays. Workers call it after success, before
+// Forget sets the number of failures of key to zero and drops its last error. Work that is pending stays. Workers call it after success, before
 // Done.
 func (q *Queue[K]) Forget(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i, ok := q.items[key]; ok {
-		i.failures = 0
+		i.failures, i.err = 0, nil
 		q.drop(i)
 	}
-}
-
-// Failures returns how many times in a row key has failed.
-func (q *Queue[K]) Failures(key K) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if i, ok := q.items[key]; ok {
-		return int(i.failures)
-	}
-	return 0
 }
 
 // Remove drops all pending work and the failures of key, for a key whose object is gone. A worker that has the key is
@@ -205,14 +217,15 @@ func (q *Queue[K]) Remove(key K) {
 		q.lists[i.queued].remove(i)
 		i.queued = none
 	}
-	i.again, i.held, i.failures = none, none, 0
+	i.again, i.held, i.failures, i.err = none, none, 0, nil
 	i.retryAt, i.resyncAt = unset, unset
 	q.schedule(i)
 	q.drop(i)
 }
 
-// Hold says that a worker, which got key at the given priority, asks whether it may process it. If not, something will release
-// it. Until it is processed it is queued at that priority at least. Workers call it before they ask, and Begin after a yes.
+// Hold says that a worker, which got key at the given priority, is going to find out whether it may process it. If it may not,
+// something will release it. Until it is processed it is queued at that priority at least. Workers call it before they
+// find out, and Begin if they may.
 func (q *Queue[K]) Hold(key K, p Priority) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,8 +236,8 @@ func (q *Queue[K]) Hold(key K, p Priority) {
 	i.held = min(i.held, p.known())
 }
 
-// Release adds a key that is held, at the priority at which it was. It does nothing for others: somebody else has added the
-// key, and a worker has begun with it.
+// Release adds a key that is held, at the priority at which it was. It does nothing for others: the key was added by other
+// means, and a worker has begun with it.
 func (q *Queue[K]) Release(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -244,7 +257,7 @@ func (q *Queue[K]) Begin(key K) {
 }
 
 // Get waits for a key and returns it with the priority it was queued at. Keys come by priority, first in first out
-// within one; every 64th comes from a less urgent priority that has any, each of them in turn. ok is false after ShutDown,
+// within one; every 64th comes from a less urgent priority that has any, each of them in turn. ok is false after Run,
 // even when keys are left. The caller must call Done with the key.
 func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 	q.mu.Lock()
@@ -254,6 +267,9 @@ func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 			p = i.queued
 			i.queued, i.processing = none, true
 			q.processing++
+			now := q.now()
+			q.metrics.Started(now - i.addedAt)
+			i.takenAt = now
 			return i.key, p, true
 		}
 		q.filled.Wait()
@@ -261,7 +277,7 @@ func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 	return key, none, false
 }
 
-// Done tells that the worker has finished with key. A key that was added in the meantime is queued now, at the highest
+// Done says that the worker has finished with key. A key that was added in the meantime is queued now, at the highest
 // priority that was asked for.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
@@ -272,50 +288,12 @@ func (q *Queue[K]) Done(key K) {
 	}
 	i.processing = false
 	q.processing--
+	if i.held == none {
+		q.metrics.Finished(q.now() - i.takenAt)
+	}
 	if p := i.again; p != none && !q.closed {
 		i.again = none
-		q.add(i, p)
+		q.push(i, min(p, i.held))
 	}
 	q.drop(i)
-}
-
-// ShutDown makes every Get return false, and waits for the queue's own goroutine to end. It does not wait for workers.
-// It may be called more than once.
-func (q *Queue[K]) ShutDown() {
-	q.mu.Lock()
-	if !q.closed {
-		q.closed = true
-		close(q.stop)
-		q.filled.Broadcast()
-	}
-	q.mu.Unlock()
-	q.ended.Wait()
-}
-
-// Lengths are the numbers of keys in a queue. A key that is processed or delayed may be counted there as well as in one
-// of the priorities.
-type Lengths struct {
-	// Live, Retry, Echo and Resync are the keys ready to be processed, by priority.
-	Live, Retry, Echo, Resync int
-	// Delayed are the keys that wait for a time.
-	Delayed int
-	// Processing are the keys that workers have.
-	Processing int
-}
-
-// Ready is the number of keys ready to be processed.
-func (l Lengths) Ready() int { return l.Live + l.Retry + l.Echo + l.Resync }
-
-// Len returns how many keys there are.
-func (q *Queue[K]) Len() Lengths {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return Lengths{
-		Live:       q.lists[Live].len,
-		Retry:      q.lists[Retry].len,
-		Echo:       q.lists[Echo].len,
-		Resync:     q.lists[Resync].len,
-		Delayed:    len(q.delays),
-		Processing: q.processing,
-	}
 }

@@ -17,6 +17,8 @@ limitations under the License.
 package workqueue
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -24,8 +26,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	testclock "k8s.io/utils/clock/testing"
 )
+
+var errBroken = errors.New("broken")
 
 type popped struct {
 	Key      string
@@ -36,9 +41,19 @@ func newTestQueue(t *testing.T) (*Queue[string], *testclock.FakeClock) {
 	t.Helper()
 	c := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	q := New[string](Options{Clock: c, Jitter: -1})
-	t.Cleanup(q.ShutDown)
+	t.Cleanup(run(q))
 	return q, c
 }
+
+// run runs a queue until stop is called, which returns when the run has ended.
+func run[K comparable](q *Queue[K]) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { q.Run(ctx) })
+	return func() { cancel(); running.Wait() }
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // eventually waits until the condition holds; the test binary's time limit ends a wait in vain.
 func eventually(condition func() bool) {
@@ -78,11 +93,11 @@ func TestOrder(t *testing.T) {
 			reason: "A change must not wait behind what was written about others, or a resync of all parents.",
 			given: func(q *Queue[string]) {
 				q.Add("resync", Resync)
-				q.Add("echo", Echo)
+				q.Add("self-triggered", SelfTriggered)
 				q.Add("retry", Retry)
 				q.Add("live", Live)
 			},
-			want: []popped{{"live", Live}, {"retry", Retry}, {"echo", Echo}, {"resync", Resync}},
+			want: []popped{{"live", Live}, {"retry", Retry}, {"self-triggered", SelfTriggered}, {"resync", Resync}},
 		},
 		"QueuedOnce": {
 			reason: "Many events of one parent are one sync.",
@@ -175,7 +190,7 @@ func TestEachLessUrgentPriorityHasItsTurn(t *testing.T) {
 	q, _ := newTestQueue(t)
 	var turns []Priority
 	for n := 1; n <= 4*agingInterval; n++ {
-		for _, p := range []Priority{Live, Retry, Echo, Resync} {
+		for _, p := range []Priority{Live, Retry, SelfTriggered, Resync} {
 			q.Add(p.String(), p)
 		}
 		key, p, _ := q.Get()
@@ -186,7 +201,7 @@ func TestEachLessUrgentPriorityHasItsTurn(t *testing.T) {
 			t.Fatalf("pop %d has priority %s although there is a live key", n, p)
 		}
 	}
-	if diff := cmp.Diff([]Priority{Resync, Echo, Retry, Resync}, turns); diff != "" {
+	if diff := cmp.Diff([]Priority{Resync, SelfTriggered, Retry, Resync}, turns); diff != "" {
 		t.Errorf("every %dth key (-want +got):\n%s", agingInterval, diff)
 	}
 }
@@ -205,24 +220,24 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 		"HeldAgain": {
 			"A less urgent add that could not be processed either must not take the urgency away.",
 			func(q *Queue[string]) {
-				q.Add("a", Echo)
+				q.Add("a", SelfTriggered)
 				key, p, _ := q.Get()
 				q.Hold(key, p)
 				q.Done(key)
-				q.Add("a", Echo)
+				q.Add("a", SelfTriggered)
 			},
 			[]popped{{"a", Live}, {"b", Retry}},
 		},
 		"Processed": {
 			"The urgency is over when the key was processed.",
 			func(q *Queue[string]) {
-				q.Add("a", Echo)
+				q.Add("a", SelfTriggered)
 				key, _, _ := q.Get()
 				q.Begin(key)
 				q.Done(key)
-				q.Add("a", Echo)
+				q.Add("a", SelfTriggered)
 			},
-			[]popped{{"b", Retry}, {"a", Echo}},
+			[]popped{{"b", Retry}, {"a", SelfTriggered}},
 		},
 		"Released": {
 			"It is added as it was held.",
@@ -267,9 +282,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 			"A new object of that name has nothing to do with the old one.",
 			func(q *Queue[string]) {
 				q.Remove("a")
-				q.Add("a", Echo)
+				q.Add("a", SelfTriggered)
 			},
-			[]popped{{"b", Retry}, {"a", Echo}},
+			[]popped{{"b", Retry}, {"a", SelfTriggered}},
 		},
 	}
 	for name, tc := range cases {
@@ -314,7 +329,7 @@ func TestRemoveWhileProcessedDropsTheSecondRun(t *testing.T) {
 	q, _ := newTestQueue(t)
 	q.Add("a", Live)
 	key, _, _ := q.Get()
-	q.Fail(key)
+	q.Fail(key, errBroken)
 	q.Add("a", Live)
 	q.Remove("a")
 	q.Done(key)
@@ -337,8 +352,9 @@ func TestDoneWithoutGetIsIgnored(t *testing.T) {
 	}
 }
 
-func TestShutDownEndsGet(t *testing.T) {
-	q, _ := newTestQueue(t)
+func TestGetEndsWithRun(t *testing.T) {
+	q := New[string](Options{})
+	stop := run(q)
 	var waiting sync.WaitGroup
 	var ended atomic.Int32
 	for range 4 {
@@ -348,16 +364,16 @@ func TestShutDownEndsGet(t *testing.T) {
 			}
 		})
 	}
-	q.ShutDown()
+	stop()
 	waiting.Wait()
 	q.Add("a", Live)
 	q.AddAfter("b", time.Second, Live)
-	q.RetryAfter("c", time.Second, Live)
-	if d := q.Fail("d"); d != 0 {
-		t.Errorf("Fail after ShutDown returned %s; want 0", d)
+	q.RetryAfter("c", time.Second, Live, errBroken)
+	if d := q.Fail("d", errBroken); d != 0 {
+		t.Errorf("Fail after Run returned %s; want 0", d)
 	}
 	if _, _, ok := q.Get(); ok || ended.Load() != 4 || q.Len() != (Lengths{}) {
-		t.Errorf("after ShutDown: ok=%t, %d waiters ended, %+v; want false, 4 and nothing", ok, ended.Load(), q.Len())
+		t.Errorf("after Run: ok=%t, %d waiters ended, %+v; want false, 4 and nothing", ok, ended.Load(), q.Len())
 	}
 }
 
@@ -366,6 +382,7 @@ func TestShutDownEndsGet(t *testing.T) {
 func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
 	const keys, workers, producers, rounds = 50, 8, 4, 2000
 	q := New[int](Options{BaseDelay: time.Microsecond, MaxDelay: 10 * time.Microsecond})
+	stop := run(q)
 	var busy [keys]atomic.Bool
 	var asked, seen [keys]atomic.Int64
 	var work, produce sync.WaitGroup
@@ -381,7 +398,7 @@ func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
 				}
 				seen[key].Store(asked[key].Load())
 				if n%7 == 0 {
-					q.Fail(key)
+					q.Fail(key, errBroken)
 				} else {
 					q.Forget(key)
 				}
@@ -411,6 +428,6 @@ func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
 			t.Errorf("key %d: the last of %d adds was not processed (saw %d)", k, asked[k].Load(), seen[k].Load())
 		}
 	}
-	q.ShutDown()
+	stop()
 	work.Wait()
 }

@@ -22,8 +22,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// keepTime queues delayed items when they are due. One timer, set to the earliest due time, serves them all.
-func (q *Queue[K]) keepTime() {
+// keepTime queues delayed items when they are due, until stop is closed. One timer, set to the earliest due time, serves them all.
+func (q *Queue[K]) keepTime(stop <-chan struct{}) {
 	var timer clock.Timer
 	for {
 		next := q.release()
@@ -46,7 +46,7 @@ func (q *Queue[K]) keepTime() {
 		case <-fired:
 		case <-q.rearm:
 			halt(timer)
-		case <-q.stop:
+		case <-stop:
 			halt(timer)
 			return
 		}

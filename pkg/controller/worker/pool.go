@@ -1,0 +1,242 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package worker
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+)
+
+// Result is what a sync that succeeded asks for.
+type Result struct {
+	// ResyncAfter is the time after which the parent is synced again even if nothing changes. Zero or less: never.
+	ResyncAfter time.Duration
+}
+
+// Config describes a pool. Name, Workers, Sync and Failed are required.
+type Config struct {
+	// Name names the hosted controller in logs.
+	Name string
+	// Workers is the number of keys that are synced at the same time. At least 1.
+	Workers int
+	// Sync brings one parent to its desired state. It is never called for one key by two goroutines at once.
+	Sync func(ctx context.Context, key parent.Key) (Result, error)
+	// Ready reports whether a key may be synced now. After it returned false, [Pool.Release] is to be called as soon as the
+	// key may be synced, from any goroutine. Nil: always.
+	Ready func(key parent.Key) bool
+	// Failed reports an error that is retried with backoff: an event, usually.
+	Failed func(ctx context.Context, key parent.Key, err error)
+	// Grace is how long a sync that is under way may take after Run's context ended. Default 5 s.
+	Grace time.Duration
+	// Clock is the time source. Default: the real one.
+	Clock clock.WithTicker
+	// Metrics are the series of the controller, which Run shows. Nil: none.
+	Metrics *metrics.Controller
+}
+
+// Counters count what a pool did. They are safe for concurrent use.
+type Counters struct {
+	// Syncs counts syncs that ended without an error, Failed those whose error was reported.
+	Syncs, Failed atomic.Int64
+}
+
+// Pool is the workers of one hosted controller and their queue. It is safe for concurrent use.
+type Pool struct {
+	// Counters count what the pool did.
+	Counters Counters
+
+	config Config
+	queue  *workqueue.Queue[parent.Key]
+	// waiting are the keys for which a WaitError waits.
+	waiting  sync.Map
+	awaiting sync.WaitGroup
+}
+
+// New returns a pool and starts nothing. Keys may be enqueued at once; they are synced by Run.
+func New(c Config) *Pool {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Grace == 0 {
+		c.Grace = 5 * time.Second
+	}
+	p := &Pool{
+		config: c,
+		queue:  workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Metrics: c.Metrics.Queue()}),
+	}
+	c.Metrics.Queue().Observe(p.state)
+	return p
+}
+
+// Enqueue adds key to the queue.
+func (p *Pool) Enqueue(key parent.Key, priority workqueue.Priority) { p.queue.Add(key, priority) }
+
+// Forget drops all that is pending or remembered for a parent that is gone.
+func (p *Pool) Forget(key parent.Key) { p.queue.Remove(key) }
+
+// Release has a key synced for which Ready returned false. For all others it does nothing.
+func (p *Pool) Release(key parent.Key) { p.queue.Release(key) }
+
+// RetryFailed ends the backoff of every parent whose last sync failed with an error that matches; nil matches every error.
+// Parents whose hook asked to be called later wait on. Match must not block nor call the pool.
+func (p *Pool) RetryFailed(match func(error) bool) { p.queue.RetryFailed(match) }
+
+// Run syncs keys until ctx ends, and returns when nothing that it started runs any more. A sync under way is given the grace
+// time to end by itself, so that nothing is left half done. It must be called once at most.
+func (p *Pool) Run(ctx context.Context) {
+	defer p.config.Metrics.Expose()()
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer p.awaiting.Wait()
+	defer cancel()
+	var workers sync.WaitGroup
+	for range p.config.Workers {
+		workers.Go(func() {
+			for p.processNextItem(work) {
+			}
+		})
+	}
+	p.queue.Run(ctx)
+	grace := p.config.Clock.NewTimer(p.config.Grace)
+	defer grace.Stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		workers.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-grace.C():
+		cancel()
+		<-ended
+	}
+}
+
+// processNextItem syncs one key. It returns false when the queue is shut down.
+func (p *Pool) processNextItem(ctx context.Context) bool {
+	key, priority, ok := p.queue.Get()
+	if !ok {
+		return false
+	}
+	defer p.queue.Done(key)
+	if ready := p.config.Ready; ready != nil {
+		p.queue.Hold(key, priority)
+		if !ready(key) {
+			return true
+		}
+		p.queue.Begin(key)
+	}
+	began := p.config.Clock.Now()
+	result, err := p.sync(ctx, key)
+	took := p.config.Clock.Since(began)
+	if err != nil {
+		p.retry(ctx, key, result, err, took)
+		return true
+	}
+	p.queue.Forget(key)
+	p.Counters.Syncs.Add(1)
+	p.config.Metrics.Synced(metrics.Succeeded, took)
+	if result.ResyncAfter > 0 {
+		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
+	}
+	return true
+}
+
+func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err error, took time.Duration) {
+	if ctx.Err() != nil {
+		return // The controller is being stopped.
+	}
+	logger := klog.FromContext(ctx)
+	f := classify(err)
+	p.config.Metrics.Synced(f.result, took)
+	after := f.after
+	if f.result != metrics.Postponed {
+		after = p.queue.Fail(key, err)
+		if f.wait != nil && f.wait.Done != nil {
+			p.await(ctx, key, f.wait)
+		}
+	}
+	if f.after > 0 && f.after >= after {
+		after = f.after
+		p.queue.RetryAfter(key, after, workqueue.Retry, err)
+	}
+	switch f.result {
+	case metrics.Postponed:
+		logger.V(2).Info("Hook asks to be called later", "parent", key, "after", after)
+		return
+	case metrics.Waiting:
+		logger.V(4).Info("Sync has to wait", "parent", key, "reason", err.Error(), "retryAfter", after)
+	default:
+		p.Counters.Failed.Add(1)
+		p.config.Metrics.SyncError(f.reason)
+		logger.Error(err, "Sync failed", "parent", key, "retryAfter", after)
+		p.config.Failed(ctx, key, err)
+	}
+	if result.ResyncAfter > 0 && result.ResyncAfter < after {
+		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Retry)
+	}
+}
+
+// await adds a key when what its sync waits for is there.
+func (p *Pool) await(ctx context.Context, key parent.Key, wait *WaitError) {
+	if _, already := p.waiting.LoadOrStore(key, struct{}{}); already {
+		return
+	}
+	p.awaiting.Go(func() {
+		defer p.waiting.Delete(key)
+		if wait.Done(ctx) {
+			p.queue.Add(key, workqueue.Live)
+		}
+	})
+}
+
+// sync calls the sync function and turns a panic into an error: one parent must never stop the process.
+func (p *Pool) sync(ctx context.Context, key parent.Key) (result Result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			klog.FromContext(ctx).Error(nil, "Sync panicked", "parent", key, "panic", cause, "stack", string(debug.Stack()))
+			err = &panicError{cause}
+		}
+	}()
+	return p.config.Sync(ctx, key)
+}
+
+// state returns the state of the queue for its metrics.
+func (p *Pool) state() metrics.QueueState {
+	var failing, waiting, postponed int
+	s := p.queue.State(func(err error) {
+		switch classify(err).result {
+		case metrics.Waiting:
+			waiting++
+		case metrics.Postponed:
+			postponed++
+		default:
+			failing++
+		}
+	})
+	s.Failing, s.Waiting, s.Postponed = failing, waiting, postponed
+	return s
+}

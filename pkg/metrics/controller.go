@@ -1,0 +1,164 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Result says how a sync ended, for metacontroller_syncs_total.
+type Result int
+
+const (
+	// Succeeded is a sync without an error.
+	Succeeded Result = iota
+	// Failed is a sync whose error was reported and is retried with back-off.
+	Failed
+	// Waiting is a sync that could not be done yet: a cache is not filled or shows an older state than the API server has.
+	Waiting
+	// Postponed is a sync whose hook asked to be called later.
+	Postponed
+
+	results = iota
+)
+
+// String returns the value of the label result.
+func (r Result) String() string {
+	return [results]string{"success", "error", "waiting", "postponed"}[r]
+}
+
+// A Controller holds the series of one hosted controller. Its methods are safe for concurrent use and may be called on nil,
+// which counts nothing.
+type Controller struct {
+	name     string
+	queue    Queue
+	syncs    [results]prometheus.Counter
+	duration prometheus.Histogram
+	errors   map[string]prometheus.Counter
+
+	mu           sync.Mutex
+	parents      func() int
+	expectations func() int
+}
+
+// NewController returns the series of a hosted controller, which [Controller.Expose] shows. The kind is
+// CompositeController or DecoratorController; the label of the series is <kind>-<name>.
+func NewController(kind, name string) *Controller {
+	c := &Controller{name: kind + "-" + name, errors: map[string]prometheus.Counter{}}
+	c.queue = newQueue(c.name)
+	for r := range Result(results) {
+		c.syncs[r] = syncs.counter(c.name, r.String())
+	}
+	c.duration = syncDuration.histogram(c.name)
+	for _, reason := range Reasons() {
+		c.errors[reason] = syncErrors.counter(c.name, reason)
+	}
+	return c
+}
+
+// Queue returns the series of the controller's workqueue; nil for a nil controller.
+func (c *Controller) Queue() *Queue {
+	if c == nil {
+		return nil
+	}
+	return &c.queue
+}
+
+// Synced counts a sync that took a time and ended with a result.
+func (c *Controller) Synced(r Result, took time.Duration) {
+	if c == nil {
+		return
+	}
+	c.syncs[r].Inc()
+	c.duration.Observe(took.Seconds())
+}
+
+// SyncError counts an error that a sync reported. A reason that is none of [Reasons] counts as [ReasonOther].
+func (c *Controller) SyncError(reason string) {
+	if c == nil {
+		return
+	}
+	counter, ok := c.errors[reason]
+	if !ok {
+		counter = c.errors[ReasonOther]
+	}
+	counter.Inc()
+}
+
+// CountParents has the number of parents taken from count at every scrape. It must not block.
+func (c *Controller) CountParents(count func() int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parents = count
+}
+
+// CountExpectations has the number of parents held back by expectations taken from count at every scrape. It must not block.
+func (c *Controller) CountExpectations(count func() int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expectations = count
+}
+
+// Expose shows the series at /metrics until withdraw is called. Of two controllers with one name, the one that was exposed
+// last is shown.
+func (c *Controller) Expose() (withdraw func()) {
+	if c == nil {
+		return func() {}
+	}
+	exposed.add(c)
+	return func() { exposed.remove(c) }
+}
+
+// collect sends all series.
+func (c *Controller) collect(ch chan<- prometheus.Metric) {
+	for _, counter := range c.syncs {
+		ch <- counter
+	}
+	ch <- c.duration
+	for _, counter := range c.errors {
+		ch <- counter
+	}
+	state := c.queue.collect(ch, c.name)
+	c.mu.Lock()
+	count, pending := c.parents, c.expectations
+	c.mu.Unlock()
+	if pending != nil {
+		ch <- expectationsPending.constant(float64(pending()), c.name)
+	}
+	if count != nil {
+		c.collectParents(ch, count(), state)
+	}
+}
+
+func (c *Controller) collectParents(ch chan<- prometheus.Metric, count int, state QueueState) {
+	ready := max(0, count-state.Failing-state.Waiting-state.Postponed)
+	for _, each := range []struct {
+		state string
+		count int
+	}{{"ready", ready}, {"failing", state.Failing}, {"waiting", state.Waiting}, {"postponed", state.Postponed}} {
+		ch <- parents.constant(float64(each.count), c.name, each.state)
+	}
+}
