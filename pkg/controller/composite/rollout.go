@@ -69,12 +69,12 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	p, err := c.planner.Plan(rollout.Input{
 		Revisions: revisions,
 		Responses: asked,
-		Observed: func(key rollout.Key) (rollout.Child, bool) {
-			o, ok := observed[children.Key(key)]
+		Observed: func(key children.Key) (rollout.Child, bool) {
+			o, ok := observed[key]
 			return rolling{o}, ok
 		},
-		Unchanged: func(key rollout.Key) bool {
-			return in.Unchanged(responses[0].desired[children.Key(key)], observed[children.Key(key)])
+		Unchanged: func(key children.Key) bool {
+			return in.Unchanged(responses[0].desired[key], observed[key])
 		},
 	})
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	}
 	kept := map[children.Key]bool{}
 	for _, a := range p.Children {
-		key := children.Key(a.Key)
+		key := a.Key
 		if a.Keep {
 			kept[key] = true
 			continue
@@ -132,7 +132,7 @@ func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rol
 		asked[i] = rollout.Response{ResyncAfter: response.ResyncAfter, Finalized: response.Finalized}
 		for _, d := range desired {
 			responses[i].desired[d.Key] = d
-			asked[i].Desired = append(asked[i].Desired, rollout.Key(d.Key))
+			asked[i].Desired = append(asked[i].Desired, d.Key)
 		}
 	}
 	return responses, asked, nil
@@ -213,6 +213,6 @@ func (c *Controller) writeRevisions(ctx context.Context, s *scope, writes []roll
 func (c *Controller) tellMoves(s *scope, p *rollout.Plan) {
 	for _, key := range p.Moved {
 		c.shared.Recorder.Normal(childcontrol.Reference(s.parent), "RolloutProgressing",
-			"Updating "+children.Key(key).String()+" to the latest revision")
+			"Updating "+key.String()+" to the latest revision")
 	}
 }
