@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# docs/architecture.md tells the truth about the tree: each folder that it names exists, each folder with Go code of the
-# product is named there, and relative links between Markdown files lead somewhere. Usage: hack/verify-docs.sh
+# The documents tell the truth about the tree: docs/architecture.md names each folder with Go code of the product, and none
+# that does not exist; links between Markdown files, and citations of documents in code, lead to an existing file and an
+# existing place in it; nothing is cited in a form that nobody can follow. Usage: hack/verify-docs.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 readonly plan=docs/architecture.md
@@ -17,14 +18,71 @@ while IFS= read -r folder; do
     if ! grep -qxF "${folder}" <<<"${named}"; then
         complain "${plan}: does not name ${folder}"
     fi
-done < <(handwritten_go | grep -E '^(cmd|pkg)/' | grep -v '_test\.go$' | xargs -rn1 dirname | sort -u)
+done < <(handwritten_go | grep -E '^(cmd|pkg|hack|test)/' | grep -v '_test\.go$' | xargs -rn1 dirname |
+    sed -E 's#^(test|hack)/([^/]+)/.*#\1/\2#' | sort -u)
 
-while IFS= read -r file; do
-    while IFS= read -r target; do
-        if [[ ! -e "$(dirname "${file}")/${target%%#*}" ]]; then
-            complain "${file}: link to ${target} leads nowhere"
-        fi
-    done < <(grep -oE '\]\([^)#:][^):]*\)' "${file}" | sed -e 's/^](//' -e 's/)$//' || true)
-done < <(source_files '*.md')
+# places FILE...: prints each place that a link may name, as FILE#PLACE: explicit anchors, and headings as GitHub names them.
+places() {
+    LC_ALL=C awk '
+        FNR == 1 { fenced = 0; split("", seen) }
+        /^```/ { fenced = !fenced }
+        fenced { next }
+        {
+            rest = $0
+            while (match(rest, /<a id="[^"]+">/)) {
+                print FILENAME "#" substr(rest, RSTART + 7, RLENGTH - 9)
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+        }
+        /^#+ / {
+            slug = tolower($0)
+            sub(/^#+ +/, "", slug)
+            gsub(/\]\([^)]*\)/, "", slug)
+            gsub(/[^a-z0-9 _-]/, "", slug)
+            gsub(/ /, "-", slug)
+            print FILENAME "#" slug (slug in seen ? "-" seen[slug] : "")
+            seen[slug]++
+        }' "$@"
+}
+
+mapfile -t pages < <(source_files '*.md')
+mapfile -t texts < <(source_files '*.md' '*.go' '*.sh' '*.yaml' '*.yml' Makefile)
+declare -A known=()
+while IFS= read -r place; do known["${place}"]=1; done < <(places "${pages[@]}")
+
+# check FILE TARGET SAID: complains unless TARGET, a path from the root that may have a #PLACE, exists.
+check() {
+    local path="${2%%#*}"
+    if [[ ! -e "${path}" ]]; then
+        complain "$1: $3 leads nowhere: there is no ${path}"
+    elif [[ "$2" == *'#'* && "${path}" == *.md && -z "${known["$2"]:-}" ]]; then
+        complain "$1: $3 leads nowhere: ${path} has no place #${2#*#}"
+    fi
+}
+
+# Links of Markdown: [text](path#place) and [text](#place).
+while IFS=: read -r file target; do
+    target="${target#']('}"
+    target="${target%)}"
+    if [[ "${target}" == '#'* ]]; then
+        check "${file}" "${file}${target}" "link to ${target}"
+    else
+        place=""
+        if [[ "${target}" == *'#'* ]]; then place="#${target#*#}"; fi
+        path="$(realpath --canonicalize-missing --relative-to=. "$(dirname "${file}")/${target%%#*}")"
+        check "${file}" "${path}${place}" "link to ${target}"
+    fi
+done < <(grep -oHE '\]\([^):]+\)' "${pages[@]}" || true)
+
+# Citations by path from the root, in comments, scripts and prose: docs/reference/contract.md#s12.1.
+while IFS=: read -r file target; do
+    target="$(sed -E -e 's|^[^d]||' -e 's|[.]+$||' <<<"${target}")"
+    check "${file}" "${target}" "citation of ${target}"
+done < <(grep -oHE '(^|[^A-Za-z0-9_/.-])docs/[A-Za-z0-9_/-]+\.md(#[A-Za-z0-9._-]+)?' "${texts[@]}" | sort -u || true)
+
+# Numbers of sections without a document.
+while IFS= read -r match; do
+    complain "${match}: cite a page of docs/ with its place, such as ${plan}#commands"
+done < <(grep -noHE '\b([Cc]ontract|[Dd]ecisions|[Cc]osts),? §[0-9.]*|\b([Cc]ontract|[Dd]ecisions|[Cc]osts), [0-9][0-9.]*' "${texts[@]}" || true)
 
 finish verify-docs

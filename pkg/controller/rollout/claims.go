@@ -24,24 +24,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
-// claims says which revision each rolling child is on, by the revision's index. Children that the latest revision does not
-// desire have no entry.
-type claims map[Key]int
+// claims is the index of the revision that each rolling child is on. Children that the latest revision does not desire have no
+// entry.
+type claims map[children.Key]int
 
 // claimsOf reads what the revisions claim (docs/reference/contract.md#s14.3). Kinds that no longer roll and children that are no longer
 // desired are dropped. A child that two revisions claim, because a write was interrupted, is on the newer one.
-func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[Key]bool) claims {
+func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[children.Key]bool) claims {
 	out := claims{}
 	for index, r := range revisions {
-		for _, children := range r.Object.Children {
-			if _, ok := p.config.Rules[schema.GroupKind{Group: children.APIGroup, Kind: children.Kind}]; !ok {
+		for _, claimed := range r.Object.Children {
+			if _, ok := p.config.Rules[schema.GroupKind{Group: claimed.APIGroup, Kind: claimed.Kind}]; !ok {
 				continue
 			}
-			for _, name := range children.Names {
-				key := absoluteKey(parentNamespace, children.APIGroup, children.Kind, name)
-				if _, claimed := out[key]; desired[key] && !claimed {
+			for _, name := range claimed.Names {
+				key := absoluteKey(parentNamespace, claimed.APIGroup, claimed.Kind, name)
+				if _, taken := out[key]; desired[key] && !taken {
 					out[key] = index
 				}
 			}
@@ -55,7 +56,7 @@ func (c claims) children(parentNamespace string, index int) []v1alpha1.Controlle
 	names := map[schema.GroupKind][]string{}
 	for key, at := range c {
 		if at == index {
-			names[key.groupKind()] = append(names[key.groupKind()], relativeName(parentNamespace, key))
+			names[key.GroupKind()] = append(names[key.GroupKind()], relativeName(parentNamespace, key))
 		}
 	}
 	out := make([]v1alpha1.ControllerRevisionChildren, 0, len(names))
@@ -70,7 +71,7 @@ func compareGroupKinds(a, b schema.GroupKind) int {
 	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
 }
 
-// sameChildren tells whether two lists claim the same children, in whatever order.
+// sameChildren reports whether two lists claim the same children, in any order.
 func sameChildren(a, b []v1alpha1.ControllerRevisionChildren) bool {
 	type child struct{ group, kind, name string }
 	flatten := func(list []v1alpha1.ControllerRevisionChildren) map[child]bool {

@@ -24,9 +24,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
-// ConditionUpdated is the type of the condition in a parent's status that tells how its rollout is going (docs/reference/contract.md#s14.4).
+// ConditionUpdated is the type of the condition that shows in a parent's status how its rollout is going
+// (docs/reference/contract.md#s14.4).
 const ConditionUpdated = "Updated"
 
 // Reasons of the condition Updated.
@@ -35,7 +38,7 @@ const (
 	ReasonOnLatestRevision = "OnLatestRevision"
 	// ReasonProgressing: children are being moved to the latest revision.
 	ReasonProgressing = "RolloutProgressing"
-	// ReasonWaiting: children that were moved before are not happy yet. The message names the first and the check that it
+	// ReasonWaiting: children that were moved before are not ready yet. The message names the first and the check that it
 	// fails.
 	ReasonWaiting = "RolloutWaiting"
 )
@@ -49,7 +52,7 @@ type Condition struct {
 	Status metav1.ConditionStatus
 	// Reason is one of the reasons above.
 	Reason string
-	// Message says more to people.
+	// Message is for people.
 	Message string
 }
 
@@ -57,7 +60,7 @@ func onLatest(revision string) Condition {
 	return Condition{metav1.ConditionTrue, ReasonOnLatestRevision, "latest ControllerRevision: " + revision}
 }
 
-func progressing(parentNamespace string, moved []Key) Condition {
+func progressing(parentNamespace string, moved []children.Key) Condition {
 	names := make([]string, 0, maxNamed)
 	for _, key := range moved[:min(len(moved), maxNamed)] {
 		names = append(names, key.Kind+" "+relativeName(parentNamespace, key))
@@ -81,11 +84,11 @@ func more(n int) string {
 }
 
 // Apply returns the status with the condition in its conditions, in place of any of that type that the hook set. The status
-// is the hook's response and may be nil; observed is the parent's present status, which tells since when the condition has
-// its value; neither is modified. A status whose conditions are no list is left alone.
+// is the hook's and may be nil; observed is the parent's present status, from which lastTransitionTime is taken; neither is
+// modified. A status whose conditions are no list is returned as it is.
 //
-// The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none, which
-// is so when the parent's schema does not know the field, none is added: the parent would be written for ever.
+// The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none,
+// because the parent's schema prunes the field, none is added: adding it would write the parent in every sync.
 func (c Condition) Apply(status, observed map[string]any, now time.Time) map[string]any {
 	var conditions []any
 	if value := status["conditions"]; value != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 func TestApplyCondition(t *testing.T) {
@@ -63,9 +64,9 @@ func TestApplyCondition(t *testing.T) {
 }
 
 func TestMessagesNameAFewChildren(t *testing.T) {
-	var moved []Key
+	var moved []children.Key
 	for _, name := range names(7, 1) {
-		moved = append(moved, Key{Kind: "Pod", Namespace: "n", Name: name})
+		moved = append(moved, children.Key{Kind: "Pod", Namespace: "n", Name: name})
 	}
 	want := "updating Pod n/web-7, Pod n/web-6, Pod n/web-5, Pod n/web-4, Pod n/web-3 and 2 more"
 	if got := progressing("", moved).Message; got != want {
@@ -99,7 +100,7 @@ func (d document) Field(path ...string) ([]byte, bool) {
 	return encoded, err == nil
 }
 
-func TestHappiness(t *testing.T) {
+func TestReadiness(t *testing.T) {
 	text := func(s string) *string { return &s }
 	ready := v1alpha1.StatusConditionCheck{Type: "Ready", Status: text("True")}
 	cases := map[string]struct {
@@ -132,16 +133,16 @@ func TestHappiness(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := sets()
 			p.config.Rules[pods] = Rule{InPlace: tc.inPlace, Conditions: tc.checks}
-			r := &run{planner: p, namespace: "home", returned: map[Key]bool{}, in: Input{
-				Observed: func(Key) (Child, bool) {
+			r := &run{planner: p, namespace: "home", returned: map[children.Key]bool{}, in: Input{
+				Observed: func(children.Key) (Child, bool) {
 					if tc.child == "" {
 						return nil, false
 					}
 					return document(decode(t, tc.child)), true
 				},
-				Unchanged: func(Key) bool { return !tc.changed },
+				Unchanged: func(children.Key) bool { return !tc.changed },
 			}}
-			if got := r.unhappy(Key{Kind: "Pod", Namespace: "home", Name: "a"}); got != tc.want {
+			if got := r.notReady(children.Key{Kind: "Pod", Namespace: "home", Name: "a"}); got != tc.want {
 				t.Errorf("%s\ngot  %q\nwant %q", tc.reason, got, tc.want)
 			}
 		})

@@ -16,17 +16,15 @@ limitations under the License.
 
 // Package rollout plans rolling updates of the children of a composite's parent (docs/reference/contract.md#s14).
 //
-// A rollout goes in three steps, for each sync anew and from nothing but what is observed. Planner.Revisions compares the
-// parent with the ControllerRevisions that it has, and says which parents the hook is to be shown: the parent as it is,
-// and for each older revision the parent as it was then. The caller asks the hook once for each. Planner.Plan decides from
-// the responses which revision's version of each child is desired now, which ControllerRevisions are to be written before any
-// child is touched, and what the parent's condition Updated says.
+// Each sync of a parent has three steps, which start from the observed objects alone. Planner.Revisions compares the parent with
+// its ControllerRevisions and returns the parents for which the hook is called: the parent as it is, and for each older
+// revision the parent as it was then. The caller calls the hook once for each. From the responses, Planner.Plan decides which
+// revision's version of each child is desired now, which ControllerRevisions are written before any child, and what the
+// parent's condition Updated says.
 //
 // The composite controller calls it. The package is pure: it has no client and no clock, it calls no hook, and it modifies
 // nothing that it is given.
 //
-// It differs from Metacontroller 4.17.2 on purpose: rollouts finish, for namespaced and cluster-scoped parents; the
-// revisions of cluster-scoped parents live in the server's own namespace; a revision belongs to its parent by owner and by
-// two labels, whatever the parent's selector says; names of children that are gone are dropped; and the condition Updated
-// is always current.
+// It differs from Metacontroller 4.17.2 on purpose (docs/reference/compatibility.md#d14). Beyond what is said there, a revision
+// belongs to its parent by owner reference and by two labels, and the parent's selector does not matter.
 package rollout

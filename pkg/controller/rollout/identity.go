@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 // Labels and annotations of ControllerRevisions (docs/reference/contract.md#s14.1).
@@ -42,8 +43,8 @@ const (
 	LabelResource = "metacontroller.k8s.io/resource"
 	// LabelControllerUID holds the parent's UID when the controller generates selectors.
 	LabelControllerUID = "controller-uid"
-	// AnnotationFieldPaths holds the field paths that the revision recorded, as a JSON list. It tells a field that the
-	// parent did not have from one that was not recorded. Revisions written by Metacontroller lack it.
+	// AnnotationFieldPaths holds the field paths that the revision recorded, as a JSON list. With it, a field that the parent
+	// did not have differs from one that was not recorded. Revisions written by Metacontroller lack it.
 	AnnotationFieldPaths = "metacontroller.k8s.io/field-paths"
 )
 
@@ -54,8 +55,8 @@ const (
 	maxLabelValue = 63
 )
 
-// name returns the name of the revision of a parent with that patch (docs/reference/contract.md#s14.1). The digest tells revisions apart and
-// protects nothing; it is the one of Metacontroller, so that its revisions are found again.
+// name returns the name of the revision of a parent with that patch (docs/reference/contract.md#s14.1). The digest only tells
+// revisions apart. It is Metacontroller's, so that its revisions are found again.
 func (p *Planner) name(uid types.UID, patch []byte) string {
 	group := p.config.Resource.Group
 	if group == "" {
@@ -69,7 +70,7 @@ func (p *Planner) name(uid types.UID, patch []byte) string {
 	return prefix + "-" + hex.EncodeToString(digest[:])
 }
 
-// namespace returns where the revisions of the parent live.
+// namespace returns the namespace of the parent's revisions.
 func (p *Planner) namespace(parent *unstructured.Unstructured) string {
 	if ns := parent.GetNamespace(); ns != "" {
 		return ns
@@ -77,7 +78,7 @@ func (p *Planner) namespace(parent *unstructured.Unstructured) string {
 	return p.config.Namespace
 }
 
-// identityLabels are the labels by which a revision is known as one of a parent of this resource.
+// identityLabels are the labels that identify a revision as one of a parent of this resource.
 func (p *Planner) identityLabels() map[string]string {
 	return map[string]string{
 		LabelAPIGroup: labelValue(p.config.Resource.Group),
@@ -85,7 +86,7 @@ func (p *Planner) identityLabels() map[string]string {
 	}
 }
 
-// labelValue cuts what is too long for a label's value.
+// labelValue truncates s to the length of a label's value.
 func labelValue(s string) string {
 	if len(s) > maxLabelValue {
 		s = strings.TrimRight(s[:maxLabelValue], ".-_")
@@ -93,7 +94,7 @@ func labelValue(s string) string {
 	return s
 }
 
-// labels returns the labels of a new revision: those by which it is known, and those that Metacontroller gives it.
+// labels returns the labels of a new revision: those that identify it, and those that Metacontroller gives it.
 func (p *Planner) labels(parent *unstructured.Unstructured) map[string]string {
 	out := map[string]string{}
 	if p.config.GenerateSelector {
@@ -102,7 +103,7 @@ func (p *Planner) labels(parent *unstructured.Unstructured) map[string]string {
 		template, _ := field(parent.Object, []string{"spec", "template", "metadata", "labels"})
 		set, _ := template.(map[string]any)
 		for k, v := range set {
-			// A label that the server would refuse must not keep the parent from rolling.
+			// An invalid label would be rejected together with the revision, and the rollout would not start.
 			if s, ok := v.(string); ok && len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(s)) == 0 {
 				out[k] = s
 			}
@@ -135,9 +136,9 @@ func own(r *v1alpha1.ControllerRevision, parent *unstructured.Unstructured) {
 	})
 }
 
-// owns tells whether the revision is one of the parent: the parent controls it and it has the labels of the resource,
-// whatever the parent's selector says. One without a controller is the parent's if its name is, since the name holds a
-// digest of the parent's UID.
+// owns reports whether the revision is one of the parent's: the parent controls it, and it has the labels of the resource. The
+// parent's selector does not matter. A revision without a controller is the parent's if it has the name that the parent
+// gives it, because the name holds a digest of the parent's UID.
 func (p *Planner) owns(parent *unstructured.Unstructured, r *v1alpha1.ControllerRevision) bool {
 	if r.Namespace != p.namespace(parent) {
 		return false
@@ -166,7 +167,7 @@ func (p *Planner) recordedPaths() string {
 	return string(encoded)
 }
 
-// fieldPaths returns the paths that the revision recorded; none when that is not known.
+// fieldPaths returns the paths that the revision recorded; nil when the revision does not say.
 func fieldPaths(r *v1alpha1.ControllerRevision) []string {
 	var paths []string
 	if err := json.Unmarshal([]byte(r.Annotations[AnnotationFieldPaths]), &paths); err != nil {
@@ -175,9 +176,9 @@ func fieldPaths(r *v1alpha1.ControllerRevision) []string {
 	return paths
 }
 
-// relativeName is how a revision names a child: by its name alone when the parent is namespaced or the child is
-// cluster-scoped, with its namespace otherwise.
-func relativeName(parentNamespace string, key Key) string {
+// relativeName is the name of a child in a revision: its name alone when the parent is namespaced or the child is
+// cluster-scoped, and namespace/name otherwise.
+func relativeName(parentNamespace string, key children.Key) string {
 	if parentNamespace != "" || key.Namespace == "" {
 		return key.Name
 	}
@@ -185,8 +186,8 @@ func relativeName(parentNamespace string, key Key) string {
 }
 
 // absoluteKey is the inverse of relativeName.
-func absoluteKey(parentNamespace, group, kind, name string) Key {
-	key := Key{Group: group, Kind: kind, Namespace: parentNamespace, Name: name}
+func absoluteKey(parentNamespace, group, kind, name string) children.Key {
+	key := children.Key{Group: group, Kind: kind, Namespace: parentNamespace, Name: name}
 	if parentNamespace == "" {
 		if namespace, bare, ok := strings.Cut(name, "/"); ok {
 			key.Namespace, key.Name = namespace, bare
@@ -195,8 +196,8 @@ func absoluteKey(parentNamespace, group, kind, name string) Key {
 	return key
 }
 
-// UnreadableError tells that a ControllerRevision of the parent cannot be understood. The rollout cannot go on until it is
-// repaired or deleted; if it is deleted, its children move to the latest revision at once.
+// UnreadableError means that a ControllerRevision of the parent cannot be decoded. The rollout waits until it is repaired or
+// deleted; when it is deleted, its children move to the latest revision at once.
 type UnreadableError struct {
 	// Namespace and Name of the ControllerRevision.
 	Namespace, Name string

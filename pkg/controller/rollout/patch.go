@@ -34,8 +34,8 @@ func extract(parent map[string]any, paths [][]string) map[string]any {
 }
 
 // restore returns the parent as it was in the revision that patch records. Every field at the paths is taken from the
-// patch. One that is missing there is removed if the revision recorded its path, for then the parent did not have it; if
-// not, nothing is known and the parent's present field stays. The result shares what is not changed with the parent.
+// patch. A field that the patch lacks is removed if the revision recorded its path, because then the parent did not have it;
+// otherwise the parent's present field stays. The result shares what is not changed with the parent.
 func restore(parent, patch map[string]any, paths [][]string, recorded []string) map[string]any {
 	for _, path := range paths {
 		if value, ok := field(patch, path); ok {
@@ -47,7 +47,7 @@ func restore(parent, patch map[string]any, paths [][]string, recorded []string) 
 	return parent
 }
 
-// covers tells whether one of the recorded paths is the path or leads to it.
+// covers reports whether one of the recorded paths is the path or a prefix of it.
 func covers(recorded, path []string) bool {
 	dotted := strings.Join(path, ".") + "."
 	return slices.ContainsFunc(recorded, func(r string) bool { return strings.HasPrefix(dotted, r+".") })
@@ -66,7 +66,7 @@ func field(object map[string]any, path []string) (any, bool) {
 	return nil, false
 }
 
-// set returns object with the value at the path. Objects on the way are copied, and made where there are none.
+// set returns a copy of object with the value at the path. Missing objects above it are created.
 func set(object map[string]any, path []string, value any) map[string]any {
 	changed := make(map[string]any, len(object)+1)
 	maps.Copy(changed, object)

@@ -22,13 +22,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 // Response is what the hook returned for one revision.
 type Response struct {
 	// Desired are the children, in the order of the response and each once.
-	Desired []Key
-	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
+	Desired []children.Key
+	// ResyncAfter is the time after which the hook is to be called again; 0 for none.
 	ResyncAfter time.Duration
 	// Finalized as the hook set it.
 	Finalized bool
@@ -40,49 +42,49 @@ type Input struct {
 	Revisions []Revision
 	// Responses to the revisions, in the same order.
 	Responses []Response
-	// Observed returns a child as it is observed; false when it is missing. Children of other owners are missing.
-	Observed func(Key) (Child, bool)
-	// Unchanged tells whether applying the latest revision's version to a child would change nothing. It is asked only for
-	// children that are observed, and only while some child is not on the latest revision.
-	Unchanged func(Key) bool
+	// Observed returns an observed child; false when it is missing. A child of another owner is missing.
+	Observed func(children.Key) (Child, bool)
+	// Unchanged reports whether applying the latest revision's version to a child would change nothing. It is called only for
+	// observed children, at most once for each, and only while some child is not on the latest revision.
+	Unchanged func(children.Key) bool
 }
 
 // Assignment says which version of one child is desired.
 type Assignment struct {
 	// Key of the child.
-	Key Key
+	Key children.Key
 	// Revision is the index of the revision whose response holds the desired version.
 	Revision int
-	// Keep is true when the child is to be left as it is, neither updated nor deleted: the revision that it is on does not
-	// know it any more, and its turn to move has not come. Revision is meaningless then.
+	// Keep is true when the child is neither updated nor deleted: the response for the revision that it is on no longer holds
+	// it, and it cannot move to the latest revision yet. Revision is meaningless then.
 	Keep bool
 }
 
 // Plan says what to do now.
 type Plan struct {
-	// Children are all children that the latest revision desires, in the order of its response. Every other child is to be
+	// Children are all children that the latest revision desires, in the order of its response. Every other child is
 	// deleted.
 	Children []Assignment
 	// Moved are the children whose update begins with this plan, in order.
-	Moved []Key
-	// Writes are to be done in this order, and all of them before any child is touched.
+	Moved []children.Key
+	// Writes are done in this order, all of them before any child is written.
 	Writes []Write
 	// Updated is the parent's condition of that type.
 	Updated Condition
-	// ResyncAfter is the smallest that any response asks for; 0 for none.
+	// ResyncAfter is the smallest of the responses; 0 for none.
 	ResyncAfter time.Duration
 	// Finalized is true when all responses say so.
 	Finalized bool
 }
 
-// Plan decides how the rollout goes on. The status of the parent comes from the latest revision's response alone, with
+// Plan decides the next step of the rollout. The status of the parent comes from the latest revision's response alone, with
 // Updated set in it.
 func (p *Planner) Plan(in Input) (*Plan, error) {
 	if len(in.Revisions) == 0 || len(in.Revisions) != len(in.Responses) {
 		return nil, errors.New("a rollout needs the latest revision and one response for each revision")
 	}
 	parent := &unstructured.Unstructured{Object: in.Revisions[0].Parent}
-	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), desired: map[Key]bool{}, returned: map[Key]bool{}}
+	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), desired: map[children.Key]bool{}, returned: map[children.Key]bool{}}
 	for _, key := range in.Responses[0].Desired {
 		if p.rolls(key) {
 			r.desired[key] = true
@@ -110,30 +112,29 @@ type run struct {
 	in        Input
 	namespace string
 	// desired are the rolling children that the latest revision desires.
-	desired map[Key]bool
+	desired map[children.Key]bool
 	claims  claims
-	moved   []Key
+	moved   []children.Key
 	// versions are the children that each older revision's response holds.
-	versions []map[Key]bool
-	// returned remembers what Unchanged returned, for it may be costly.
-	returned map[Key]bool
+	versions []map[children.Key]bool
+	// returned caches Unchanged, which may be costly.
+	returned map[children.Key]bool
 }
 
-func (r *run) unchanged(key Key) bool {
-	response, ok := r.returned[key]
+func (r *run) unchanged(key children.Key) bool {
+	unchanged, ok := r.returned[key]
 	if !ok {
-		response = r.in.Unchanged(key)
-		r.returned[key] = response
+		unchanged = r.in.Unchanged(key)
+		r.returned[key] = unchanged
 	}
-	return response
+	return unchanged
 }
 
-// settle gives the children to the latest revision for which there is nothing to wait: new ones, and those that it would
-// not change.
+// settle moves children to the latest revision that need not wait: new ones, and those that it would not change.
 func (r *run) settle() {
-	r.versions = make([]map[Key]bool, len(r.in.Responses))
+	r.versions = make([]map[children.Key]bool, len(r.in.Responses))
 	for n, a := range r.in.Responses[1:] {
-		r.versions[n+1] = map[Key]bool{}
+		r.versions[n+1] = map[children.Key]bool{}
 		for _, key := range a.Desired {
 			r.versions[n+1][key] = true
 		}
@@ -152,15 +153,15 @@ func (r *run) settle() {
 				r.claims[key] = 0
 			}
 		} else if !r.versions[index][key] {
-			// There is nothing to create it from but the latest version.
+			// Only the latest response holds the child, so it can only be created from that.
 			r.claims[key] = 0
 		}
 	}
 }
 
-// advance moves children to the latest revision, in the order of its response, as long as the children in work allow it
-// (docs/reference/contract.md#s14.4): those that are on it and not happy. A child moves when no child of another kind is in work, and of its
-// own kind fewer than the rule's limit.
+// advance moves children to the latest revision, in the order of its response (docs/reference/contract.md#s14.4). A child is in
+// work when it is on the latest revision and not ready. A child moves when no child of another kind is in work, and fewer of
+// its own kind than the rule's limit.
 func (r *run) advance() Condition {
 	order := r.in.Responses[0].Desired
 	if r.finished() {
@@ -169,13 +170,13 @@ func (r *run) advance() Condition {
 	work := r.inWork(order)
 	total := map[schema.GroupKind]int{}
 	for key := range r.desired {
-		total[key.groupKind()]++
+		total[key.GroupKind()]++
 	}
 	for _, key := range order {
 		if !r.desired[key] || r.claims[key] == 0 {
 			continue
 		}
-		gk := key.groupKind()
+		gk := key.GroupKind()
 		limit := r.planner.config.Rules[gk].limit(total[gk])
 		if work.all-work.byKind[gk] > 0 || work.byKind[gk] >= limit {
 			break
@@ -190,7 +191,7 @@ func (r *run) advance() Condition {
 	return waiting(work.reasons)
 }
 
-// finished tells that all children are on the latest revision.
+// finished reports whether all children are on the latest revision.
 func (r *run) finished() bool {
 	for _, index := range r.claims {
 		if index != 0 {
@@ -204,7 +205,7 @@ func (r *run) finished() bool {
 type work struct {
 	all    int
 	byKind map[schema.GroupKind]int
-	// reasons why the children that were found in work are not happy, in the order of the response.
+	// reasons why the children in work are not ready, in the order of the response.
 	reasons []string
 }
 
@@ -213,21 +214,21 @@ func (w *work) add(gk schema.GroupKind) {
 	w.byKind[gk]++
 }
 
-func (r *run) inWork(order []Key) *work {
+func (r *run) inWork(order []children.Key) *work {
 	w := &work{byKind: map[schema.GroupKind]int{}}
 	for _, key := range order {
 		if !r.desired[key] || r.claims[key] != 0 {
 			continue
 		}
-		if reason := r.unhappy(key); reason != "" {
-			w.add(key.groupKind())
+		if reason := r.notReady(key); reason != "" {
+			w.add(key.GroupKind())
 			w.reasons = append(w.reasons, reason)
 		}
 	}
 	return w
 }
 
-// assignments says for all children, rolling or not, which version is desired.
+// assignments returns the desired version of every child, rolling or not.
 func (r *run) assignments() []Assignment {
 	out := make([]Assignment, 0, len(r.in.Responses[0].Desired))
 	for _, key := range r.in.Responses[0].Desired {

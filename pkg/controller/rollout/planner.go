@@ -24,26 +24,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
-
-// Key names a child.
-type Key struct {
-	// Group and Kind of the child; the group is empty for core kinds.
-	Group, Kind string
-	// Namespace is empty for cluster-scoped children.
-	Namespace string
-	// Name of the child.
-	Name string
-}
-
-// groupKind returns the child's kind as rules are keyed.
-func (k Key) groupKind() schema.GroupKind { return schema.GroupKind{Group: k.Group, Kind: k.Kind} }
 
 // Rule says how children of one kind roll.
 type Rule struct {
 	// InPlace is true for RollingInPlace, and false for RollingRecreate.
 	InPlace bool
-	// Conditions that an updated child must show before the rollout goes on.
+	// Conditions that an updated child must have before the next child moves.
 	Conditions []v1alpha1.StatusConditionCheck
 	// MaxUnavailable is how many children of the kind may be in work at the same time: a number, or a percentage of the
 	// children of the kind that the hook desires, rounded down. At least 1, which is also what nil means.
@@ -62,7 +50,7 @@ func RuleOf(s *v1alpha1.CompositeControllerChildUpdateStrategy) (Rule, bool) {
 	}, true
 }
 
-// limit is how many of the given number of children may be in work. What is no number and no percentage counts as 1.
+// limit is how many of the given number of children may be in work. A value that is neither number nor percentage counts as 1.
 func (r Rule) limit(children int) int {
 	if r.MaxUnavailable == nil {
 		return 1
@@ -78,18 +66,18 @@ func (r Rule) limit(children int) int {
 	return max(1, n)
 }
 
-// Config says what a Planner plans for. It is one controller's and does not change.
+// Config configures a Planner. It belongs to one controller and does not change.
 type Config struct {
 	// Resource of the parents.
 	Resource schema.GroupVersionResource
 	// Kind of the parents.
 	Kind string
 	// FieldPaths are the dot-separated paths of the parent's fields that make up a revision. Empty means ["spec"]. Paths
-	// lead through objects only; elements of lists have no path.
+	// lead through objects only, not into lists.
 	FieldPaths []string
 	// GenerateSelector is the controller's generateSelector, which decides on the labels of revisions.
 	GenerateSelector bool
-	// Namespace is where the revisions of cluster-scoped parents live: the server's own.
+	// Namespace of the revisions of cluster-scoped parents: the server's own.
 	Namespace string
 	// Rules of the child kinds that roll.
 	Rules map[schema.GroupKind]Rule
@@ -113,11 +101,11 @@ func New(config Config) *Planner {
 	return p
 }
 
-// Active tells that any child kind rolls. Without one there are no revisions, and the hook is called once with the parent
-// as it is.
+// Active reports whether any child kind rolls. Otherwise there are no revisions, and the hook is called once with the parent as
+// it is.
 func (p *Planner) Active() bool { return len(p.config.Rules) > 0 }
 
-func (p *Planner) rolls(key Key) bool {
-	_, ok := p.config.Rules[key.groupKind()]
+func (p *Planner) rolls(key children.Key) bool {
+	_, ok := p.config.Rules[key.GroupKind()]
 	return ok
 }

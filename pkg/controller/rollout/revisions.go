@@ -30,13 +30,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// Revision is one revision of a parent for which the hook is to be asked.
+// Revision is one revision of a parent for which the hook is called.
 type Revision struct {
 	// Object is the ControllerRevision: as observed, or as it is to be created.
 	Object *v1alpha1.ControllerRevision
 	// Exists is false for the latest revision when it has no ControllerRevision yet.
 	Exists bool
-	// Parent is what the hook is to be shown as the parent. It shares data with the other revisions' parents.
+	// Parent is the parent in the hook's request. It shares data with the parents of the other revisions.
 	Parent map[string]any
 
 	patch map[string]any
@@ -54,7 +54,7 @@ func (r *Revision) ParentJSON() ([]byte, error) {
 // Revisions returns the revisions of the parent: first the latest, whose Parent is the parent itself, then the older ones
 // from the newest to the oldest. The parent is its decoded content with integers as int64 and other numbers as float64.
 // Candidates may be any ControllerRevisions; those that are not the parent's are ignored. The error is an *UnreadableError
-// when one of the parent's revisions cannot be understood.
+// when one of the parent's revisions cannot be decoded.
 func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.ControllerRevision) ([]Revision, error) {
 	object := &unstructured.Unstructured{Object: parent}
 	patch := extract(parent, p.paths)

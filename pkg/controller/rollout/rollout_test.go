@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 func TestRolloutGoesOneByOneInTheHooksOrderAndFinishes(t *testing.T) {
@@ -274,11 +276,11 @@ func TestUnchangedChildrenMoveAtOnce(t *testing.T) {
 func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 	three := intstr.FromInt32(3)
 	s := newSimulation(t, "home", Rule{InPlace: true, MaxUnavailable: &three}, 1)
-	maps := Key{Kind: "ConfigMap", Namespace: "home", Name: "m"}
-	s.planner.config.Rules[maps.groupKind()] = Rule{InPlace: true, MaxUnavailable: &three}
+	maps := children.Key{Kind: "ConfigMap", Namespace: "home", Name: "m"}
+	s.planner.config.Rules[maps.GroupKind()] = Rule{InPlace: true, MaxUnavailable: &three}
 	pod0, pod1 := s.key("web-0"), s.key("web-1")
-	order := Response{Desired: []Key{pod0, maps, pod1}}
-	plan := func(unchanged ...Key) *Plan {
+	order := Response{Desired: []children.Key{pod0, maps, pod1}}
+	plan := func(unchanged ...children.Key) *Plan {
 		revisions, err := s.planner.Revisions(s.parent, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -287,18 +289,18 @@ func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 		old.Object.Children = claims{pod0: 0, maps: 0, pod1: 0}.children("home", 0)
 		p, err := s.planner.Plan(Input{
 			Revisions: []Revision{revisions[0], old}, Responses: []Response{order, order},
-			Observed:  func(Key) (Child, bool) { return &pod{ready: true}, true },
-			Unchanged: func(k Key) bool { return slices.Contains(unchanged, k) },
+			Observed:  func(children.Key) (Child, bool) { return &pod{ready: true}, true },
+			Unchanged: func(k children.Key) bool { return slices.Contains(unchanged, k) },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	if got := plan().Moved; !slices.Equal(got, []Key{pod0}) {
+	if got := plan().Moved; !slices.Equal(got, []children.Key{pod0}) {
 		t.Errorf("moved %v; want the first child only, for the next one is of another kind", got)
 	}
-	if got := plan(pod0).Moved; !slices.Equal(got, []Key{maps}) {
+	if got := plan(pod0).Moved; !slices.Equal(got, []children.Key{maps}) {
 		t.Errorf("moved %v; want the ConfigMap alone, for the children after it are of another kind", got)
 	}
 }
@@ -313,7 +315,7 @@ func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
 	latest, _ := s.hook(s.parent)
 	delete(s.pods, s.key("web-0"))
 	plan, err := s.planner.Plan(Input{
-		Revisions: revisions, Responses: []Response{latest, {}}, Observed: s.observe, Unchanged: func(Key) bool { return false },
+		Revisions: revisions, Responses: []Response{latest, {}}, Observed: s.observe, Unchanged: func(children.Key) bool { return false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -419,7 +421,7 @@ func (s *simulation) disturb(random *rand.Rand) {
 	}
 }
 
-// inWork counts the children on the latest revision that are not happy, without the planner.
+// inWork counts the children on the latest revision that are not ready, without the planner.
 func (s *simulation) inWork() int {
 	response, version := s.hook(s.parent)
 	n := 0

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 var pods = schema.GroupKind{Kind: "Pod"}
@@ -68,7 +69,7 @@ type simulation struct {
 	rule      Rule
 	parent    map[string]any
 	revisions map[string]*v1alpha1.ControllerRevision
-	pods      map[Key]*pod
+	pods      map[children.Key]*pod
 	// stuck are the pods that never become ready.
 	stuck map[string]bool
 	// dropped are the pods that the hook leaves out, or leaves out for one version: "web-0", "web-0@v1".
@@ -100,7 +101,7 @@ func newSimulation(t *testing.T, namespace string, rule Rule, replicas int64) *s
 			"spec": map[string]any{"replicas": replicas, "template": map[string]any{"version": "v1"}},
 		},
 		revisions: map[string]*v1alpha1.ControllerRevision{},
-		pods:      map[Key]*pod{},
+		pods:      map[children.Key]*pod{},
 		stuck:     map[string]bool{},
 		dropped:   map[string]bool{},
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -115,12 +116,12 @@ func (s *simulation) set(path, value any) {
 }
 
 // key is a pod's: in the parent's namespace, or in the namespace "apps" of a cluster-scoped parent.
-func (s *simulation) key(name string) Key {
+func (s *simulation) key(name string) children.Key {
 	namespace := "apps"
 	if own, ok := field(s.parent, []string{"metadata", "namespace"}); ok {
 		namespace = fmt.Sprint(own)
 	}
-	return Key{Kind: "Pod", Namespace: namespace, Name: name}
+	return children.Key{Kind: "Pod", Namespace: namespace, Name: name}
 }
 
 // hook wants as many pods as spec.replicas says, in an order that is neither that of their names nor random.
@@ -136,7 +137,7 @@ func (s *simulation) hook(parent map[string]any) (Response, string) {
 	return a, fmt.Sprint(version)
 }
 
-func (s *simulation) observe(key Key) (Child, bool) {
+func (s *simulation) observe(key children.Key) (Child, bool) {
 	p, ok := s.pods[key]
 	if !ok {
 		return nil, false
@@ -157,7 +158,7 @@ func (s *simulation) sync() *Plan {
 	}
 	plan, err := s.planner.Plan(Input{
 		Revisions: revisions, Responses: responses, Observed: s.observe,
-		Unchanged: func(key Key) bool { return s.pods[key].version == versions[0] },
+		Unchanged: func(key children.Key) bool { return s.pods[key].version == versions[0] },
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -195,7 +196,7 @@ func (s *simulation) write(w Write) {
 }
 
 func (s *simulation) apply(plan *Plan, versions []string) {
-	wanted := map[Key]bool{}
+	wanted := map[children.Key]bool{}
 	for _, a := range plan.Children {
 		wanted[a.Key] = true
 		p, exists := s.pods[a.Key]
@@ -217,7 +218,7 @@ func (s *simulation) apply(plan *Plan, versions []string) {
 	}
 }
 
-func (s *simulation) remove(key Key) {
+func (s *simulation) remove(key children.Key) {
 	if s.lingering {
 		s.pods[key].deleting = true
 	} else {

@@ -26,13 +26,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// Operation says what to do with a ControllerRevision.
+// Operation is a kind of write of a ControllerRevision.
 type Operation string
 
 const (
 	// Create the revision.
 	Create Operation = "Create"
-	// Update the revision. It carries the resourceVersion that was observed, so that a conflict is noticed.
+	// Update the revision. It carries the observed resourceVersion, so that a concurrent change is a conflict.
 	Update Operation = "Update"
 	// Delete the revision, with its UID as a precondition.
 	Delete Operation = "Delete"
@@ -42,12 +42,12 @@ const (
 type Write struct {
 	// Operation to do.
 	Operation Operation
-	// Revision as it is to be written, or as observed when it is to be deleted. The caller may modify it.
+	// Revision to write, or the observed one to delete. The caller may modify it.
 	Revision *v1alpha1.ControllerRevision
 }
 
-// writes returns the changes that make the revisions hold the claims. The latest revision comes first and deletions come
-// last, so that a child stays claimed even if a write in between fails. Older revisions without children are deleted.
+// writes returns the writes after which the revisions hold the claims. The latest revision comes first and deletions come last,
+// so that a child stays claimed even if a write in between fails. Older revisions without children are deleted.
 func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision, c claims) []Write {
 	var changes, deletions []Write
 	for index, r := range revisions {
@@ -94,7 +94,7 @@ func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children
 	return updated, changed
 }
 
-// repaired returns the patch that the latest revision must have when somebody changed it.
+// repaired returns the patch that the latest revision must have; false when it has it.
 func repaired(r Revision) ([]byte, bool) {
 	if recorded, err := decodePatch(r.Object); err == nil && reflect.DeepEqual(recorded, r.patch) {
 		return nil, false

@@ -21,20 +21,22 @@ import (
 	"fmt"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
-// Child is an observed child. The compact objects of the cluster cache are such.
+// Child is an observed child. The compact objects of the cluster cache implement it.
 type Child interface {
 	// Generation is the child's metadata.generation; 0 for kinds that have none.
 	Generation() int64
-	// Deleting tells that the child is being deleted.
+	// Deleting reports whether the child is being deleted.
 	Deleting() bool
 	// Field returns the encoded value of a nested field.
 	Field(path ...string) ([]byte, bool)
 }
 
-// unhappy returns why a child on the latest revision keeps the rollout from going on; empty when it does not (docs/reference/contract.md#s14.5). Beyond the contract, a child that is being deleted is waited for.
-func (r *run) unhappy(key Key) string {
+// notReady returns why a child on the latest revision is not ready, so that the rollout waits for it; empty when it is ready
+// (docs/reference/contract.md#s14.5). Beyond the contract, a child that is being deleted is not ready.
+func (r *run) notReady(key children.Key) string {
 	name := key.Kind + " " + relativeName(r.namespace, key)
 	child, ok := r.in.Observed(key)
 	switch {
@@ -45,7 +47,7 @@ func (r *run) unhappy(key Key) string {
 	case !r.unchanged(key):
 		return "child " + name + " has not been updated to the latest revision"
 	}
-	rule := r.planner.config.Rules[key.groupKind()]
+	rule := r.planner.config.Rules[key.GroupKind()]
 	if rule.InPlace {
 		if seen := observedGeneration(child); seen > 0 && seen < child.Generation() {
 			return fmt.Sprintf("child %s has not observed its latest change: status.observedGeneration is %d, metadata.generation is %d",
@@ -72,7 +74,7 @@ func observedGeneration(child Child) int64 {
 	return generation
 }
 
-// unmet returns why the child does not pass the check; empty when it does.
+// unmet returns why the child fails the check; empty when it passes.
 func unmet(child Child, check v1alpha1.StatusConditionCheck) string {
 	condition, ok := statusCondition(child, check.Type)
 	switch {
@@ -93,7 +95,7 @@ type observedCondition struct {
 	Reason string `json:"reason"`
 }
 
-// statusCondition returns the first condition of that type. Entries that are no conditions are passed over.
+// statusCondition returns the first condition of that type. Entries that are no conditions are skipped.
 func statusCondition(child Child, conditionType string) (observedCondition, bool) {
 	raw, ok := child.Field("status", "conditions")
 	if !ok {
