@@ -79,7 +79,8 @@ type Rules struct {
 }
 
 // NewRules returns rules that can be looked up.
-func NewRules(list []Rule) Rules {
+func NewRules(list []Rule, missing ...v1alpha1.ResourceRule) Rules {
+	_ = missing
 	r := Rules{byKind: make(map[schema.GroupKind]Rule, len(list))}
 	for _, rule := range list {
 		r.byKind[rule.Kind.GroupKind()] = rule

@@ -19,6 +19,8 @@ package childcontrol
 import (
 	"context"
 	"errors"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,7 +48,7 @@ type Recorder interface {
 	Normal(subject *corev1.ObjectReference, reason, message string)
 }
 
-// Config is what a Converger needs. All fields are required.
+// Config is what a Control needs. All fields are required.
 type Config struct {
 	// Cluster is where the children are.
 	Cluster *cluster.Cluster
@@ -61,7 +63,9 @@ type Config struct {
 	// Rules are the declared kinds.
 	Rules children.Rules
 	// Informers has the informer for each declared kind.
-	Informers map[schema.GroupKind]*cache.Informer
+	Informers    map[schema.GroupKind]*cache.Informer
+	Expectations Expectations
+	Mine         func(p, o *object.Object) bool
 }
 
 // Counters count what happened to the children of a controller. They are safe for concurrent use.
@@ -71,8 +75,8 @@ type Counters struct {
 	Conflicts, Flapping atomic.Int64
 }
 
-// Converger converges the children of the parents of one controller. It is safe for concurrent use.
-type Converger struct {
+// Control converges the children of the parents of one controller. It is safe for concurrent use.
+type Control struct {
 	config Config
 	memory *plan.Memory
 	// unwritten remembers of which kinds a parent was told that their status is not written.
@@ -80,26 +84,26 @@ type Converger struct {
 }
 
 // New returns a converger that remembers nothing.
-func New(c Config) *Converger {
-	return &Converger{config: c, memory: plan.NewMemory(nil)}
+func New(c Config) *Control {
+	return &Control{config: c, memory: plan.NewMemory(nil)}
 }
 
 // Prepare reads what the cluster publishes about the declared kinds, which else the first parents wait for. It returns early
 // when ctx ends.
-func (c *Converger) Prepare(ctx context.Context) {
+func (c *Control) Prepare(ctx context.Context) {
 	for _, kind := range c.config.Rules.Kinds() {
 		c.schema(ctx, kind)
 	}
 }
 
 // Forget drops what is remembered of a parent that is gone.
-func (c *Converger) Forget(parent types.UID) {
+func (c *Control) Forget(parent types.UID) {
 	c.memory.Forget(parent)
 	c.unwritten.forget(parent)
 }
 
 // Input returns the input of a plan for a parent.
-func (c *Converger) Input(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) plan.Input {
+func (c *Control) Input(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) plan.Input {
 	return plan.Input{
 		// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
 		Parent:   types.UID(strings.Clone(string(parent.UID()))),
@@ -115,18 +119,28 @@ func (c *Converger) Input(ctx context.Context, parent *object.Object, observed [
 }
 
 // Response returns what stands for the children of a response; see [plan.Memory.Response].
-func (c *Converger) Response(children []byte, scope string) plan.Response {
-	return c.memory.Response(children, scope)
+func (c *Control) Fingerprint(children []byte, scope string) record.Fingerprint {
+	return record.Fingerprint(c.memory.Response(children, scope))
+}
+
+// Gather is a placeholder.
+func (c *Control) Gather(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) (plan.Input, error) {
+	return c.Input(ctx, parent, observed, desired), nil
+}
+
+type Expectations interface {
+	Wrote(key parent.Key, informer *cache.Informer, written *object.Object)
+	Deleted(key parent.Key, informer *cache.Informer, o *object.Object)
 }
 
 // Settled reports whether Children would do nothing for a response that it was given before.
-func (c *Converger) Settled(parent types.UID, a plan.Response, observed []*object.Object) bool {
-	return c.memory.Settled(parent, a, observed)
+func (c *Control) Settled(parent types.UID, a record.Fingerprint, observed []*object.Object) bool {
+	return c.memory.Settled(parent, plan.Response(a), observed)
 }
 
 // Children makes the observed children the desired ones, which were read from the response a, or from several if that is zero. It
 // returns the time after which to look again, 0 for none: a child that flaps is left alone for a while.
-func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan.Input, a plan.Response) (time.Duration, error) {
+func (c *Control) Reconcile(ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, a record.Fingerprint) (time.Duration, error) {
 	p, errPlan := plan.Make(in)
 	var outcomes []apply.Outcome
 	var errApply error
@@ -134,11 +148,11 @@ func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan
 		outcomes, errApply = c.config.Applier.Apply(ctx, parent.String(), in, p)
 	}
 	for i := range outcomes {
-		c.expect(parent.UID(), &outcomes[i])
+		c.expect(key, &outcomes[i])
 	}
 	// Whether a parent must be told of a status depends on the child as it is observed.
 	if a != 0 && !setsStatus(in.Desired) {
-		c.memory.Responded(in.Parent, a, p)
+		c.memory.Responded(in.Parent, plan.Response(a), p)
 	}
 	c.tell(ctx, parent, p, outcomes)
 	c.tellStatus(parent, in)
@@ -150,7 +164,7 @@ func (c *Converger) Children(ctx context.Context, parent *object.Object, in plan
 	return again, errors.Join(errPlan, errApply)
 }
 
-func (c *Converger) flaps(p plan.Plan) bool {
+func (c *Control) flaps(p plan.Plan) bool {
 	for i := range p.Steps {
 		if p.Steps[i].Reason == plan.Flapping {
 			return true
@@ -160,19 +174,19 @@ func (c *Converger) flaps(p plan.Plan) bool {
 }
 
 // expect lets the parent wait until the cache shows what was done.
-func (c *Converger) expect(parent types.UID, o *apply.Outcome) {
+func (c *Control) expect(key parent.Key, o *apply.Outcome) {
 	informer := c.config.Informers[o.GroupKind()]
 	if !o.Done || informer == nil {
 		return
 	}
 	if o.Written != nil {
-		c.config.Cluster.Barrier.WroteObject(parent, informer, o.Written)
+		c.config.Expectations.Wrote(key, informer, o.Written)
 		return
 	}
-	c.config.Cluster.Barrier.Deleted(parent, informer, o.Namespace, o.Name, o.Observed.UID())
+	c.config.Expectations.Deleted(key, informer, o.Observed)
 }
 
-func (c *Converger) countConflicts(err error) {
+func (c *Control) countConflicts(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, each := range joined.Unwrap() {
 			c.countConflicts(each)
@@ -185,7 +199,7 @@ func (c *Converger) countConflicts(err error) {
 }
 
 // schema returns what the cluster publishes about a kind. Without it lists are merged by guessing.
-func (c *Converger) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
+func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
 	found, err := c.config.Cluster.Discovery.Schema(ctx, kind)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)

@@ -72,7 +72,7 @@ func (u *unwritten) forget(parent types.UID) {
 
 // tellStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
 // (docs/reference/contract.md#s12.2). A hook that returns the status that it was shown sets nothing.
-func (c *Converger) tellStatus(parent *object.Object, in plan.Input) {
+func (c *Control) tellStatus(parent *object.Object, in plan.Input) {
 	var observed map[children.Key]*object.Object
 	for i := range in.Desired {
 		d := &in.Desired[i]

@@ -57,7 +57,7 @@ func Reference(parent *object.Object) *corev1.ObjectReference {
 }
 
 // tell records one event for each kind of thing that was done, and logs each child.
-func (c *Converger) tell(ctx context.Context, parent *object.Object, p plan.Plan, outcomes []apply.Outcome) {
+func (c *Control) tell(ctx context.Context, parent *object.Object, p plan.Plan, outcomes []apply.Outcome) {
 	logger := klog.FromContext(ctx)
 	for _, r := range reasons {
 		var done []string

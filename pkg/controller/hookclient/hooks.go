@@ -126,18 +126,34 @@ func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*H
 	return h, err
 }
 
-// Known reports whether children are known already, by their JSON array as a hook wrote it. See [wire.ResponseOptions].
-type Known func(array []byte) bool
+type Known func([]byte) bool
 
-// Composite asks a sync or finalize hook of a CompositeController. Children that are known are left out of the response; a nil
-// known knows none.
-func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.CompositeResponse, error) {
-	return ask(ctx, h, parent, body, known, wire.DecodeComposite)
+// Composite is a placeholder.
+func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte) (*Response, error) {
+	var raw []byte
+	a, err := ask(ctx, h, parent, body, func(b []byte) bool { raw = append([]byte(nil), b...); return false }, wire.DecodeComposite)
+	if err != nil {
+		return nil, err
+	}
+	r := &Response{Status: a.Status, RawChildren: raw, ResyncAfter: a.ResyncAfter, Finalized: a.Finalized, Ignored: a.Ignored}
+	for i := range a.Children {
+		r.list = append(r.list, a.Children[i].Object)
+	}
+	return r, nil
 }
 
-// Decorator is Composite for a DecoratorController and its attachments.
-func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte, known Known) (*wire.DecoratorResponse, error) {
-	return ask(ctx, h, parent, body, known, wire.DecodeDecorator)
+// Decorator is a placeholder.
+func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte) (*Response, error) {
+	var raw []byte
+	a, err := ask(ctx, h, parent, body, func(b []byte) bool { raw = append([]byte(nil), b...); return false }, wire.DecodeDecorator)
+	if err != nil {
+		return nil, err
+	}
+	r := &Response{Status: a.Status, RawChildren: raw, ResyncAfter: a.ResyncAfter, Finalized: a.Finalized, Ignored: a.Ignored, Labels: a.Labels, Annotations: a.Annotations, Delete: a.Delete}
+	for i := range a.Attachments {
+		r.list = append(r.list, a.Attachments[i].Object)
+	}
+	return r, nil
 }
 
 // Related asks a customize hook.

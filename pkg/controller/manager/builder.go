@@ -23,7 +23,9 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
@@ -35,9 +37,20 @@ type builder struct {
 // Build implements supervisor.Builder.
 func (b builder) Build(ctx context.Context, d supervisor.Definition) (supervisor.Instance, error) {
 	if d.Kind() == supervisor.KindDecorator {
-		return decorator.New(ctx, b.shared, d.Decorator)
+		c, err := decorator.New(ctx, b.shared, definition.OfDecorator(d.Decorator))
+		return adapter{c}, err
 	}
-	return composite.New(ctx, b.shared, d.Composite)
+	c, err := composite.New(ctx, b.shared, definition.OfComposite(d.Composite))
+	return adapter{c}, err
+}
+
+type adapter struct{ *reconciler.Controller }
+
+func (a adapter) Redefine(d supervisor.Definition) error {
+	if d.Decorator != nil {
+		return a.Controller.Redefine(definition.OfDecorator(d.Decorator))
+	}
+	return a.Controller.Redefine(definition.OfComposite(d.Composite))
 }
 
 // Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.

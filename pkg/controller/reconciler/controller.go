@@ -23,7 +23,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -42,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // Config is what a controller is built from. All fields are required, except Missing.
@@ -80,7 +80,7 @@ type Controller struct {
 	customizer   *customize.Customizer
 	pool         *worker.Pool
 
-	synced   worker.Counters
+	metrics  *metrics.Controller
 	counted  childcontrol.Counters
 	rejected atomic.Int64
 
@@ -120,11 +120,14 @@ func New(c Config) (*Controller, error) {
 // assemble joins the parts of a controller.
 func (c *Controller) assemble() {
 	d := c.config.Definition
+	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
 	c.pool = worker.New(worker.Config{
 		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
-		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed, Counters: &c.synced,
+		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed, Metrics: c.metrics,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
+	c.metrics.CountParents(c.config.Kind.Len)
+	c.metrics.CountExpectations(c.expectations.Pending)
 	c.informers = informers.New(c.expectations)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers,
@@ -157,7 +160,7 @@ func (c *Controller) acquire() {
 // finalize hook, or while the status records that one was there.
 func (c *Controller) query(s *Source) cache.Query {
 	q := cache.Query{Resource: s.Resource.GroupVersionResource}
-	recorded := slices.Contains(c.config.Definition.Status.FinalizedResources, metav1.GroupResource(s.Resource.GroupResource()))
+	recorded := slices.Contains(c.config.Definition.Meta.Finalizers, "metacontroller.k8s.io/parents")
 	if !c.finalizer.Enabled && !recorded && !s.Labels.Empty() {
 		q.LabelSelector = s.Labels.String()
 	}
@@ -226,7 +229,7 @@ func (c *Controller) Redefine(d definition.Definition) error {
 // Counters returns what the controller did so far.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
-		Parents: int64(c.config.Kind.Len()), Syncs: c.synced.Syncs.Load(), FailedSyncs: c.synced.Failed.Load(),
+		Parents: int64(c.config.Kind.Len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
 	}
 }
