@@ -104,3 +104,43 @@ var (
 		Help: "Parents whose last writes the controller's caches do not show yet.",
 	})
 )
+
+// The families of the process.
+var (
+	childWrites = declare(Family{
+		Name: "metacontroller_child_writes_total", Type: Counter, Labels: []string{"verb", "outcome"},
+		Help: "Requests that write children, by what they do and how they ended: accepted (written, or unchanged if there was " +
+			"nothing to do), refused (conflict, rejected), or without a response (error).",
+		Values: map[string][]string{
+			"verb":    {"create", "update", "apply", "delete"},
+			"outcome": {"written", "unchanged", "conflict", "rejected", "error"},
+		},
+	})
+	cacheObjects = declare(Family{
+		Name: "metacontroller_cache_objects", Type: Gauge, Labels: []string{"resource"},
+		Help: "Objects in the caches of the engine by resource.",
+	})
+	cacheBytes = declare(Family{
+		Name: "metacontroller_cache_bytes", Type: Gauge, Labels: []string{"resource"},
+		Help: "Size of the JSON of the objects in the caches of the engine by resource.",
+	})
+	responseBytes = declare(Family{
+		Name: "metacontroller_hook_response_bytes", Type: Gauge,
+		Help: "Bytes of hook responses that are held now, over all controllers.",
+	})
+	responseLimit = declare(Family{
+		Name: "metacontroller_hook_response_limit_bytes", Type: Gauge,
+		Help: "Bytes of hook responses that may be held at once; hook calls wait above it.",
+	})
+	panics = declare(Family{
+		Name: "metacontroller_panics_total", Type: Counter,
+		Help: "Panics of the engine that were recovered. Each is a bug; the log has its stack.",
+	})
+	eventsDropped = declare(Family{
+		Name: "metacontroller_events_dropped_total", Type: Counter, Labels: []string{"reason"},
+		Help: "Events that were not recorded: Normal ones above the budget of the process (budget), those above the limit for " +
+			"one kind of message about one object (limit), those that found too many waiting (queue), and those that could not " +
+			"be written (write).",
+		Values: map[string][]string{"reason": {"budget", "limit", "queue", "write"}},
+	})
+)

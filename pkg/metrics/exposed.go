@@ -17,6 +17,8 @@ limitations under the License.
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,25 +28,22 @@ import (
 // registry is what is shown at /metrics. It is a collector without descriptors: the registry of the process lets such a one
 // add to families that others declare too, as client-go's queues declare workqueue_depth.
 type registry struct {
+	once        sync.Once
 	mu          sync.Mutex
-	registered  bool
 	controllers map[string]*Controller
 }
 
 var exposed = registry{controllers: map[string]*Controller{}}
 
-// register must be called with the lock held.
-func (r *registry) register() {
-	if !r.registered {
-		r.registered = true
-		legacyregistry.Registerer().MustRegister(r)
-	}
+// Register shows the metrics of the engine at /metrics. Only the first call has an effect.
+func Register() {
+	exposed.once.Do(func() { legacyregistry.Registerer().MustRegister(&exposed) })
 }
 
 func (r *registry) add(c *Controller) {
+	Register()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.register()
 	r.controllers[c.name] = c
 }
 
@@ -61,11 +60,9 @@ func (r *registry) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (r *registry) Collect(ch chan<- prometheus.Metric) {
+	global.collect(ch)
 	r.mu.Lock()
-	var controllers []*Controller
-	for _, c := range r.controllers {
-		controllers = append(controllers, c)
-	}
+	controllers := slices.Collect(maps.Values(r.controllers))
 	r.mu.Unlock()
 	for _, c := range controllers {
 		c.collect(ch)

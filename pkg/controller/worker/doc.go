@@ -14,9 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package worker runs the work of one hosted controller: it takes keys of parents from a queue, holds each back until the
-// cache shows what its previous sync wrote, syncs it, and decides when to try again.
+// Package worker syncs the parents of one hosted controller.
+//
+// A Pool takes keys of parents from a workqueue, holds each back until it is ready (until the caches show what its previous
+// sync wrote), syncs it, and decides by the error when to try again: errors are taken apart, so that a conflict or a
+// Retry-After never hides a failure beside it. The pool keeps the metrics of its controller and its queue.
 //
 // It is the same for composites and decorators. It knows nothing of hooks' responses or children: what a sync does is a
-// function that it is given, and an error tells by its type how it is retried and counted (see Failure).
+// function that it is given.
 package worker

@@ -19,12 +19,12 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // A WaitError says that a sync could not be done yet, and that nothing has failed: a cache is not filled, or shows an older
@@ -38,14 +38,6 @@ type WaitError struct {
 
 // Error implements error.
 func (e *WaitError) Error() string { return "waiting for " + e.For }
-
-// panicError is a sync that panicked.
-type panicError struct{ cause any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("internal error while syncing: %v", e.cause) }
-
-// FailureReason is the reason for which the error is counted.
-func (*panicError) FailureReason() string { return metrics.ReasonPanic }
 
 // postponer is implemented by errors that carry the time after which a call may be repeated (RFC 9110 §10.2.3).
 type postponer interface {
@@ -88,6 +80,9 @@ func (f *failure) add(err error) {
 		return
 	}
 	switch err := err.(type) {
+	case *recovery.PanicError:
+		f.fail(metrics.ReasonPanic)
+		return
 	case postponer:
 		if after := err.RetryAfter(); after > 0 {
 			f.after = max(f.after, after)

@@ -18,7 +18,6 @@ package worker
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // Result is what a sync that succeeded asks for.
@@ -115,7 +115,9 @@ func (p *Pool) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range p.config.Workers {
 		workers.Go(func() {
-			for p.processNextItem(work) {
+			for more := true; more; {
+				// Only Ready and Failed can panic here; the key is done with, and synced again with its next event.
+				_ = recovery.Call(work, "processing a key", func() error { more = p.processNextItem(work); return nil })
 			}
 		})
 	}
@@ -150,7 +152,11 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		p.queue.Begin(key)
 	}
 	began := p.config.Clock.Now()
-	result, err := p.sync(ctx, key)
+	var result Result
+	err := recovery.Call(ctx, "syncing", func() (err error) {
+		result, err = p.config.Sync(ctx, key)
+		return err
+	})
 	took := p.config.Clock.Since(began)
 	if err != nil {
 		p.retry(ctx, key, result, err, took)
@@ -207,21 +213,12 @@ func (p *Pool) await(ctx context.Context, key parent.Key, wait *WaitError) {
 	}
 	p.awaiting.Go(func() {
 		defer p.waiting.Delete(key)
-		if wait.Done(ctx) {
+		done := false
+		err := recovery.Call(ctx, "waiting for "+wait.For, func() error { done = wait.Done(ctx); return nil })
+		if done && err == nil {
 			p.queue.Add(key, workqueue.Live)
 		}
 	})
-}
-
-// sync calls the sync function and turns a panic into an error: one parent must never stop the process.
-func (p *Pool) sync(ctx context.Context, key parent.Key) (result Result, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			klog.FromContext(ctx).Error(nil, "Sync panicked", "parent", key, "panic", cause, "stack", string(debug.Stack()))
-			err = &panicError{cause}
-		}
-	}()
-	return p.config.Sync(ctx, key)
 }
 
 // state returns the state of the queue for its metrics.

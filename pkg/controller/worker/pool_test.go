@@ -139,6 +139,27 @@ func TestAPanicStopsNothing(t *testing.T) {
 	}
 }
 
+func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
+	var panicked atomic.Bool
+	done := make(chan struct{})
+	p, _ := run(t, worker.Config{
+		Workers: 1,
+		Ready: func(parent.Key) bool {
+			if panicked.CompareAndSwap(false, true) {
+				panic("not ready at all")
+			}
+			return true
+		},
+		Sync: func(context.Context, parent.Key) (worker.Result, error) {
+			close(done)
+			return worker.Result{}, nil
+		},
+	})
+	p.Enqueue(key("bad"), workqueue.Live)
+	p.Enqueue(key("good"), workqueue.Live)
+	<-done
+}
+
 func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 	var ready atomic.Bool
 	held, synced := make(chan struct{}, 1), make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Every calls act once in each period until ctx ends.
+// Every calls act once in each period of c until ctx ends. It blocks.
 func Every(ctx context.Context, c clock.WithTicker, period time.Duration, act func()) {
 	ticker := c.NewTicker(period)
 	defer ticker.Stop()

@@ -1,0 +1,177 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+// Verb is what a write does to a child.
+type Verb string
+
+// The verbs of writes of children.
+const (
+	Create Verb = "create"
+	Update Verb = "update"
+	Apply  Verb = "apply"
+	Delete Verb = "delete"
+)
+
+// Outcome is how a write of a child ended.
+type Outcome string
+
+// The outcomes of writes of children.
+const (
+	// Written is a write that the API server accepted.
+	Written Outcome = "written"
+	// Unchanged is a write that the API server accepted and that changed nothing.
+	Unchanged Outcome = "unchanged"
+	// Conflicted is a write that the API server refused because the object is another one or has another version, or because
+	// another field manager owns a field.
+	Conflicted Outcome = "conflict"
+	// Rejected is a write that the API server refused for any other reason.
+	Rejected Outcome = "rejected"
+	// Unanswered is a write without a response of the API server.
+	Unanswered Outcome = "error"
+)
+
+// Drop is why an event was not recorded.
+type Drop string
+
+// The reasons why events are dropped.
+const (
+	// OverBudget is a Normal event above the budget of the process.
+	OverBudget Drop = "budget"
+	// TooMany is an event above the limit for events of its kind about one object.
+	TooMany Drop = "limit"
+	// QueueFull is an event that found too many others waiting.
+	QueueFull Drop = "queue"
+	// NotWritten is an event that the API server did not accept.
+	NotWritten Drop = "write"
+)
+
+// process are the series that belong to no controller.
+type process struct {
+	writes map[Verb]map[Outcome]prometheus.Counter
+	drops  map[Drop]prometheus.Counter
+
+	mu sync.Mutex
+	// caches are those exposed, by an identifier of their own.
+	caches map[*CacheSource]struct{}
+	budget func() (used, limit int64)
+}
+
+// CacheSource calls yield for every kind that a cache holds, with the number of objects and the size of their JSON. It must
+// not block. A resource, such as deployments.apps, may be yielded more than once: its numbers are added up.
+type CacheSource func(yield func(resource string, objects int, bytes int64))
+
+var global = newProcess()
+
+func newProcess() *process {
+	p := &process{
+		writes: map[Verb]map[Outcome]prometheus.Counter{}, drops: map[Drop]prometheus.Counter{}, caches: map[*CacheSource]struct{}{},
+	}
+	for _, v := range []Verb{Create, Update, Apply, Delete} {
+		p.writes[v] = map[Outcome]prometheus.Counter{}
+		for _, o := range []Outcome{Written, Unchanged, Conflicted, Rejected, Unanswered} {
+			p.writes[v][o] = childWrites.counter(string(v), string(o))
+		}
+	}
+	for _, d := range []Drop{OverBudget, TooMany, QueueFull, NotWritten} {
+		p.drops[d] = eventsDropped.counter(string(d))
+	}
+	return p
+}
+
+// ChildWrite counts a request that writes a child. It is safe for concurrent use; values that are not declared here are not
+// counted.
+func ChildWrite(v Verb, o Outcome) {
+	if counter, ok := global.writes[v][o]; ok {
+		counter.Inc()
+	}
+}
+
+// EventDropped counts an event that was not recorded. It is safe for concurrent use.
+func EventDropped(d Drop) {
+	if counter, ok := global.drops[d]; ok {
+		counter.Inc()
+	}
+}
+
+// ExposeCache shows the objects and bytes of a cache until withdraw is called.
+func ExposeCache(source CacheSource) (withdraw func()) {
+	Register()
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.caches[&source] = struct{}{}
+	return func() {
+		global.mu.Lock()
+		defer global.mu.Unlock()
+		delete(global.caches, &source)
+	}
+}
+
+// ObserveResponseBudget has the bytes of hook responses that are held, and how many may be, taken from state at every scrape.
+// It must not block. The last call counts.
+func ObserveResponseBudget(state func() (used, limit int64)) {
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.budget = state
+}
+
+func (p *process) collect(ch chan<- prometheus.Metric) {
+	for _, outcomes := range p.writes {
+		for _, counter := range outcomes {
+			ch <- counter
+		}
+	}
+	for _, counter := range p.drops {
+		ch <- counter
+	}
+	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
+	p.mu.Lock()
+	budget := p.budget
+	var sources []CacheSource
+	for source := range p.caches {
+		sources = append(sources, *source)
+	}
+	p.mu.Unlock()
+	if budget != nil {
+		used, limit := budget()
+		ch <- responseBytes.constant(float64(used))
+		ch <- responseLimit.constant(float64(limit))
+	}
+	collectCaches(ch, sources)
+}
+
+func collectCaches(ch chan<- prometheus.Metric, sources []CacheSource) {
+	objects, sizes := map[string]int{}, map[string]int64{}
+	for _, source := range sources {
+		source(func(resource string, n int, bytes int64) {
+			objects[resource] += n
+			sizes[resource] += bytes
+		})
+	}
+	for resource, n := range objects {
+		ch <- cacheObjects.constant(float64(n), resource)
+		ch <- cacheBytes.constant(float64(sizes[resource]), resource)
+	}
+}
