@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -38,7 +39,7 @@ var revisionResource = v1alpha1.SchemeGroupVersion.WithResource("controllerrevis
 
 // revisionResponse is what the hook returned about one revision of the parent.
 type revisionResponse struct {
-	*wire.CompositeResponse
+	*hookclient.Response
 	desired map[children.Key]children.Desired
 }
 
@@ -120,15 +121,16 @@ func (c *Controller) askRevisions(ctx context.Context, s *scope, revisions []rol
 			}
 			shown = formerParent{s.parent, encoded}
 		}
-		response, err := c.ask(ctx, s, shown, nil)
+		response, err := c.ask(ctx, s, shown)
 		if err != nil {
 			return nil, nil, err
 		}
 		desired, err := c.judge(s, response)
+		response.Release()
 		if err != nil {
 			return nil, nil, err
 		}
-		responses[i] = revisionResponse{CompositeResponse: response, desired: make(map[children.Key]children.Desired, len(desired))}
+		responses[i] = revisionResponse{Response: response, desired: make(map[children.Key]children.Desired, len(desired))}
 		asked[i] = rollout.Response{ResyncAfter: response.ResyncAfter, Finalized: response.Finalized}
 		for _, d := range desired {
 			responses[i].desired[d.Key] = d

@@ -156,17 +156,19 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	if c.planner.Active() && c.managesChildren(s.parent) {
 		return c.decideRollout(ctx, s)
 	}
-	response, err := c.ask(ctx, s, s.parent, func(array []byte) bool {
-		s.response = c.converger.Response(array, c.judgedBy(s))
-		return c.converger.Settled(s.parent.UID(), s.response, s.observed)
-	})
+	response, err := c.ask(ctx, s, s.parent)
 	if err != nil {
 		return err
 	}
+	defer response.Release()
 	s.decision = decision{
-		settled: response.Known, observed: s.observed, status: response.Status, resyncAfter: response.ResyncAfter, finalized: response.Finalized,
+		observed: s.observed, status: response.Status, resyncAfter: response.ResyncAfter, finalized: response.Finalized,
 	}
-	if !response.Known {
+	if raw := response.RawChildren; len(raw) > 0 {
+		s.response = c.converger.Response(raw, c.judgedBy(s))
+		s.decision.settled = c.converger.Settled(s.parent.UID(), s.response, s.observed)
+	}
+	if !s.decision.settled {
 		s.decision.desired, err = c.judge(s, response)
 	}
 	return err
@@ -180,8 +182,8 @@ func (c *Controller) judgedBy(s *scope) string {
 	return s.selector.String()
 }
 
-// ask asks the hook about a parent, which may be a former revision of it. The response leaves out children that are known.
-func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known hookclient.Known) (*wire.CompositeResponse, error) {
+// ask asks the hook about a parent, which may be a former revision of it. The caller releases the response.
+func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object) (*hookclient.Response, error) {
 	finalizing := c.finalizing(s.parent)
 	var asked *hookclient.Hook
 	switch {
@@ -195,7 +197,7 @@ func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known
 	response, err := asked.Composite(ctx, s.root, wire.Composite(wire.Request{
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: shown,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
-	}), known)
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("sync hook failed for %s: %w", s.parent, err)
 	}
@@ -206,10 +208,10 @@ func (c *Controller) ask(ctx context.Context, s *scope, shown wire.Object, known
 }
 
 // judge completes and checks the children of a response.
-func (c *Controller) judge(s *scope, response *wire.CompositeResponse) ([]children.Desired, error) {
-	list := make([]map[string]any, len(response.Children))
-	for i := range response.Children {
-		list[i] = response.Children[i].Object
+func (c *Controller) judge(s *scope, response *hookclient.Response) ([]children.Desired, error) {
+	list, err := response.Children()
+	if err != nil {
+		return nil, fmt.Errorf("sync hook failed for %s: %w", s.parent, err)
 	}
 	scope := children.Scope{
 		Field: "children", Declared: "spec.childResources", Namespace: s.parent.Namespace(), Selector: s.selector,

@@ -55,7 +55,9 @@ type scope struct {
 	// related are the related objects.
 	related []wire.Group
 	// response is what the hook returned.
-	response *wire.DecoratorResponse
+	response *hookclient.Response
+	// settled says that nothing is to be done about the attachments.
+	settled bool
 	// attachments stands for the attachments of the response.
 	attachments plan.Response
 	// desired are the attachments that shall be.
@@ -153,22 +155,23 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	s.response, err = asked.Decorator(ctx, s.root, wire.Decorator(wire.Request{
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: s.target,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
-	}), func(array []byte) bool {
-		s.attachments = c.converger.Response(array, "")
-		return c.converger.Settled(s.target.UID(), s.attachments, s.observed)
-	})
+	}))
 	if err != nil {
 		return err
 	}
+	defer s.response.Release()
 	if len(s.response.Ignored) > 0 {
 		klog.FromContext(ctx).V(4).Info("Hook's response has fields that are ignored", "target", s.target, "fields", s.response.Ignored)
 	}
-	if s.response.Known {
-		return nil
+	if raw := s.response.RawChildren; len(raw) > 0 {
+		s.attachments = c.converger.Response(raw, "")
+		if s.settled = c.converger.Settled(s.target.UID(), s.attachments, s.observed); s.settled {
+			return nil
+		}
 	}
-	list := make([]map[string]any, len(s.response.Attachments))
-	for i := range s.response.Attachments {
-		list[i] = s.response.Attachments[i].Object
+	list, err := s.response.Children()
+	if err != nil {
+		return err
 	}
 	s.desired, err = children.Judge(children.Scope{
 		Field: "attachments", Declared: "spec.attachments", Namespace: s.target.Namespace(),
@@ -196,7 +199,7 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	}
 	var again time.Duration
 	var errAttachments error
-	if manages && !s.response.Known {
+	if manages && !s.settled {
 		in := c.converger.Input(ctx, s.target, s.observed, s.desired)
 		if again, errAttachments = c.converger.Children(ctx, s.target, in, s.attachments); errAttachments != nil {
 			errAttachments = fmt.Errorf("can't reconcile attachments for %s: %w", s.target, errAttachments)
