@@ -30,15 +30,15 @@ import (
 
 // Options configure a Cluster.
 type Options struct {
-	// Config reaches the cluster. Its QPS and burst are used as they are.
+	// Config reaches the cluster. Its QPS and burst limit the requests of all parts together; a QPS of 0 or less is no limit.
 	Config *rest.Config
 	// KeepManagedFields keeps metadata.managedFields in cached objects, and so in what hooks are sent.
 	KeepManagedFields bool
-	// Managers are how the names of the field managers begin of which objects know what they have applied. Empty: of none.
+	// Managers are the prefixes of the field managers whose managedFields objects keep. Empty: of none.
 	Managers []string
 }
 
-// Cluster is the host cluster as the engine sees it.
+// Cluster is the cluster as the engine sees it.
 type Cluster struct {
 	// Cache has the objects that are watched.
 	Cache *cache.Cache
@@ -52,6 +52,7 @@ type Cluster struct {
 
 // New returns a cluster. No connection is opened before Run.
 func New(o Options) (*Cluster, error) {
+	o.Config = limited(o.Config)
 	objects, err := cache.New(cache.Options{Config: o.Config, KeepManagedFields: o.KeepManagedFields, Managers: o.Managers})
 	if err != nil {
 		return nil, err
@@ -69,6 +70,16 @@ func New(o Options) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{Cache: objects, Discovery: kinds, Client: writer.Knowing(o.Managers...), Credentials: secrets}, nil
+}
+
+// limited returns the configuration with one limiter, or none, for all clients that are made of it.
+func limited(config *rest.Config) *rest.Config {
+	shared := rest.CopyConfig(config)
+	shared.RateLimiter = client.Limiter(config)
+	if shared.RateLimiter == nil {
+		shared.QPS = -1
+	}
+	return shared
 }
 
 // Run watches until ctx ends, and returns when everything that it started has ended.

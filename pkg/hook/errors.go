@@ -16,7 +16,14 @@ limitations under the License.
 
 package hook
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
+
+// MaxDelay is the longest time after which a hook can ask to be called again: a longer resyncAfterSeconds or Retry-After
+// counts as this.
+const MaxDelay = 365 * 24 * time.Hour
 
 // A RejectedError says that the hook returned and that the response cannot be used. Nothing of it is applied. Asking again
 // is of no use before the hook or its input changes.

@@ -94,6 +94,8 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		"no workers":          {[]string{"--workers=0"}, "--workers must be at least 1, not 0"},
 		"no answers":          {[]string{"--hook-response-limit=0"}, "--hook-response-limit must be positive, not 0"},
 		"no quantity":         {[]string{"--hook-response-limit=much"}, "invalid argument \"much\" for \"--hook-response-limit\" flag"},
+		"a small budget":      {[]string{"--hook-response-budget=31Mi"}, "--hook-response-budget must be at least --hook-response-limit, not 31Mi"},
+		"no tags":             {[]string{"--hook-etag-budget=0"}, "--hook-etag-budget must be positive, not 0"},
 		"no events":           {[]string{"--events-qps=0"}, "--events-qps and --events-burst must be positive, not 0 and 25"},
 		"no flush":            {[]string{"--cache-flush-interval=0s"}, "--cache-flush-interval must be positive, not 0s"},
 		"a bad selector":      {[]string{"--target-label-selector=a=b=c"}, "--target-label-selector: "},

@@ -44,6 +44,8 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			FieldManager:        c.Controllers.FieldManager,
 			HookManagedFields:   c.Controllers.HookManagedFields,
 			HookResponseLimit:   c.Controllers.HookResponseLimit.Value(),
+			HookResponseBudget:  c.Controllers.HookResponseBudget.Value(),
+			HookEtagBudget:      c.Controllers.HookEtagBudget.Value(),
 			ServerNamespace:     c.Controllers.Namespace,
 		},
 	})

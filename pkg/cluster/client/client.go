@@ -61,14 +61,15 @@ type Client struct {
 	parsing object.ParseOptions
 }
 
-// Knowing returns a client that returns objects which know what was applied by field managers whose names begin with one of
-// managers.
-// It shares the connections of c.
+// Knowing returns a client that shares the connections and limits of c. The objects that it returns know what was applied by field
+// managers whose names begin with one of managers.
 func (c *Client) Knowing(managers ...string) *Client {
 	return &Client{server: c.server, parsing: object.ParseOptions{Managers: managers}}
 }
 
-// New returns a client for the cluster of config, whose QPS and burst do not count: there is no limit.
+// New returns a client for the cluster of config. Its rate limiter, or else its QPS and burst, limit the requests of the client
+// and of those that share its connections; without them there is no limit. Its handler gets the warnings of the API server;
+// without one each is logged once.
 func New(config *rest.Config) (*Client, error) {
 	s, err := newServer(config)
 	if err != nil {
@@ -114,14 +115,14 @@ type Application struct {
 	Manager string
 	// Force takes fields from other field managers. Without it a field of theirs that Body changes is a conflict.
 	Force bool
-	// Try asks what would come of it, and changes nothing (a dry run).
+	// Try returns what would come of it, and changes nothing (a dry run).
 	Try bool
 	// Body is the object as JSON, with the fields that Manager wants and no others.
 	Body []byte
 }
 
-// Apply applies an object: it is created if it is not there. A UID in the body makes it fail with a conflict if the object is
-// another one or is not there.
+// Apply applies an object: it is created if it does not exist. A UID in the body makes it fail with a conflict if the object has
+// another one or does not exist.
 func (c *Client) Apply(ctx context.Context, t Target, a Application) (*object.Object, error) {
 	query := "fieldManager=" + url.QueryEscape(a.Manager) + "&force=" + strconv.FormatBool(a.Force)
 	if a.Try {
@@ -146,17 +147,17 @@ func (c *Client) Delete(ctx context.Context, t Target, uid types.UID) error {
 }
 
 func (c *Client) do(ctx context.Context, request call) (*object.Object, error) {
-	var answered *object.Object
+	var returned *object.Object
 	err := c.server.do(ctx, request, func(body []byte) (err error) {
-		if answered, err = object.Parse(body, c.parsing); err != nil {
-			return fmt.Errorf("reading the API server's answer: %w", err)
+		if returned, err = object.Parse(body, c.parsing); err != nil {
+			return fmt.Errorf("reading the API server's response: %w", err)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answered, nil
+	return returned, nil
 }
 
 // path appends the target's path to the path of the server.

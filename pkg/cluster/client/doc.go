@@ -14,9 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package client reads and writes single objects of any kind on the host cluster, as JSON bytes.
+// Package client reads and writes single objects of any kind on the cluster, as JSON bytes.
 //
-// The engine keeps objects as bytes and sends bytes, so nothing is decoded on the way but the metadata of an answer.
-// There is no rate limit on the client's side: the API server's priority and fairness decides (docs/reference/compatibility.md#d19.1).
-// Lists and watches are not made here: see package cache.
+// The engine keeps objects as bytes and sends bytes, so nothing of a response is decoded but the metadata. By default the client
+// sets no limit of its own: the API server's priority and fairness decides (docs/reference/compatibility.md#d19.1). When the API
+// server sends Retry-After, that time is returned as a [RetryLaterError] and not waited for. Lists and watches are not made here:
+// see package cache.
 package client

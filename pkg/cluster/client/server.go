@@ -34,15 +34,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/metrics"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
 const (
-	// maxRetries is how often a request is sent again because the API server asked for it, as in client-go.
+	// maxRetries is how often a request is sent again at once because the API server wants that, as in client-go.
 	maxRetries = 10
 	// maxErrorText is how much is shown of an error that is no Status, in bytes.
 	maxErrorText = 2 << 10
@@ -51,12 +53,16 @@ const (
 // server sends requests to an API server.
 //
 // It stands in for client-go's rest.Request, which took a third of the memory that a sync allocates: that one builds the URL
-// several times, copies its headers, and reads each answer into a buffer of its own. What callers and operators see is the same:
-// the transport with its credentials, the errors, the requests sent again after a Retry-After, the metrics.
+// several times, copies its headers, and reads each response into a buffer of its own. What callers and operators see is the same:
+// the transport with its credentials, the errors, the limit of requests, the warnings, the metrics. A Retry-After is not waited
+// for, see [RetryLaterError].
 type server struct {
 	http *http.Client
 	base url.URL
-	// headers by content type. They are shared by all requests, and nobody writes to them.
+	// limiter is nil if there is no limit.
+	limiter flowcontrol.RateLimiter
+	warn    func(ctx context.Context, code int, agent, text string)
+	// headers by content type. They are shared by all requests, and never written.
 	headers map[string]http.Header
 }
 
@@ -80,7 +86,9 @@ func newServer(config *rest.Config) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the API server: %w", err)
 	}
-	s := &server{http: httpClient, base: *base, headers: map[string]http.Header{}}
+	s := &server{
+		http: httpClient, base: *base, limiter: Limiter(config), warn: warningHandler(config), headers: map[string]http.Header{},
+	}
 	s.base.Path = strings.TrimSuffix(s.base.Path, "/")
 	userAgent := config.UserAgent
 	if userAgent == "" {
@@ -99,39 +107,35 @@ func newServer(config *rest.Config) (*server, error) {
 	return s, nil
 }
 
-// do sends a request until it is answered, and calls read, if it is not nil, with the body of an answer that is no error. The
-// body is valid during the call only. Errors of the API server are those of package apierrors.
+// do sends a request, and calls read, if it is not nil, with the body of a response that is no error. The body is valid during the
+// call only. Errors of the API server are those of package apierrors, or a RetryLaterError with one of them.
 func (s *server) do(ctx context.Context, c call, read func(body []byte) error) error {
 	u := s.base
 	u.Path, u.RawQuery = c.target.path(s.base.Path), c.query
 	start := time.Now()
 	defer func() { metrics.RequestLatency.Observe(ctx, c.method, u, time.Since(start)) }()
 	for attempt := 0; ; attempt++ {
+		if s.limiter != nil {
+			if err := s.limiter.Wait(ctx); err != nil {
+				return fmt.Errorf("waiting for the client's limit of requests: %w", err)
+			}
+		}
 		again, err := s.once(ctx, c, &u, attempt, read)
-		if again < 0 || attempt == maxRetries {
+		switch {
+		case again > 0:
+			return &RetryLaterError{After: min(again, maxRetryAfter), Err: err}
+		case again < 0 || attempt == maxRetries || ctx.Err() != nil:
 			return err
 		}
-		klog.FromContext(ctx).V(4).Info("The API server asked to send the request again later", "delay", again, "attempt", attempt+1, "path", u.Path)
-		if !sleep(ctx, again) {
-			return fmt.Errorf("%w; the API server had answered: %w", ctx.Err(), err)
-		}
+		klog.FromContext(ctx).V(4).Info("The API server wants the request to be sent again at once", "attempt", attempt+1, "path", u.Path)
 	}
 }
 
-// sleep reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// once sends a request. It returns after how long the API server wants it to be sent again, and less than 0 if it does not.
-func (s *server) once(ctx context.Context, c call, u *url.URL, attempt int, read func([]byte) error) (time.Duration, error) {
+// once sends a request within requestTimeout. It returns after how long the API server wants it to be sent again, and less than 0 if
+// it does not.
+func (s *server) once(outer context.Context, c call, u *url.URL, attempt int, read func([]byte) error) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(outer, requestTimeout)
+	defer cancel()
 	request := (&http.Request{
 		Method: c.method, URL: u, Host: u.Host, Header: s.headers[c.contentType],
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -152,7 +156,7 @@ func (s *server) once(ctx context.Context, c call, u *url.URL, attempt int, read
 		metrics.RequestRetry.IncrementRetry(ctx, code, c.method, u.Host)
 	}
 	if err != nil {
-		return -1, err //nolint:wrapcheck // It names the method and the URL.
+		return -1, explain(outer, ctx, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // Nothing depends on it.
 
@@ -162,7 +166,13 @@ func (s *server) once(ctx context.Context, c call, u *url.URL, attempt int, read
 		buffer.Grow(int(response.ContentLength) + bytes.MinRead)
 	}
 	if _, err := buffer.ReadFrom(response.Body); err != nil {
-		return -1, fmt.Errorf("reading the API server's answer to %s %s: %w", c.method, u.Path, err)
+		return -1, explain(outer, ctx, fmt.Errorf("reading the API server's response to %s %s: %w", c.method, u.Path, err))
+	}
+	if len(response.Header["Warning"]) > 0 {
+		warnings, _ := utilnet.ParseWarningHeaders(response.Header["Warning"])
+		for _, w := range warnings {
+			s.warn(outer, w.Code, w.Agent, w.Text)
+		}
 	}
 	metrics.ResponseSize.Observe(ctx, c.method, u.Host, float64(buffer.Len()))
 	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
@@ -174,7 +184,15 @@ func (s *server) once(ctx context.Context, c call, u *url.URL, attempt int, read
 	return -1, read(buffer.Bytes())
 }
 
-// failure returns the error of an answer, and after how long the request is to be sent again, less than 0 for never.
+// explain says of an error whether it is due to the time limit of ctx, which is outer with that limit.
+func explain(outer, ctx context.Context, err error) error {
+	if ctx.Err() == nil || outer.Err() != nil {
+		return err // It names the method and the URL.
+	}
+	return fmt.Errorf("the API server did not respond within %s: %w", requestTimeout, err)
+}
+
+// failure returns the error of a response, and after how long the request is to be sent again, less than 0 for never.
 func failure(c call, response *http.Response, body []byte) (time.Duration, error) {
 	again := time.Duration(-1)
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
 // Shared is what hosted controllers share. It is safe for concurrent use.
@@ -45,6 +46,8 @@ type Shared struct {
 	Expectations *expectations.Registry
 	// Recorder records events.
 	Recorder *eventrecorder.Recorder
+	// ResponseBudget and EtagBudget bound the responses that the hooks of all controllers hold and remember. Nil: no bound.
+	ResponseBudget, EtagBudget *webhook.Budget
 }
 
 // Own reaches the objects that this server stores, without the aggregation layer.
@@ -79,6 +82,10 @@ type Options struct {
 	HookManagedFields bool
 	// HookResponseLimit is the size in bytes above which a hook's response is refused. Default 32 MiB.
 	HookResponseLimit int64
+	// HookResponseBudget is the number of bytes of hooks' responses that are held at once. Default 256 MiB.
+	HookResponseBudget int64
+	// HookEtagBudget is the number of bytes of hooks' responses that are remembered by their entity tags. Default 128 MiB.
+	HookEtagBudget int64
 	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
 	ServerNamespace string
 }
@@ -92,7 +99,13 @@ func (o Options) WithDefaults() Options {
 		o.CacheFlushInterval = 30 * time.Minute
 	}
 	if o.HookResponseLimit <= 0 {
-		o.HookResponseLimit = 32 << 20
+		o.HookResponseLimit = webhook.DefaultMaxResponseBytes
+	}
+	if o.HookResponseBudget <= 0 {
+		o.HookResponseBudget = webhook.DefaultResponseBudget
+	}
+	if o.HookEtagBudget <= 0 {
+		o.HookEtagBudget = webhook.DefaultEtagBudget
 	}
 	if o.ServerNamespace == "" {
 		o.ServerNamespace = "metacontroller"
@@ -124,6 +137,7 @@ func (o Options) ResyncPeriod(seconds *int32) time.Duration {
 func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) hookclient.Config {
 	return hookclient.Config{
 		Kind: kind, Name: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
-		MaxResponseBytes: s.Options.HookResponseLimit, ServerVersion: version.Get().GitVersion,
+		MaxResponseBytes: s.Options.HookResponseLimit, ResponseBudget: s.ResponseBudget, EtagBudget: s.EtagBudget,
+		ServerVersion: version.Get().GitVersion,
 	}
 }

@@ -37,9 +37,11 @@ type Config struct {
 	Credentials webhook.Credentials
 	// Workers is the most calls at the same time, of all hooks together. Zero or less: no limit.
 	Workers int
-	// MaxResponseBytes is the size above which a response is refused.
+	// MaxResponseBytes is the size above which a response is rejected.
 	MaxResponseBytes int64
-	// ServerVersion is told to hooks in the User-Agent header.
+	// ResponseBudget and EtagBudget are shared by all controllers, see [webhook.Config]. Nil: there is no bound.
+	ResponseBudget, EtagBudget *webhook.Budget
+	// ServerVersion goes into the User-Agent header of calls.
 	ServerVersion string
 }
 
@@ -121,63 +123,89 @@ func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*H
 	h.client, err = webhook.New(webhook.Config{
 		Hook: name, ControllerKind: c.Kind, ControllerName: c.Name,
 		Webhook: declared.Webhook, EndpointConfigs: c.EndpointConfigs, Credentials: c.Credentials,
-		Workers: c.Workers, MaxResponseBytes: c.MaxResponseBytes, ServerVersion: c.ServerVersion,
+		Workers: c.Workers, MaxResponseBytes: c.MaxResponseBytes, ResponseBudget: c.ResponseBudget, EtagBudget: c.EtagBudget,
+		ServerVersion: c.ServerVersion,
 	})
 	return h, err
 }
 
-type Known func([]byte) bool
+// Response is the response of a sync or finalize hook of either kind of controller. It is not safe for concurrent use.
+type Response struct {
+	wire.Response
 
-// Composite is a placeholder.
+	hook   *Hook
+	parent webhook.RootKey
+	body   webhook.Response
+}
+
+// Children decodes the children, or attachments; see [wire.Response.Children]. An error rejects the response as a whole, is
+// wrapped like those of the call, and a hook that repeats the response is not taken at its entity tag.
+func (r *Response) Children() ([]map[string]any, error) {
+	children, err := r.Response.Children()
+	if err != nil {
+		return nil, r.hook.reject(r.parent, err)
+	}
+	return children, nil
+}
+
+// Release gives the memory of the response back to the budget of the process. RawChildren is empty afterwards; what is decoded
+// already stays. Every response must be released, and before the next call of a hook: calls wait for room in the budget.
+// Releasing twice does nothing.
+func (r *Response) Release() {
+	r.body.Release()
+	r.RawChildren = nil
+}
+
+// Composite calls a sync or finalize hook of a CompositeController. The caller releases the response.
 func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte) (*Response, error) {
-	var raw []byte
-	a, err := ask(ctx, h, parent, body, func(b []byte) bool { raw = append([]byte(nil), b...); return false }, wire.DecodeComposite)
-	if err != nil {
-		return nil, err
-	}
-	r := &Response{Status: a.Status, RawChildren: raw, ResyncAfter: a.ResyncAfter, Finalized: a.Finalized, Ignored: a.Ignored}
-	for i := range a.Children {
-		r.list = append(r.list, a.Children[i].Object)
-	}
-	return r, nil
+	return h.sync(ctx, parent, body, wire.DecodeComposite)
 }
 
-// Decorator is a placeholder.
+// Decorator is Composite for a DecoratorController and its attachments.
 func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte) (*Response, error) {
-	var raw []byte
-	a, err := ask(ctx, h, parent, body, func(b []byte) bool { raw = append([]byte(nil), b...); return false }, wire.DecodeDecorator)
-	if err != nil {
-		return nil, err
-	}
-	r := &Response{Status: a.Status, RawChildren: raw, ResyncAfter: a.ResyncAfter, Finalized: a.Finalized, Ignored: a.Ignored, Labels: a.Labels, Annotations: a.Annotations, Delete: a.Delete}
-	for i := range a.Attachments {
-		r.list = append(r.list, a.Attachments[i].Object)
-	}
-	return r, nil
+	return h.sync(ctx, parent, body, wire.DecodeDecorator)
 }
 
-// Related asks a customize hook.
-func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
-	return ask(ctx, h, parent, body, nil, wire.DecodeCustomize)
-}
-
-func ask[A any](ctx context.Context, h *Hook, parent webhook.RootKey, body []byte, known Known,
-	decode func([]byte, wire.ResponseOptions) (*A, error),
-) (*A, error) {
+func (h *Hook) sync(ctx context.Context, parent webhook.RootKey, body []byte,
+	decode func([]byte, wire.ResponseOptions) (wire.Response, error),
+) (*Response, error) {
 	response, err := h.call(ctx, parent, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
-	decoded, err := decode(response.Body, wire.ResponseOptions{Strict: h.strict, ContentType: response.ContentType, Known: known})
+	decoded, err := decode(response.Body, h.options(response))
 	if err != nil {
-		// A hook that is mended may give a good response the tag of the bad one.
-		h.client.Forget(parent)
+		response.Release()
+		return nil, h.reject(parent, err)
+	}
+	return &Response{Response: decoded, hook: h, parent: parent, body: response}, nil
+}
+
+// Related calls a customize hook.
+func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
+	response, err := h.call(ctx, parent, body)
+	if err != nil {
 		return nil, h.Failed(err)
+	}
+	defer response.Release()
+	decoded, err := wire.DecodeCustomize(response.Body, h.options(response))
+	if err != nil {
+		return nil, h.reject(parent, err)
 	}
 	return decoded, nil
 }
 
-// call calls the hook as soon as there is a slot. What is waited for it is not in the time that the hook is given.
+func (h *Hook) options(r webhook.Response) wire.ResponseOptions {
+	return wire.ResponseOptions{Strict: h.strict, ContentType: r.ContentType}
+}
+
+// reject returns the error of a response that cannot be used. Its entity tag is dropped: a corrected hook may return the same one.
+func (h *Hook) reject(parent webhook.RootKey, err error) error {
+	h.client.Forget(parent)
+	return h.Failed(err)
+}
+
+// call calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
 func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Response, error) {
 	if err := h.calls.take(ctx); err != nil {
 		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)

@@ -129,11 +129,11 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"), nil)
+	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"))
 	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the response must be a JSON object") || !hook.IsRejected(err) {
 		t.Errorf("sync: %v", err)
 	}
-	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"), nil)
+	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"))
 	if later, ok := errors.AsType[*webhook.RetryLaterError](err); !ok || later.After.Seconds() != 7 {
 		t.Errorf("finalize: %v", err)
 	}
@@ -148,29 +148,98 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 	}
 }
 
-func TestARefusedResponseLeavesNoTag(t *testing.T) {
+func TestARejectedResponseLeavesNoTag(t *testing.T) {
+	for name, tc := range map[string]struct {
+		response http.Handler
+		want     string
+	}{
+		"Envelope": {hooktest.HTML(), "sync hook failed (version=v1): the response must be a JSON object"},
+		"Child":    {hooktest.Body("", `{"children":[{}]}`), "sync hook failed (version=v1): children[0]: has no kind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := hooktest.NewServer(t)
+			server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("ETag", `"one"`)
+				tc.response.ServeHTTP(w, r)
+			}))
+			declared := at(server.URL("/sync"))
+			declared.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
+			set, err := hookclient.New(hookclient.Config{}, declared, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer set.Close()
+			for range 2 {
+				response, err := set.Sync.Composite(t.Context(), parent, []byte("{}"))
+				if err == nil {
+					_, err = response.Children()
+				}
+				if err == nil || !strings.HasPrefix(err.Error(), tc.want) || !hook.IsRejected(err) {
+					t.Fatalf("got %v, want %s…", err, tc.want)
+				}
+			}
+			for _, r := range server.Requests("/sync") {
+				if tag := r.Header.Get("If-None-Match"); tag != "" {
+					t.Errorf("the tag %s of a rejected response was sent: the hook would confirm it for ever", tag)
+				}
+			}
+		})
+	}
+}
+
+// TestBothKindsOfControllersGetTheSameResponse holds that children and attachments differ in nothing but their names.
+func TestBothKindsOfControllersGetTheSameResponse(t *testing.T) {
 	server := hooktest.NewServer(t)
-	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("ETag", `"one"`)
-		hooktest.HTML().ServeHTTP(w, r)
-	}))
-	declared := at(server.URL("/sync"))
-	declared.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
-	set, err := hookclient.New(hookclient.Config{}, declared, nil, nil)
+	server.Handle("/sync", hooktest.Body("", `{"status":{"a":1},"children":[{"kind":"Pod"}],"finalized":true}`))
+	server.Handle("/finalize", hooktest.Body("", `{"status":{"a":1},"attachments":[{"kind":"Pod"}],"finalized":true,"delete":true}`))
+	set, err := hookclient.New(hookclient.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	for range 2 {
-		if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}"), nil); err == nil {
-			t.Fatal("a page was taken for a response")
+	for name, call := range map[string]func() (*hookclient.Response, error){
+		"composite": func() (*hookclient.Response, error) { return set.Sync.Composite(t.Context(), parent, []byte("{}")) },
+		"decorator": func() (*hookclient.Response, error) { return set.Finalize.Decorator(t.Context(), parent, []byte("{}")) },
+	} {
+		response, err := call()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(response.RawChildren) != `[{"kind":"Pod"}]` || !response.Finalized || response.Delete != (name == "decorator") {
+			t.Errorf("%s: got %+v", name, response)
+		}
+		children, err := response.Children()
+		response.Release()
+		response.Release()
+		if err != nil || len(children) != 1 || children[0]["kind"] != "Pod" || response.Status["a"] != int64(1) || response.RawChildren != nil {
+			t.Errorf("%s: children %v, error %v, status %v after the release", name, children, err, response.Status)
 		}
 	}
-	for _, r := range server.Requests("/sync") {
-		if tag := r.Header.Get("If-None-Match"); tag != "" {
-			t.Errorf("the tag %s of a refused response was sent: the hook would confirm it for ever", tag)
-		}
+}
+
+// TestResponsesThatAreNotHandedOutHoldNoRoom holds that what a caller cannot release is released.
+func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
+	space := strings.Repeat(" ", 100<<10)
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", "["+space+"]"), hooktest.Body("", "{"+space+"}")))
+	server.Handle("/customize", hooktest.Body("", "{"+space+"}"))
+	set, err := hookclient.New(hookclient.Config{ResponseBudget: webhook.NewBudget(150 << 10)},
+		at(server.URL("/sync")), nil, at(server.URL("/customize")))
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer set.Close()
+	if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}")); !hook.IsRejected(err) {
+		t.Errorf("got %v, want a rejected response", err)
+	}
+	if _, err := set.Customize.Related(t.Context(), parent, []byte("{}")); err != nil {
+		t.Error(err)
+	}
+	response, err := set.Sync.Composite(t.Context(), parent, []byte("{}"))
+	if err != nil {
+		t.Fatalf("no room is left: %v", err)
+	}
+	response.Release()
 }
 
 func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
@@ -191,7 +260,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	var calling sync.WaitGroup
 	call := func(h *hookclient.Hook) {
 		calling.Go(func() {
-			if _, err := h.Composite(t.Context(), parent, []byte("{}"), nil); err != nil {
+			if _, err := h.Composite(t.Context(), parent, []byte("{}")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -202,7 +271,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = set.Sync.Composite(ctx, parent, []byte("{}"), nil)
+	_, err = set.Sync.Composite(ctx, parent, []byte("{}"))
 	if want := "sync hook failed (version=v1): waiting for other calls to end: context canceled"; err == nil || err.Error() != want {
 		t.Errorf("a third call: got %v, want %s", err, want)
 	}

@@ -99,7 +99,9 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 		Applier: apply.New(apply.Options{
 			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
-		Recorder: recorder,
+		Recorder:       recorder,
+		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
+		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
 	}}, nil
 }
 

@@ -56,6 +56,16 @@ type Response struct {
 	ContentType string
 	// NotModified says that the body is that of an earlier response, which the hook confirmed by 304 or 412.
 	NotModified bool
+
+	held *reservation
+}
+
+// Release gives the room of the response in [Config.ResponseBudget] back. The body must not be used afterwards, and is nil.
+// It must be called once a response is not needed any more, and before the next call: calls wait for room. Releasing twice
+// does nothing.
+func (r *Response) Release() {
+	r.held.release()
+	r.held, r.Body = nil, nil
 }
 
 // New returns a client for the hook. It makes no call and reads no credentials; an error means that the definition of the
@@ -87,7 +97,7 @@ func New(config Config) (*Client, error) {
 	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
 	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
 		lifetime := time.Duration(ptr.Deref(e.CacheTimeoutSeconds, 0)) * time.Second
-		c.etags = newEtagCache(config.MaxEtagBytes, lifetime, config.Clock)
+		c.etags = newEtagCache(config.MaxEtagBytes, config.EtagBudget, lifetime, config.Clock)
 	}
 	return c, nil
 }
@@ -112,10 +122,14 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// Call posts body to the hook and returns its response. The key is the object that the call is about. The errors are those of
-// the package's documentation. The body must not be modified, even after Call has returned: the transport may still read it.
+// Call posts body to the hook and returns its response, to be released by the caller. The key is the object that the call is
+// about. All that it waits for, credentials among it, is limited by the webhook's timeout. The errors are those of the package's
+// documentation. The body must not be modified, even after Call has returned: the transport may still read it.
 func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Response, error) {
-	now, err := c.security.read(ctx)
+	p := &progress{series: c.series, start: time.Now()}
+	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, p.trace()), c.config.timeout())
+	defer cancel()
+	now, err := c.credentials(ctx, limited)
 	if err != nil {
 		return Response{}, err
 	}
@@ -124,26 +138,38 @@ func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Response, 
 		return Response{}, err
 	}
 	defer c.release(s)
-
-	p := &progress{series: c.series, start: time.Now()}
-	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, p.trace()), c.config.timeout())
-	defer cancel()
-
 	remembered := c.remembered(key)
 	request, err := c.request(limited, body, now.authorization, remembered)
 	if err != nil {
+		remembered.release()
 		return Response{}, c.failure(ctx, limited, connecting, err)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
+		remembered.release()
 		return Response{}, c.failure(ctx, limited, p.reached(), c.afterHandshake(limited, s, request, err))
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing depends on it
-	judged, err := c.judge(response, key, remembered)
-	if errors.Is(err, errReading) {
-		return Response{}, c.failure(ctx, limited, reading, err)
+	result, err := c.read(limited, response, key, remembered)
+	if !result.NotModified {
+		remembered.release()
 	}
-	return judged, err
+	switch {
+	case errors.Is(err, errNoRoom):
+		err = c.failure(ctx, limited, crowded, err)
+	case errors.Is(err, errReading):
+		err = c.failure(ctx, limited, reading, err)
+	}
+	return result, err
+}
+
+// credentials reads the credentials within limited, which is ctx with the timeout of the call.
+func (c *Client) credentials(ctx, limited context.Context) (snapshot, error) {
+	now, err := c.security.read(limited)
+	if e, ok := errors.AsType[*CredentialsError](err); ok && limited.Err() != nil && ctx.Err() == nil {
+		e.Err = fmt.Errorf("not read within %s: %w", c.config.timeout(), context.DeadlineExceeded)
+	}
+	return now, err
 }
 
 // Forget drops what is remembered of an object's responses. Call it when the object is gone: the next object of that name must
@@ -165,8 +191,12 @@ func (c *Client) Close() {
 	c.closed = true
 	c.retire()
 	c.series.release()
+	if c.etags != nil {
+		c.etags.close()
+	}
 }
 
+// remembered returns the entry of key, which the caller releases, or nil.
 func (c *Client) remembered(key RootKey) *etagEntry {
 	if c.etags == nil {
 		return nil
@@ -193,11 +223,15 @@ func (c *Client) request(ctx context.Context, body []byte, authorization string,
 	return request, nil
 }
 
-// errReading marks errors of the connection while the body was read.
-var errReading = errors.New("reading the response")
+var (
+	// errReading marks errors of the connection while the body was read.
+	errReading = errors.New("reading the response")
+	// errNoRoom marks the end of waiting for room in the budget.
+	errNoRoom = errors.New("no room for the response")
+)
 
-// judge reads the response in the order of docs/reference/contract.md#s2.5.
-func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEntry) (Response, error) {
+// read checks and reads the response in the order of docs/reference/contract.md#s2.5.
+func (c *Client) read(ctx context.Context, response *http.Response, key RootKey, remembered *etagEntry) (Response, error) {
 	if err := c.retryLater(response); err != nil {
 		drain(response.Body)
 		return Response{}, err
@@ -206,7 +240,7 @@ func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEnt
 	case code == http.StatusOK:
 	case remembered != nil && (code == http.StatusNotModified || code == http.StatusPreconditionFailed):
 		drain(response.Body)
-		return Response{Body: remembered.body, ContentType: remembered.contentType, NotModified: true}, nil
+		return Response{Body: remembered.body, ContentType: remembered.contentType, NotModified: true, held: remembered.held}, nil
 	default:
 		start, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody+1))
 		if err != nil && len(start) == 0 {
@@ -215,8 +249,7 @@ func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEnt
 		drain(response.Body)
 		return Response{}, statusError(code, start)
 	}
-
-	body, err := readLimited(response, c.config.MaxResponseBytes)
+	body, held, err := c.readBody(ctx, response)
 	if err != nil {
 		return Response{}, err
 	}
@@ -224,7 +257,7 @@ func (c *Client) judge(response *http.Response, key RootKey, remembered *etagEnt
 	if tag := response.Header.Get("ETag"); tag != "" && c.etags != nil {
 		c.etags.put(key, tag, body, contentType)
 	}
-	return Response{Body: body, ContentType: contentType}, nil
+	return Response{Body: body, ContentType: contentType, held: held}, nil
 }
 
 func (c *Client) retryLater(response *http.Response) error {
@@ -238,25 +271,61 @@ func (c *Client) retryLater(response *http.Response) error {
 	}
 }
 
-// readLimited reads the body, or gives up when it is larger than limit.
-func readLimited(response *http.Response, limit int64) ([]byte, error) {
-	tooLarge := &hook.RejectedError{Detail: fmt.Sprintf(
-		"the response is larger than the limit of %d bytes; let the hook response with less, or raise the limit of the server", limit)}
-	if response.ContentLength > limit {
-		return nil, tooLarge
+// readBody reads the body, or fails when it is larger than the limit. The room for all of it is reserved at once and before it is
+// read, so that calls which wait for room hold none.
+func (c *Client) readBody(ctx context.Context, response *http.Response) (body []byte, held *reservation, err error) {
+	limit := c.config.MaxResponseBytes
+	switch length := response.ContentLength; {
+	case length > limit:
+		return nil, nil, tooLarge(limit)
+	case length > freeBytes:
+		if held, err = c.reserve(ctx, length); err != nil {
+			return nil, nil, err
+		}
+		body = make([]byte, length)
+		if _, err := io.ReadFull(response.Body, body); err != nil {
+			held.release()
+			return nil, nil, fmt.Errorf("%w: %w", errReading, err)
+		}
+		return body, held, nil
 	}
-	body := scratch.Borrow()
-	defer scratch.Return(body)
-	if _, err := body.ReadFrom(io.LimitReader(response.Body, limit+1)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errReading, err)
+	buffer := scratch.Borrow()
+	defer scratch.Return(buffer)
+	if _, err := buffer.ReadFrom(io.LimitReader(response.Body, min(freeBytes, limit)+1)); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errReading, err)
 	}
-	if int64(body.Len()) > limit {
-		return nil, tooLarge
+	if int64(buffer.Len()) > freeBytes {
+		// The length is not known: the response may be as large as the limit.
+		if held, err = c.reserve(ctx, limit); err != nil {
+			return nil, nil, err
+		}
+		if _, err := buffer.ReadFrom(io.LimitReader(response.Body, limit-int64(buffer.Len())+1)); err != nil {
+			held.release()
+			return nil, nil, fmt.Errorf("%w: %w", errReading, err)
+		}
 	}
-	return bytes.Clone(body.Bytes()), nil
+	if int64(buffer.Len()) > limit {
+		held.release()
+		return nil, nil, tooLarge(limit)
+	}
+	held.shrink(int64(buffer.Len()))
+	return bytes.Clone(buffer.Bytes()), held, nil
 }
 
-// drain reads a little of a body that nobody needs, so that the connection can be used again.
+func (c *Client) reserve(ctx context.Context, bytes int64) (*reservation, error) {
+	held, err := c.config.ResponseBudget.reserve(ctx, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoRoom, err)
+	}
+	return held, nil
+}
+
+func tooLarge(limit int64) error {
+	return &hook.RejectedError{Detail: fmt.Sprintf(
+		"the response is larger than the limit of %d bytes; let the hook return less, or raise --hook-response-limit of the server", limit)}
+}
+
+// drain reads a little of a body that is not used, so that the connection can be used again.
 func drain(body io.Reader) {
 	const little = 64 << 10
 	_, _ = io.CopyN(io.Discard, body, little)

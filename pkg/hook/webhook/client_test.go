@@ -305,7 +305,7 @@ func TestResponseSizeIsLimited(t *testing.T) {
 	}
 	for _, path := range []string{"/declared", "/streamed", "/compressed"} {
 		_, err := newClient(t, configure(server.URL(path), limited)).Call(t.Context(), fleet, []byte(`{}`))
-		const want = "the response is larger than the limit of 1000 bytes; let the hook response with less, or raise the limit of the server"
+		const want = "the response is larger than the limit of 1000 bytes; let the hook return less, or raise --hook-response-limit of the server"
 		if !hook.IsRejected(err) || err.Error() != want {
 			t.Errorf("%s: got %T %v, want %s", path, err, err, want)
 		}

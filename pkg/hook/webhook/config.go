@@ -40,8 +40,8 @@ const (
 	DefaultWorkers = 20
 )
 
-// Credentials gives access to the Secrets and ConfigMaps that webhooks refer to. Every call of a webhook asks for all of its
-// references, so it must response from memory after the first time. It is called from many goroutines.
+// Credentials gives access to the Secrets and ConfigMaps that webhooks refer to. Every call of a webhook reads all of its
+// references, so it must return from memory after the first time. It is called from many goroutines.
 type Credentials interface {
 	// Secret returns the data of a Secret, and a version that changes when the data does. The data is not modified.
 	Secret(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error)
@@ -70,6 +70,12 @@ type Config struct {
 	// MaxEtagBytes is the size of all responses that are remembered by their entity tags; the least recently used are
 	// forgotten. Default [DefaultMaxEtagBytes].
 	MaxEtagBytes int64
+	// ResponseBudget bounds the bytes of responses that all clients which share it hold at once: those of more than 64 KiB, from
+	// before they are read to their release. Nil: there is no bound.
+	ResponseBudget *Budget
+	// EtagBudget bounds the bytes of responses that all clients which share it remember by their entity tags. Nil: there is no
+	// bound but MaxEtagBytes.
+	EtagBudget *Budget
 	// ServerVersion goes into the User-Agent header. Default "unknown".
 	ServerVersion string
 	// Clock dates entity tags and Retry-After. Default: the real one.

@@ -141,6 +141,7 @@ type stage int32
 const (
 	connecting stage = iota
 	waiting
+	crowded
 	reading
 )
 
@@ -161,6 +162,9 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error) e
 		case waiting:
 			e.Cause = fmt.Sprintf("connected, but no response within %s", limit)
 			e.Advice = "make the hook faster, or raise its timeout"
+		case crowded:
+			e.Cause = fmt.Sprintf("no room for the response within %s beside those of other calls", limit)
+			e.Advice = "raise --hook-response-budget of the server, or let the hooks return less"
 		case reading:
 			e.Cause = fmt.Sprintf("the response was not complete within %s", limit)
 			e.Advice = "make the hook faster or its response smaller, or raise its timeout"

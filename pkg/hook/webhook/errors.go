@@ -17,8 +17,8 @@ limitations under the License.
 package webhook
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -129,16 +129,17 @@ func statusError(code int, body []byte) *StatusError {
 	return &StatusError{Code: code, Body: text}
 }
 
-// retryAfter reads a Retry-After header (RFC 9110 §10.2.3): a date, or else seconds. 0: none, in the past, or unreadable.
+// retryAfter reads a Retry-After header (RFC 9110 §10.2.3): a date, or else seconds; at most [hook.MaxDelay]. 0: none, in the
+// past, or unreadable.
 func retryAfter(header string, now clock.PassiveClock) time.Duration {
 	header = strings.TrimSpace(header)
 	if date, err := http.ParseTime(header); err == nil {
-		wait := min(date.Sub(now.Now()), math.MaxInt64-time.Second)
+		wait := min(date.Sub(now.Now()), hook.MaxDelay)
 		return max(0, (wait + time.Second - 1).Truncate(time.Second))
 	}
 	seconds, err := strconv.ParseInt(header, 10, 64)
-	if err != nil || seconds <= 0 {
+	if err != nil && !errors.Is(err, strconv.ErrRange) || seconds <= 0 {
 		return 0
 	}
-	return time.Duration(min(seconds, math.MaxInt64/int64(time.Second))) * time.Second
+	return time.Duration(min(seconds, int64(hook.MaxDelay/time.Second))) * time.Second
 }

@@ -17,13 +17,14 @@ limitations under the License.
 package webhook
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -41,13 +42,15 @@ func TestRetryAfter(t *testing.T) {
 		"Negative":      {"-5", now, 0},
 		"Fraction":      {"1.5", now, 0},
 		"Words":         {"soon", now, 0},
-		"Huge":          {"9223372036854775807", now, time.Duration(math.MaxInt64/int64(time.Second)) * time.Second},
-		"TooHuge":       {"92233720368547758070", now, 0},
+		"Huge":          {"9223372036854775807", now, hook.MaxDelay},
+		"TooHuge":       {"92233720368547758070", now, hook.MaxDelay},
+		"Years":         {"99999999999", now, hook.MaxDelay},
+		"TooNegative":   {"-92233720368547758070", now, 0},
 		"Date":          {"Sun, 01 Mar 2026 12:00:30 GMT", now, 30 * time.Second},
 		"DateRoundsUp":  {"Sun, 01 Mar 2026 12:00:30 GMT", between, 31 * time.Second},
 		"OldDateFormat": {"Sunday, 01-Mar-26 12:01:00 GMT", now, time.Minute},
 		"PastDate":      {"Sun, 01 Mar 2026 11:59:30 GMT", now, 0},
-		"FarDate":       {"Sun, 01 Mar 9026 11:59:30 GMT", now, time.Duration(math.MaxInt64).Truncate(time.Second)},
+		"FarDate":       {"Sun, 01 Mar 9026 11:59:30 GMT", now, hook.MaxDelay},
 	}
 	for name, tc := range cases {
 		if got := retryAfter(tc.header, tc.clock); got != tc.want {

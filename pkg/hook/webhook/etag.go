@@ -35,14 +35,16 @@ type RootKey struct {
 }
 
 // etagCache remembers the last response for each object with the tag that the hook gave it (docs/reference/contract.md#s2.6). It is bounded by
-// the size of the responses; the least recently used go first.
+// the size of the responses, its own and those of all caches of the process; the least recently used go first.
 type etagCache struct {
 	maxBytes int64
+	budget   *Budget
 	// lifetime of an entry; 0 means for ever.
 	lifetime time.Duration
 	clock    clock.PassiveClock
 
 	mu      sync.Mutex
+	closed  bool
 	bytes   int64
 	entries map[RootKey]*list.Element
 	// used has the most recently used entry in front.
@@ -56,6 +58,15 @@ type etagEntry struct {
 	body        []byte
 	contentType string
 	expires     time.Time
+	// held is the entry's part of the budget. A response that uses the body shares it.
+	held *reservation
+}
+
+// release ends a use of an entry that get returned. Nil stands for none.
+func (e *etagEntry) release() {
+	if e != nil {
+		e.held.release()
+	}
 }
 
 // entryOverhead is an estimate of the memory of an entry without its body, so that many small ones count too.
@@ -63,11 +74,13 @@ const entryOverhead = 512
 
 func (e *etagEntry) size() int64 { return int64(len(e.body)) + entryOverhead }
 
-func newEtagCache(maxBytes int64, lifetime time.Duration, c clock.PassiveClock) *etagCache {
-	return &etagCache{maxBytes: maxBytes, lifetime: lifetime, clock: c, entries: map[RootKey]*list.Element{}, used: list.New()}
+func newEtagCache(maxBytes int64, budget *Budget, lifetime time.Duration, c clock.PassiveClock) *etagCache {
+	return &etagCache{
+		maxBytes: maxBytes, budget: budget, lifetime: lifetime, clock: c, entries: map[RootKey]*list.Element{}, used: list.New(),
+	}
 }
 
-// get returns the entry of key, or nil. The entry must not be modified.
+// get returns the entry of key, or nil. The entry must not be modified, and is released by the caller.
 func (c *etagCache) get(key RootKey) *etagEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,10 +94,12 @@ func (c *etagCache) get(key RootKey) *etagEntry {
 		return nil
 	}
 	c.used.MoveToFront(element)
+	entry.held.share()
 	return entry
 }
 
-// put remembers a response in place of the last one. A response larger than all that may be remembered is not.
+// put remembers a response in place of the last one. A response for which there is no room, even without the other entries of
+// this cache, is not remembered.
 func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string) {
 	entry := &etagEntry{key: key, tag: tag, body: body, contentType: contentType}
 	if c.lifetime > 0 {
@@ -95,16 +110,35 @@ func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string
 	if old, ok := c.entries[key]; ok {
 		c.remove(old)
 	}
-	if entry.size() > c.maxBytes {
+	if c.closed || entry.size() > c.maxBytes {
 		return
 	}
-	c.entries[key] = c.used.PushFront(entry)
-	c.bytes += entry.size()
-	// What expired without being asked for again ends up at the back.
+	// Expired entries that are not used again end up at the back.
 	for back := c.used.Back(); back != nil; back = c.used.Back() {
-		if c.bytes <= c.maxBytes && !c.expired(back.Value.(*etagEntry)) { //nolint:forcetypeassert // as above
+		if c.bytes+entry.size() <= c.maxBytes && !c.expired(back.Value.(*etagEntry)) { //nolint:forcetypeassert // as above
+			break
+		}
+		c.remove(back)
+	}
+	held, ok := c.budget.tryReserve(entry.size())
+	for ; !ok; held, ok = c.budget.tryReserve(entry.size()) {
+		back := c.used.Back()
+		if back == nil {
 			return
 		}
+		c.remove(back)
+	}
+	entry.held = held
+	c.entries[key] = c.used.PushFront(entry)
+	c.bytes += entry.size()
+}
+
+// close drops all entries, and takes no more.
+func (c *etagCache) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for back := c.used.Back(); back != nil; back = c.used.Back() {
 		c.remove(back)
 	}
 }
@@ -126,4 +160,5 @@ func (c *etagCache) remove(element *list.Element) {
 	entry := c.used.Remove(element).(*etagEntry) //nolint:forcetypeassert // the list holds nothing else
 	delete(c.entries, entry.key)
 	c.bytes -= entry.size()
+	entry.held.release()
 }

@@ -30,7 +30,7 @@ func key(name string) RootKey {
 }
 
 func TestEtagEntriesBelongToTheirObject(t *testing.T) {
-	c := newEtagCache(1<<20, 0, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	c := newEtagCache(1<<20, nil, 0, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	c.put(key("a"), "1", []byte("A"), "text/plain")
 	other := key("a")
 	other.Namespace = "base"
@@ -52,7 +52,7 @@ func TestEtagEntriesBelongToTheirObject(t *testing.T) {
 
 func TestEtagEntriesExpire(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	c := newEtagCache(1<<20, time.Minute, clock)
+	c := newEtagCache(1<<20, nil, time.Minute, clock)
 	c.put(key("a"), "1", []byte("A"), "")
 	c.put(key("b"), "1", []byte("B"), "")
 	clock.SetTime(time.Unix(59, 0))
@@ -71,7 +71,7 @@ func TestEtagEntriesExpire(t *testing.T) {
 
 func TestEtagEntriesWithoutLifetimeStay(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	c := newEtagCache(1<<20, 0, clock)
+	c := newEtagCache(1<<20, nil, 0, clock)
 	c.put(key("a"), "1", []byte("A"), "")
 	clock.SetTime(time.Unix(0, 0).Add(1000 * 24 * time.Hour))
 	if c.get(key("a")) == nil {
@@ -82,7 +82,7 @@ func TestEtagEntriesWithoutLifetimeStay(t *testing.T) {
 func TestEtagCacheIsBounded(t *testing.T) {
 	body := make([]byte, 1000)
 	perEntry := int64(len(body)) + entryOverhead
-	c := newEtagCache(3*perEntry, 0, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	c := newEtagCache(3*perEntry, nil, 0, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for i := range 3 {
 		c.put(key(strconv.Itoa(i)), "1", body, "")
 	}
@@ -106,7 +106,7 @@ func TestEtagCacheIsBounded(t *testing.T) {
 }
 
 func TestEtagCacheIsSafeForConcurrentUse(t *testing.T) {
-	c := newEtagCache(10*entryOverhead, time.Minute, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	c := newEtagCache(10*entryOverhead, nil, time.Minute, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {

@@ -17,6 +17,7 @@ limitations under the License.
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -30,10 +31,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// value is a JSON value that is looked at later. It shares the memory of the body. It is empty when the field was absent.
+// value is a JSON value that is decoded later. It shares the memory of the body. It is empty when the field was absent.
 type value []byte
 
-// UnmarshalJSON keeps data. The decoder passes a part of the body, which nobody modifies.
+// UnmarshalJSON keeps data, which is a part of the body and is not modified.
 func (v *value) UnmarshalJSON(data []byte) error {
 	*v = data
 	return nil
@@ -51,7 +52,7 @@ type decoding struct {
 	ignored      []string
 }
 
-// maxStrictFaults is how many unknown or duplicate fields are named. More of them teach nothing.
+// maxStrictFaults is how many unknown or duplicate fields are named in messages.
 const maxStrictFaults = 5
 
 // maxValues is how many JSON values a response may hold. Decoded, each takes some 64 bytes, although it may be as short as "0,":
@@ -64,7 +65,7 @@ func (d *decoding) rejectf(field, format string, args ...any) {
 	}
 }
 
-// finish returns the fault, if any, and settles what unknown and duplicate fields mean.
+// finish returns the fault, if any. Unknown and duplicate fields are one when reading is strict.
 func (d *decoding) finish() error {
 	if d.fault == nil && d.options.Strict && len(d.strictFaults) > 0 {
 		d.rejectf("", "the response is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
@@ -99,7 +100,7 @@ func (d *decoding) envelope(body []byte, target any) {
 		return
 	}
 	if moreValuesThan(body, maxValues) {
-		d.rejectf("", "the response holds more than %d values; let the hook response with less", maxValues)
+		d.rejectf("", "the response holds more than %d values; let the hook return less", maxValues)
 		return
 	}
 	if err := d.unmarshal(body, target, ""); err != nil {
@@ -123,24 +124,29 @@ func (d *decoding) object(field string, v value) map[string]any {
 	return object
 }
 
-// known reports whether the caller knows a list of children already.
-func (d *decoding) known(list value) bool {
-	return d.fault == nil && d.options.Known != nil && len(list) > 0 && list[0] == '[' && d.options.Known(list)
-}
-
-func (d *decoding) children(field string, list value, known bool) []Child {
-	if d.fault != nil || known || list.absent() {
+// list returns the text of a JSON list, empty when it is absent or has no elements.
+func (d *decoding) list(field string, v value) []byte {
+	if d.fault != nil || v.absent() {
 		return nil
 	}
+	if v[0] != '[' {
+		d.rejectf(field, "must be a list, is %s", describe(v))
+		return nil
+	}
+	if len(bytes.TrimLeft(v[1:], " \t\r\n")) == 1 {
+		return nil
+	}
+	return slices.Clip(v)
+}
+
+// children decodes a list that is not empty.
+func (d *decoding) children(field string, list []byte) []map[string]any {
 	var values []value
 	if err := json.UnmarshalCaseSensitivePreserveInts(list, &values); err != nil {
 		d.rejectDecoding(field, err)
 		return nil
 	}
-	if len(values) == 0 {
-		return nil
-	}
-	children := make([]Child, 0, len(values))
+	children := make([]map[string]any, 0, len(values))
 	for i, v := range values {
 		at := index(field, i)
 		if len(v) == 0 || v[0] != '{' {
@@ -157,7 +163,7 @@ func (d *decoding) children(field string, list value, known bool) []Child {
 			d.rejectf(at, "has no kind; each child needs apiVersion, kind and metadata.name")
 			return nil
 		}
-		children = append(children, Child{Object: object, JSON: slices.Clip(v)})
+		children = append(children, object)
 	}
 	return children
 }
@@ -216,7 +222,7 @@ func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
 	return decoded
 }
 
-// seconds decodes a number of seconds. Negative numbers mean the same as 0.
+// seconds decodes a number of seconds, at most hook.MaxDelay. Negative numbers mean the same as 0.
 func (d *decoding) seconds(field string, v value) time.Duration {
 	if d.fault != nil || v.absent() {
 		return 0
@@ -228,8 +234,8 @@ func (d *decoding) seconds(field string, v value) time.Duration {
 		return 0
 	case math.IsNaN(seconds) || seconds <= 0:
 		return 0
-	case seconds >= math.MaxInt64/float64(time.Second):
-		return math.MaxInt64
+	case seconds >= hook.MaxDelay.Seconds():
+		return hook.MaxDelay
 	}
 	// A positive time never becomes 0, which would mean "none".
 	return max(time.Duration(seconds*float64(time.Second)), 1)

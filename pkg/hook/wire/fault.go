@@ -37,7 +37,7 @@ func notAnObject(body []byte, contentType string) string {
 	const must = "the response must be a JSON object"
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
 	if len(trimmed) == 0 {
-		return must + ", is empty" + ofType(contentType) + "; to want no children response {}"
+		return must + ", is empty" + ofType(contentType) + "; to want no children, return {}"
 	}
 	switch c := trimmed[0]; {
 	case c == '{':

@@ -63,8 +63,12 @@ type Controllers struct {
 	FieldManager string
 	// HookManagedFields includes metadata.managedFields in what hooks are sent. Default false.
 	HookManagedFields bool
-	// HookResponseLimit is the size above which a hook's answer is refused. Default 32 MiB.
+	// HookResponseLimit is the size above which a hook's response is rejected. Default 32 MiB.
 	HookResponseLimit resource.QuantityValue
+	// HookResponseBudget is the size of the responses of all hooks that are held at once. Default 256 MiB.
+	HookResponseBudget resource.QuantityValue
+	// HookEtagBudget is the size of the responses of all hooks that are remembered by their entity tags. Default 128 MiB.
+	HookEtagBudget resource.QuantityValue
 	// Namespace is the server's own. It holds the ControllerRevisions of cluster-scoped parents.
 	Namespace string
 }
@@ -78,6 +82,8 @@ func newControllers() *Controllers {
 		EventsBurst:        25,
 		ApplyStrategy:      DynamicApply,
 		HookResponseLimit:  resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
+		HookResponseBudget: resource.QuantityValue{Quantity: resource.MustParse("256Mi")},
+		HookEtagBudget:     resource.QuantityValue{Quantity: resource.MustParse("128Mi")},
 		Namespace:          ownNamespace(),
 	}
 }
@@ -98,7 +104,8 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DiscoveryInterval, "discovery-interval", c.DiscoveryInterval,
 		"Has no effect: changes of the kinds that the cluster serves are watched.")
 	fs.Float32Var(&c.ClientQPS, "client-go-qps", c.ClientQPS,
-		"Requests per second to the cluster. 0 or less: no limit; the cluster's API priority and fairness does that.")
+		"Requests per second to the cluster, of all kinds together: lists, watches, discovery, reads and writes. "+
+			"0 or less: no limit; the cluster's API priority and fairness does that.")
 	fs.IntVar(&c.ClientBurst, "client-go-burst", c.ClientBurst,
 		"Requests to the cluster in excess of --client-go-qps that are let through at once.")
 	fs.Float32Var(&c.EventsQPS, "events-qps", c.EventsQPS, "Events per second about one object.")
@@ -112,7 +119,12 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 		"Field manager of all controllers for "+ServerSideApply+". Empty: each controller has its own, metacontroller/<kind>/<name>.")
 	fs.BoolVar(&c.HookManagedFields, "hook-managed-fields", c.HookManagedFields,
 		"Include metadata.managedFields in the objects that hooks are sent.")
-	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the answer of a hook is refused, for example 32Mi.")
+	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the response of a hook is rejected, for example 32Mi.")
+	fs.Var(&c.HookResponseBudget, "hook-response-budget",
+		"Size of the responses of all hooks that are held at once, without those of up to 64Ki. Further responses wait for room within "+
+			"the timeout of their call. A response of unknown length needs room for --hook-response-limit while it is read.")
+	fs.Var(&c.HookEtagBudget, "hook-etag-budget",
+		"Size of the responses of all hooks that are remembered by their entity tags. What exceeds it is not remembered.")
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
 		"Namespace of this server, which holds the ControllerRevisions of cluster-scoped parents. Default: that of the pod.")
 }
@@ -131,6 +143,12 @@ func (c *Controllers) validate() []error {
 	}
 	if c.HookResponseLimit.Value() < 1 {
 		wrong("--hook-response-limit must be positive, not %s", c.HookResponseLimit.String())
+	}
+	if c.HookResponseBudget.Cmp(c.HookResponseLimit.Quantity) < 0 {
+		wrong("--hook-response-budget must be at least --hook-response-limit, not %s", c.HookResponseBudget.String())
+	}
+	if c.HookEtagBudget.Value() < 1 {
+		wrong("--hook-etag-budget must be positive, not %s", c.HookEtagBudget.String())
 	}
 	if c.Namespace == "" {
 		wrong("--namespace must not be empty")

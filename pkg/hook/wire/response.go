@@ -25,13 +25,10 @@ import (
 
 // ResponseOptions say how a response is read.
 type ResponseOptions struct {
-	// Strict refuses unknown and duplicate fields of the envelope. They are ignored otherwise. See [Strict].
+	// Strict rejects unknown and duplicate fields of the envelope. They are ignored otherwise. See [Strict].
 	Strict bool
 	// ContentType is the response's header of that name. It serves messages only: hooks need not set it.
 	ContentType string
-	// Known reports whether the caller knows the children or attachments of the response already, by their JSON array as the
-	// hook wrote it, which must not be kept. They are not decoded then. Nil: it knows none.
-	Known func(array []byte) bool
 }
 
 // Strict tells whether responses of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
@@ -43,51 +40,40 @@ func Strict(version v1alpha1.HookVersion, mode *v1alpha1.ResponseUnmarshallMode)
 	return version == v1alpha1.HookVersionV2
 }
 
-// Child is a desired child or attachment.
-type Child struct {
-	// Object is the decoded child, which has a kind, and may have anything else. Nobody else holds it. Integers are int64,
-	// all other numbers float64.
-	Object map[string]any
-	// JSON is the child as the hook wrote it. It lies in the body of the response and must not be modified.
-	JSON []byte
-}
-
-// CompositeResponse is the response of a sync or finalize hook of a CompositeController.
-type CompositeResponse struct {
-	// Status is the desired status, or nil when it was absent or null.
+// Response is the response of a sync or finalize hook, of a CompositeController or a DecoratorController. Its children are
+// the children of the first and the attachments of the second; they stay encoded until [Response.Children] decodes them.
+type Response struct {
+	// Status is the desired status. Nil when it was absent or null, not nil but empty when it was {}.
 	Status map[string]any
-	// Children in the order of the response. Absent, null and [] give none.
-	Children []Child
-	// Known says that [ResponseOptions.Known] knew the children, which are left out.
-	Known bool
-	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
+	// RawChildren is the JSON array of the children as the hook wrote it, empty when it was absent, null or []. It is a part
+	// of the body and must not be modified.
+	RawChildren []byte
+	// Labels and Annotations are to be set on the target of a DecoratorController; nil values stand for keys to remove. They
+	// are nil for a CompositeController.
+	Labels, Annotations map[string]*string
+	// ResyncAfter is greater than 0 when the hook wants to be called again after that time, at most [hook.MaxDelay].
 	ResyncAfter time.Duration
 	// Finalized as the hook set it.
 	Finalized bool
-	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
-	Ignored []string
-}
-
-// DecoratorResponse is the response of a sync or finalize hook of a DecoratorController.
-type DecoratorResponse struct {
-	// Labels to set on the target; nil values stand for labels to remove.
-	Labels map[string]*string
-	// Annotations to set on the target; nil values stand for annotations to remove.
-	Annotations map[string]*string
-	// Status is the desired status. Nil, because it was absent or null: leave the status alone. Not nil but empty: empty it.
-	Status map[string]any
-	// Attachments in the order of the response. Absent, null and [] give none.
-	Attachments []Child
-	// Known says that [ResponseOptions.Known] knew the attachments, which are left out.
-	Known bool
-	// ResyncAfter is greater than 0 when the hook wants to be called again after that time.
-	ResyncAfter time.Duration
-	// Finalized as the hook set it.
-	Finalized bool
-	// Delete says that the target is to be deleted.
+	// Delete says that the target of a DecoratorController is to be deleted. It is false for a CompositeController.
 	Delete bool
 	// Ignored names the first few unknown and duplicate fields that loose reading passed over, for a log.
 	Ignored []string
+
+	// field is the name of the list of children.
+	field string
+}
+
+// Children decodes the children, in the order of the response. Each has a kind, and may have anything else; integers are
+// int64, all other numbers float64. Each call decodes anew, so the caller may modify the result. Every error is a
+// [hook.RejectedError].
+func (r *Response) Children() ([]map[string]any, error) {
+	if len(r.RawChildren) == 0 {
+		return nil, nil
+	}
+	var d decoding
+	children := d.children(r.field, r.RawChildren)
+	return children, d.finish()
 }
 
 // CustomizeResponse is the response of a customize hook.
@@ -98,9 +84,9 @@ type CustomizeResponse struct {
 	Ignored []string
 }
 
-// DecodeComposite reads the body of a response of a sync or finalize hook of a CompositeController. Every error is a
-// [hook.RejectedError]. The response refers to body, which must not be modified afterwards.
-func DecodeComposite(body []byte, o ResponseOptions) (*CompositeResponse, error) {
+// DecodeComposite reads the body of a response of a sync or finalize hook of a CompositeController, apart from what is inside
+// of the children. Every error is a [hook.RejectedError]. The response refers to body, which must not be modified afterwards.
+func DecodeComposite(body []byte, o ResponseOptions) (Response, error) {
 	var e struct {
 		Status             value `json:"status"`
 		Children           value `json:"children"`
@@ -109,23 +95,17 @@ func DecodeComposite(body []byte, o ResponseOptions) (*CompositeResponse, error)
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
-	known := d.known(e.Children)
-	response := &CompositeResponse{
+	return d.response(Response{
 		Status:      d.object("status", e.Status),
-		Children:    d.children("children", e.Children, known),
-		Known:       known,
+		RawChildren: d.list("children", e.Children),
 		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
 		Finalized:   d.boolean("finalized", e.Finalized),
-	}
-	if err := d.finish(); err != nil {
-		return nil, err
-	}
-	response.Ignored = d.ignored
-	return response, nil
+		field:       "children",
+	})
 }
 
 // DecodeDecorator is [DecodeComposite] for a DecoratorController.
-func DecodeDecorator(body []byte, o ResponseOptions) (*DecoratorResponse, error) {
+func DecodeDecorator(body []byte, o ResponseOptions) (Response, error) {
 	var e struct {
 		Labels             value `json:"labels"`
 		Annotations        value `json:"annotations"`
@@ -137,22 +117,25 @@ func DecodeDecorator(body []byte, o ResponseOptions) (*DecoratorResponse, error)
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
-	known := d.known(e.Attachments)
-	response := &DecoratorResponse{
+	return d.response(Response{
 		Labels:      d.stringsOrNull("labels", e.Labels),
 		Annotations: d.stringsOrNull("annotations", e.Annotations),
 		Status:      d.object("status", e.Status),
-		Attachments: d.children("attachments", e.Attachments, known),
-		Known:       known,
+		RawChildren: d.list("attachments", e.Attachments),
 		ResyncAfter: d.seconds("resyncAfterSeconds", e.ResyncAfterSeconds),
 		Finalized:   d.boolean("finalized", e.Finalized),
 		Delete:      d.boolean("delete", e.Delete),
-	}
+		field:       "attachments",
+	})
+}
+
+// response returns what was read, unless there is a fault.
+func (d *decoding) response(r Response) (Response, error) {
 	if err := d.finish(); err != nil {
-		return nil, err
+		return Response{}, err
 	}
-	response.Ignored = d.ignored
-	return response, nil
+	r.Ignored = d.ignored
+	return r, nil
 }
 
 // DecodeCustomize reads the body of a response of a customize hook. Every error is a [hook.RejectedError].

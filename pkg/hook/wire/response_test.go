@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -39,7 +40,9 @@ func TestDecodeComposite(t *testing.T) {
 		reason string
 		body   string
 		strict bool
-		want   wire.CompositeResponse
+		want   wire.Response
+		// children are the decoded ones.
+		children []map[string]any
 	}{
 		"EmptyObject": {
 			reason: "Everything may be missing; that means no children and no status.",
@@ -56,41 +59,47 @@ func TestDecodeComposite(t *testing.T) {
 		"Everything": {
 			reason: "All fields are read; integers are int64, other numbers float64.",
 			body:   `{"status":{"replicas":3,"ratio":0.5,"whole":2.0},"children":[{"apiVersion":"v1","kind":"Pod"}],"resyncAfterSeconds":1.5,"finalized":true}`, strict: true,
-			want: wire.CompositeResponse{
+			want: wire.Response{
 				Status:      map[string]any{"replicas": int64(3), "ratio": 0.5, "whole": 2.0},
-				Children:    []wire.Child{{Object: pod, JSON: []byte(`{"apiVersion":"v1","kind":"Pod"}`)}},
+				RawChildren: []byte(`[{"apiVersion":"v1","kind":"Pod"}]`),
 				ResyncAfter: 1500 * time.Millisecond,
 				Finalized:   true,
 			},
+			children: []map[string]any{pod},
 		},
 		"EmptyStatus": {
 			reason: "An empty status is not the same as none.",
 			body:   `{"status":{}}`, strict: true,
-			want: wire.CompositeResponse{Status: map[string]any{}},
+			want: wire.Response{Status: map[string]any{}},
 		},
 		"IntegersBeyondInt64": {
 			reason: "An integer that int64 cannot hold becomes a float64, as in the API server.",
 			body:   `{"status":{"a":9223372036854775807,"b":9223372036854775808}}`,
-			want:   wire.CompositeResponse{Status: map[string]any{"a": int64(math.MaxInt64), "b": float64(1 << 63)}},
+			want:   wire.Response{Status: map[string]any{"a": int64(math.MaxInt64), "b": float64(1 << 63)}},
 		},
 		"NegativeResync": {
 			reason: "Zero and negative numbers mean no resync.",
 			body:   `{"resyncAfterSeconds":-3}`, strict: true,
 		},
 		"HugeResync": {
-			reason: "A number that no duration holds is as long as a duration can be.",
+			reason: "A number that no duration holds is as long as a delay can be.",
 			body:   `{"resyncAfterSeconds":1e400}`, strict: true,
-			want: wire.CompositeResponse{ResyncAfter: math.MaxInt64},
+			want: wire.Response{ResyncAfter: hook.MaxDelay},
+		},
+		"ResyncInCenturies": {
+			reason: "A number that a duration holds, but the sum of the present time and it does not, is as long as a delay can be.",
+			body:   `{"resyncAfterSeconds":9223372036}`, strict: true,
+			want: wire.Response{ResyncAfter: 365 * 24 * time.Hour},
 		},
 		"TinyResync": {
 			reason: "A positive number never turns into none.",
 			body:   `{"resyncAfterSeconds":1e-300}`, strict: true,
-			want: wire.CompositeResponse{ResyncAfter: time.Nanosecond},
+			want: wire.Response{ResyncAfter: time.Nanosecond},
 		},
 		"UnknownFieldLoose": {
 			reason: "v1 ignores unknown and duplicate fields; of duplicates the last wins.",
 			body:   `{"extra":1,"finalized":false,"finalized":true,"status":{"a":1,"a":2}}`,
-			want: wire.CompositeResponse{
+			want: wire.Response{
 				Status: map[string]any{"a": int64(2)}, Finalized: true,
 				Ignored: []string{`unknown field "extra"`, `duplicate field "finalized"`, `duplicate field "status.a"`},
 			},
@@ -98,19 +107,18 @@ func TestDecodeComposite(t *testing.T) {
 		"OtherCaseLoose": {
 			reason: "Keys are case-sensitive: Children is not children.",
 			body:   `{"Children":[{"kind":"Pod"}]}`,
-			want:   wire.CompositeResponse{Ignored: []string{`unknown field "Children"`}},
+			want:   wire.Response{Ignored: []string{`unknown field "Children"`}},
 		},
 		"StrictInsideChildren": {
 			reason: "Strictness ends at the children; what is in them is for the API server to judge.",
 			body:   `{"children":[{"kind":"Pod","unheard":1,"unheard":2}]}`, strict: true,
-			want: wire.CompositeResponse{Children: []wire.Child{{
-				Object: map[string]any{"kind": "Pod", "unheard": int64(2)}, JSON: []byte(`{"kind":"Pod","unheard":1,"unheard":2}`),
-			}}},
+			want:     wire.Response{RawChildren: []byte(`[{"kind":"Pod","unheard":1,"unheard":2}]`)},
+			children: []map[string]any{{"kind": "Pod", "unheard": int64(2)}},
 		},
 		"ManyUnknownFields": {
 			reason: "Only a few unknown fields are remembered.",
 			body:   `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`,
-			want: wire.CompositeResponse{Ignored: []string{
+			want: wire.Response{Ignored: []string{
 				`unknown field "a"`, `unknown field "b"`, `unknown field "c"`, `unknown field "d"`, `unknown field "e"`,
 			}},
 		},
@@ -121,51 +129,53 @@ func TestDecodeComposite(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(&tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(wire.Response{})); diff != "" {
 				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
+			}
+			children, err := got.Children()
+			if diff := cmp.Diff(tc.children, children); diff != "" || err != nil {
+				t.Errorf("%s\nchildren, error %v (-want +got):\n%s", tc.reason, err, diff)
 			}
 		})
 	}
 }
 
-func TestChildrenThatAreKnownAreNotDecoded(t *testing.T) {
-	const list = `[{"apiVersion":"v1","kind":"Pod"},{"no":"kind"}]`
+// TestChildrenAreDecodedOnDemand holds that reading a response looks at no child, and that what is wrong with one is found
+// when children are asked for.
+func TestChildrenAreDecodedOnDemand(t *testing.T) {
+	const good, bad = `{"apiVersion":"v1","kind":"Pod"}`, `{"no":"kind"}`
+	decoders := map[string]func([]byte, wire.ResponseOptions) (wire.Response, error){
+		"children": wire.DecodeComposite, "attachments": wire.DecodeDecorator,
+	}
 	for name, tc := range map[string]struct {
-		list  string
-		known bool
-		// asked is what the caller is asked about; fault says that the response is refused.
-		asked string
-		fault bool
+		list string
+		raw  string
+		// decoded is the number of children; fault is what is wrong with one, after the name of the list.
+		decoded int
+		fault   string
 	}{
-		"Known":    {list: list, known: true, asked: list},
-		"NotKnown": {list: list, asked: list, fault: true},
-		"Empty":    {list: "[]", asked: "[]"},
-		"Null":     {list: "null", known: true},
-		"NoList":   {list: "{}", known: true, fault: true},
+		"Several":    {list: "[" + good + ", " + good + "]", raw: "[" + good + ", " + good + "]", decoded: 2},
+		"OneBad":     {list: "[" + good + "," + bad + "]", raw: "[" + good + "," + bad + "]", fault: "[1]: has no kind; each child needs apiVersion, kind and metadata.name"},
+		"Empty":      {list: "[]"},
+		"EmptyLines": {list: "[ \n]"},
+		"Null":       {list: "null"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			asked := ""
-			options := wire.ResponseOptions{Strict: true, Known: func(array []byte) bool {
-				asked = string(array)
-				return tc.known
-			}}
-			composite, err := wire.DecodeComposite([]byte(`{"status":{"a":1},"children":`+tc.list+`}`), options)
-			if (err != nil) != tc.fault || asked != tc.asked {
-				t.Errorf("asked about %q, error %v; want %q and %t", asked, err, tc.asked, tc.fault)
-			}
-			known := tc.known && tc.asked != ""
-			if err == nil && (composite.Known != known || len(composite.Children) > 0 || composite.Status == nil) {
-				t.Errorf("the response is %+v", composite)
-			}
-			asked = ""
-			decorator, err := wire.DecodeDecorator([]byte(`{"attachments":`+tc.list+`,"labels":{"a":"b"}}`), options)
-			if (err != nil) != tc.fault || asked != tc.asked {
-				t.Errorf("asked about %q, error %v; want %q and %t", asked, err, tc.asked, tc.fault)
-			}
-			if err == nil && (decorator.Known != known || len(decorator.Attachments) > 0 || decorator.Labels == nil) {
-				t.Errorf("the response is %+v", decorator)
-			}
-		})
+		for field, decode := range decoders {
+			t.Run(name+"/"+field, func(t *testing.T) {
+				response, err := decode([]byte(`{"status":{"a":1},"`+field+`":`+tc.list+`}`), wire.ResponseOptions{Strict: true})
+				if err != nil || string(response.RawChildren) != tc.raw || response.Status == nil {
+					t.Fatalf("raw children %q, error %v; want %q", response.RawChildren, err, tc.raw)
+				}
+				decoded, err := response.Children()
+				if tc.fault != "" {
+					if !hook.IsRejected(err) || err.Error() != field+tc.fault {
+						t.Errorf("got %v, want %s%s", err, field, tc.fault)
+					}
+				} else if err != nil || len(decoded) != tc.decoded {
+					t.Errorf("got %v, %v, want %d children", decoded, err, tc.decoded)
+				}
+			})
+		}
 	}
 }
 
@@ -173,7 +183,9 @@ func TestDecodeDecorator(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		body   string
-		want   wire.DecoratorResponse
+		want   wire.Response
+		// children are the decoded ones.
+		children []map[string]any
 	}{
 		"Nothing": {
 			reason: "All missing: nothing of the target changes, and no attachments are wanted.",
@@ -186,12 +198,12 @@ func TestDecodeDecorator(t *testing.T) {
 		"EmptyMaps": {
 			reason: "An empty status is a status; empty labels change nothing.",
 			body:   `{"status":{},"labels":{},"annotations":{},"attachments":[]}`,
-			want:   wire.DecoratorResponse{Status: map[string]any{}, Labels: map[string]*string{}, Annotations: map[string]*string{}},
+			want:   wire.Response{Status: map[string]any{}, Labels: map[string]*string{}, Annotations: map[string]*string{}},
 		},
 		"NullAndEmptyValues": {
 			reason: "Null removes, the empty string sets.",
 			body:   `{"labels":{"a":null,"b":"","c":"x"},"annotations":{"d":null,"e":"\u00e9\""}}`,
-			want: wire.DecoratorResponse{
+			want: wire.Response{
 				Labels:      map[string]*string{"a": nil, "b": new(""), "c": new("x")},
 				Annotations: map[string]*string{"d": nil, "e": new(`é"`)},
 			},
@@ -199,10 +211,11 @@ func TestDecodeDecorator(t *testing.T) {
 		"Everything": {
 			reason: "The remaining fields are as for composites.",
 			body:   `{"attachments":[{"kind":"Service"}],"resyncAfterSeconds":2,"finalized":true,"delete":true}`,
-			want: wire.DecoratorResponse{
-				Attachments: []wire.Child{{Object: map[string]any{"kind": "Service"}, JSON: []byte(`{"kind":"Service"}`)}},
+			want: wire.Response{
+				RawChildren: []byte(`[{"kind":"Service"}]`),
 				ResyncAfter: 2 * time.Second, Finalized: true, Delete: true,
 			},
+			children: []map[string]any{{"kind": "Service"}},
 		},
 	}
 	for name, tc := range cases {
@@ -211,8 +224,12 @@ func TestDecodeDecorator(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(&tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(wire.Response{})); diff != "" {
 				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
+			}
+			children, err := got.Children()
+			if diff := cmp.Diff(tc.children, children); diff != "" || err != nil {
+				t.Errorf("%s\nchildren, error %v (-want +got):\n%s", tc.reason, err, diff)
 			}
 		})
 	}
@@ -244,8 +261,14 @@ func TestDecodeCustomize(t *testing.T) {
 
 func TestResponsesThatAreRejected(t *testing.T) {
 	const htmlType = "text/html"
-	composite := func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeComposite(b, o); return err }
-	decorator := func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeDecorator(b, o); return err }
+	whole := func(response wire.Response, err error) error {
+		if err == nil {
+			_, err = response.Children()
+		}
+		return err
+	}
+	composite := func(b []byte, o wire.ResponseOptions) error { return whole(wire.DecodeComposite(b, o)) }
+	decorator := func(b []byte, o wire.ResponseOptions) error { return whole(wire.DecodeDecorator(b, o)) }
 	customize := func(b []byte, o wire.ResponseOptions) error { _, err := wire.DecodeCustomize(b, o); return err }
 	cases := map[string]struct {
 		decode      func([]byte, wire.ResponseOptions) error
@@ -253,8 +276,8 @@ func TestResponsesThatAreRejected(t *testing.T) {
 		body        string
 		want        string
 	}{
-		"Empty":         {composite, "", "", `the response must be a JSON object, is empty (no Content-Type); to want no children response {}`},
-		"WhiteSpace":    {composite, "", " \n", `the response must be a JSON object, is empty (no Content-Type); to want no children response {}`},
+		"Empty":         {composite, "", "", `the response must be a JSON object, is empty (no Content-Type); to want no children, return {}`},
+		"WhiteSpace":    {composite, "", " \n", `the response must be a JSON object, is empty (no Content-Type); to want no children, return {}`},
 		"Null":          {composite, "application/json", "null", `the response must be a JSON object, is null (Content-Type "application/json")`},
 		"List":          {composite, "application/json", "[]", `the response must be a JSON object, is a list (Content-Type "application/json")`},
 		"String":        {composite, "application/json", `"no"`, `the response must be a JSON object, is a string (Content-Type "application/json")`},
@@ -267,7 +290,7 @@ func TestResponsesThatAreRejected(t *testing.T) {
 		"TwoObjects":    {composite, "", `{}{}`, `the response is not valid JSON (no Content-Type): invalid character '{' after top-level value, at byte 3`},
 		"SingleQuotes":  {composite, "", `{'children':[]}`, `the response is not valid JSON (no Content-Type): invalid character '\'' looking for beginning of object key string, at byte 2`},
 		"DeepNesting":   {composite, "", `{"status":` + strings.Repeat(`[`, 1_000_000), `the response is not valid JSON (no Content-Type): invalid character '[' exceeded max depth, at byte 10010`},
-		"ManyValues":    {composite, "", `{"status":{"a":[` + strings.Repeat("{},", 3_000_000) + `{}]}}`, `the response holds more than 1000000 values; let the hook response with less`},
+		"ManyValues":    {composite, "", `{"status":{"a":[` + strings.Repeat("{},", 3_000_000) + `{}]}}`, `the response holds more than 1000000 values; let the hook return less`},
 		"ChildrenType":  {composite, "", `{"children":{"kind":"Pod"}}`, `children: must be a list, is an object`},
 		"ChildrenText":  {composite, "", `{"children":"none"}`, `children: must be a list, is a string`},
 		"NullChild":     {composite, "", `{"children":[{"kind":"Pod"},null]}`, `children[1]: must be an object, is null`},
@@ -323,8 +346,11 @@ func TestDeepButValidResponsesAreRead(t *testing.T) {
 	depth := 9000
 	body := `{"children":[{"kind":"Pod","spec":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}]}`
 	got, err := wire.DecodeComposite([]byte(body), wire.ResponseOptions{})
-	if err != nil || len(got.Children) != 1 {
-		t.Errorf("got %v, %v, want one child", got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if children, err := got.Children(); err != nil || len(children) != 1 {
+		t.Errorf("got %v, %v, want one child", children, err)
 	}
 }
 
@@ -375,32 +401,30 @@ func FuzzDecodeResponse(f *testing.F) {
 					t.Errorf("%s: %T %q is no RejectedError with a message", name, err, err)
 				}
 			}
-			if strictErr == nil && (looseErr != nil || !cmp.Equal(strict, loose)) {
+			if strictErr == nil && (looseErr != nil || !cmp.Equal(strict, loose, cmpopts.IgnoreUnexported(wire.Response{}))) {
 				t.Errorf("%s: strict reading accepts what loose reading reads otherwise: %v", name, looseErr)
 			}
 			if looseErr == nil && strictErr != nil && len(ignored) == 0 {
 				t.Errorf("%s: strict reading refuses (%v), but loose reading ignored nothing", name, strictErr)
 			}
 		}
-		check("composite", func(o wire.ResponseOptions) (any, []string, error) {
-			a, err := wire.DecodeComposite(body, o)
+		both := func(response wire.Response, err error) (any, []string, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			for i, c := range a.Children {
-				if kind, _ := c.Object["kind"].(string); kind == "" || len(c.JSON) < 2 || c.JSON[0] != '{' {
-					t.Errorf("child %d has no kind or no bytes: %v %q", i, c.Object, c.JSON)
+			children, err := response.Children()
+			if err != nil {
+				return nil, nil, err
+			}
+			for i, c := range children {
+				if kind, _ := c["kind"].(string); kind == "" {
+					t.Errorf("child %d has no kind: %v", i, c)
 				}
 			}
-			return a, a.Ignored, nil
-		})
-		check("decorator", func(o wire.ResponseOptions) (any, []string, error) {
-			a, err := wire.DecodeDecorator(body, o)
-			if err != nil {
-				return nil, nil, err
-			}
-			return a, a.Ignored, nil
-		})
+			return []any{response, children}, response.Ignored, nil
+		}
+		check("composite", func(o wire.ResponseOptions) (any, []string, error) { return both(wire.DecodeComposite(body, o)) })
+		check("decorator", func(o wire.ResponseOptions) (any, []string, error) { return both(wire.DecodeDecorator(body, o)) })
 		check("customize", func(o wire.ResponseOptions) (any, []string, error) {
 			a, err := wire.DecodeCustomize(body, o)
 			if err != nil {
@@ -422,8 +446,12 @@ func BenchmarkDecodeComposite(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := wire.DecodeComposite(body, wire.ResponseOptions{Strict: true}); err != nil {
+				response, err := wire.DecodeComposite(body, wire.ResponseOptions{Strict: true})
+				if err != nil {
 					b.Fatal(err)
+				}
+				if children, err := response.Children(); err != nil || len(children) != count {
+					b.Fatal(children, err)
 				}
 			}
 		})
