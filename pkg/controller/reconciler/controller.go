@@ -42,6 +42,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // Config is what a controller is built from. All fields are required, except Missing.
@@ -190,13 +191,15 @@ func (c *Controller) Run(ctx context.Context) {
 		}
 	}
 	running.Go(func() {
-		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds), c.resync)
+		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds), func() { c.resync(ctx) })
 	})
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	if c.hooks.Customize != nil {
 		defer c.shared.Cluster.Discovery.Subscribe(c.kindsChanged)()
 	}
-	running.Go(func() { c.children.Prepare(ctx) })
+	running.Go(func() {
+		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
+	})
 	close(c.started)
 	c.pool.Run(ctx)
 }

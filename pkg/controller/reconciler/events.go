@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer
@@ -116,14 +117,17 @@ func (c *Controller) enqueueOwner(child *object.Object) {
 }
 
 // resync enqueues every parent (docs/reference/contract.md#s5.3).
-func (c *Controller) resync() {
-	for _, s := range c.config.Sources {
-		for o := range s.informer.All("") {
-			if c.relevant(s, o) {
-				c.pool.Enqueue(s.key(o), workqueue.Resync)
+func (c *Controller) resync(ctx context.Context) {
+	_ = recovery.Call(ctx, "enqueuing all parents", func() error { // It is logged, and repeated by the next resync.
+		for _, s := range c.config.Sources {
+			for o := range s.informer.All("") {
+				if c.relevant(s, o) {
+					c.pool.Enqueue(s.key(o), workqueue.Resync)
+				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // forget drops everything that is remembered about a parent that is gone, or that the controller no longer handles. What a sync that is

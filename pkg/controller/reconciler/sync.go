@@ -95,7 +95,6 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	}
 	uid := s.Parent.UID()
 	err := s.run(ctx)
-	s.release()
 	if c.left(s, uid) {
 		c.forgetSynced(key, s.Root, uid)
 		return worker.Result{}, err
@@ -105,7 +104,12 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 
 func (s *Sync) run(ctx context.Context) error {
 	kind := s.controller.config.Kind
-	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, kind.Decide, kind.Write} {
+	decide := func(ctx context.Context, s *Sync) error {
+		// The decision holds nothing of the responses, whose room others wait for.
+		defer s.release()
+		return kind.Decide(ctx, s)
+	}
+	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
 			return err
 		}
