@@ -1,0 +1,275 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package customize_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	configMaps = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
+	namespaces = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
+)
+
+// scene is a customizer with a hook and a cluster whose informers the test feeds.
+type scene struct {
+	*customize.Customizer
+
+	t       *testing.T
+	cluster *cluster.Cluster
+	// rules is the response of the hook, calls counts its calls.
+	rules []hook.RelatedResourceRule
+	calls int
+
+	mu       sync.Mutex
+	enqueued []string
+}
+
+func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
+	t.Helper()
+	s := &scene{t: t, rules: rules}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != "/api/v1" {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[
+			{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list","watch"]},
+			{"name":"namespaces","kind":"Namespace","verbs":["list","watch"]}]}`)
+	}))
+	t.Cleanup(api.Close)
+	server := hooktest.NewServer(t)
+	server.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+		s.calls++
+		return &hook.CustomizeResponse{RelatedResources: s.rules}, nil
+	}))
+	url := server.URL("/customize")
+	v2 := v1alpha1.HookVersionV2
+	hooks, err := hookclient.New(hookclient.Config{Kind: "CompositeController", Name: "c"}, nil, nil,
+		&v1alpha1.Hook{Version: &v2, Webhook: &v1alpha1.Webhook{URL: &url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hooks.Close)
+	if s.cluster, err = cluster.New(cluster.Options{Config: &rest.Config{Host: api.URL, Transport: api.Client().Transport}}); err != nil {
+		t.Fatal(err)
+	}
+	set := informers.New(expectations.New(func(parent.Key) {}, nil))
+	t.Cleanup(set.Release)
+	s.Customizer = customize.New(customize.Config{
+		Hook: hooks.Customize, Cluster: s.cluster, Informers: set,
+		Enqueue: func(key parent.Key) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.enqueued = append(s.enqueued, key.Name)
+		},
+	})
+	return s
+}
+
+// related returns the names of the related objects of a parent.
+func (s *scene) related(p *object.Object) ([]string, error) {
+	groups, err := s.Related(s.t.Context(), keyOf(p), webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, []byte(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController"}`), p)
+	var names []string
+	for _, g := range groups {
+		for _, o := range g.Objects {
+			names = append(names, o.Name())
+		}
+	}
+	return names, err
+}
+
+func keyOf(p *object.Object) parent.Key {
+	return parent.KeyOf(schema.GroupResource{Resource: "things"}, p)
+}
+
+func (s *scene) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.enqueued
+	s.enqueued = nil
+	return taken
+}
+
+// show lets an informer sync with objects.
+func (s *scene) show(q cache.Query, list ...*object.Object) {
+	s.t.Helper()
+	var elements []any
+	for _, o := range list {
+		elements = append(elements, o)
+	}
+	if err := s.cluster.Cache.Acquire(q).Replace(elements, "9"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) update(q cache.Query, o *object.Object) {
+	s.t.Helper()
+	if err := s.cluster.Cache.Acquire(q).Update(o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func parse(t *testing.T, kind, namespace, name string, version int, more string) *object.Object {
+	t.Helper()
+	o, err := object.Parse(fmt.Appendf(nil, `{"apiVersion":"v1","kind":%q,"metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":"%d"%s}}`,
+		kind, name, namespace, name, version, more), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func labeled(label string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{label: "yes"}}
+}
+
+func TestRelatedObjectsAreWaitedForAndThenSelected(t *testing.T) {
+	s := newScene(t, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app")})
+	p := parse(t, "Thing", "ns", "p", 1, `,"generation":1`)
+	_, err := s.related(p)
+	waiting, ok := errors.AsType[*worker.WaitError](err)
+	if !ok {
+		t.Fatalf("the error is %v, want that the objects are not listed yet", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if waiting.Done(ended) {
+		t.Error("waiting ended before the informer synced")
+	}
+	s.show(configMaps, parse(t, "ConfigMap", "ns", "a", 2, `,"labels":{"app":"yes"}`), parse(t, "ConfigMap", "ns", "b", 3, ""))
+	if !waiting.Done(t.Context()) {
+		t.Error("waiting did not end with the informer's list")
+	}
+	for range 2 {
+		names, err := s.related(p)
+		if err != nil || !slices.Equal(names, []string{"a"}) {
+			t.Errorf("related objects are %v, %v, want a", names, err)
+		}
+	}
+	if s.calls != 1 {
+		t.Errorf("the hook was called %d times for one state of the parent", s.calls)
+	}
+	if _, err := s.related(parse(t, "Thing", "ns", "p", 4, `,"generation":2`)); err != nil || s.calls != 2 {
+		t.Errorf("after a change of the parent: %d calls, %v; want a second one", s.calls, err)
+	}
+}
+
+func TestChangesOfRelatedObjectsEnqueueTheirParents(t *testing.T) {
+	everywhere := hook.RelatedResourceRule{
+		APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app"), NamespaceSelector: labeled("team"),
+	}
+	s := newScene(t, everywhere)
+	s.show(namespaces, parse(t, "Namespace", "", "ns", 1, `,"labels":{"team":"yes"}`), parse(t, "Namespace", "", "other", 1, ""))
+	s.show(configMaps)
+	if names, err := s.related(parse(t, "Thing", "ns", "p", 1, "")); err != nil || len(names) > 0 {
+		t.Fatalf("related objects are %v, %v, want none", names, err)
+	}
+	for _, tc := range []struct {
+		reason string
+		q      cache.Query
+		o      *object.Object
+		want   []string
+	}{
+		{"an object that is selected appears", configMaps, parse(t, "ConfigMap", "ns", "a", 10, `,"labels":{"app":"yes"}`), []string{"p"}},
+		{"it is selected no more", configMaps, parse(t, "ConfigMap", "ns", "a", 11, ""), []string{"p"}},
+		{"it was not and is not selected", configMaps, parse(t, "ConfigMap", "ns", "a", 12, ""), nil},
+		{"its namespace is not selected", configMaps, parse(t, "ConfigMap", "other", "b", 13, `,"labels":{"app":"yes"}`), nil},
+		{"a namespace becomes selected", namespaces, parse(t, "Namespace", "", "other", 14, `,"labels":{"team":"yes"}`), []string{"p"}},
+		{"a namespace changes in another way", namespaces, parse(t, "Namespace", "", "other", 15, `,"labels":{"team":"yes","x":"y"}`), nil},
+	} {
+		s.update(tc.q, tc.o)
+		if got := s.take(); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: enqueued %v, want %v", tc.reason, got, tc.want)
+		}
+	}
+	s.Forget(parent.Key{Resource: schema.GroupResource{Resource: "things"}, Namespace: "ns", Name: "p"})
+	s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 20, `,"labels":{"app":"yes"}`))
+	if got := s.take(); len(got) > 0 {
+		t.Errorf("enqueued %v after it was forgotten", got)
+	}
+}
+
+func TestRulesThatCannotBeUsed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		rule   hook.RelatedResourceRule
+		check  func(error) bool
+	}{
+		"Unserved": {
+			"The kind may be served later, so that a change of what is served retries the parent.",
+			hook.RelatedResourceRule{APIVersion: "example.com/v1", Resource: "gadgets", LabelSelector: labeled("app")},
+			func(err error) bool {
+				_, ok := errors.AsType[*related.UnresolvedError](err)
+				return ok && !hook.IsRejected(err)
+			},
+		},
+		"Invalid": {
+			"The hook has to be changed.",
+			hook.RelatedResourceRule{APIVersion: "v1", Resource: "namespaces", LabelSelector: labeled("app"), NamespaceSelector: labeled("team")},
+			hook.IsRejected,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, tc.rule)
+			if _, err := s.related(parse(t, "Thing", "ns", "p", 1, "")); err == nil || !tc.check(err) {
+				t.Errorf("%s The error is %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+func TestWithoutAHookNothingIsRelated(t *testing.T) {
+	z := customize.New(customize.Config{})
+	groups, err := z.Related(t.Context(), parent.Key{}, webhook.RootKey{}, nil, nil)
+	if err != nil || len(groups) != 0 {
+		t.Errorf("related objects are %v, %v", groups, err)
+	}
+	var _ []wire.Group = groups
+}
