@@ -37,7 +37,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -68,7 +67,6 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, fmt.Errorf("parsing the target label selector: %w", err)
 	}
 	metrics.Register()
-	webhook.RegisterMetrics()
 	host := rest.CopyConfig(c.Cluster)
 	host.QPS, host.Burst = options.ClientQPS, options.ClientBurst
 	window, err := cluster.New(cluster.Options{
