@@ -115,6 +115,7 @@ generate: ## Write all generated code and documents.
 	hack/update-codegen.sh
 	go run ./hack/hook-schema
 	go run ./hack/api-reference > docs/reference/api.md
+	go run ./hack/metrics-reference > docs/reference/metrics.md
 
 .PHONY: verify
 verify: verify-boilerplate verify-size verify-docs verify-shell verify-deps verify-codegen ## Run every check on the tree.

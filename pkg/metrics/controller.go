@@ -141,13 +141,14 @@ func (c *Controller) collect(ch chan<- prometheus.Metric) {
 	for _, counter := range c.errors {
 		ch <- counter
 	}
-	state := c.queue.collect(ch, c.name)
 	c.mu.Lock()
 	count, pending := c.parents, c.expectations
 	c.mu.Unlock()
+	// Before the queue: the event that meets an expectation adds a key to it.
 	if pending != nil {
 		ch <- expectationsPending.constant(float64(pending()), c.name)
 	}
+	state := c.queue.collect(ch, c.name)
 	if count != nil {
 		c.collectParents(ch, count(), state)
 	}
@@ -155,10 +156,9 @@ func (c *Controller) collect(ch chan<- prometheus.Metric) {
 
 func (c *Controller) collectParents(ch chan<- prometheus.Metric, count int, state QueueState) {
 	ready := max(0, count-state.Failing-state.Waiting-state.Postponed)
-	for _, each := range []struct {
-		state string
-		count int
-	}{{"ready", ready}, {"failing", state.Failing}, {"waiting", state.Waiting}, {"postponed", state.Postponed}} {
-		ch <- parents.constant(float64(each.count), c.name, each.state)
+	for name, n := range map[string]int{
+		"ready": ready, "failing": state.Failing, "waiting": state.Waiting, "postponed": state.Postponed,
+	} {
+		ch <- parents.constant(float64(n), c.name, name)
 	}
 }

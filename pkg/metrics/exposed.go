@@ -61,6 +61,9 @@ func (r *registry) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (r *registry) Collect(ch chan<- prometheus.Metric) {
 	global.collect(ch)
+	for _, vectors := range hookVectors {
+		vectors.collect(ch)
+	}
 	r.mu.Lock()
 	controllers := slices.Collect(maps.Values(r.controllers))
 	r.mu.Unlock()

@@ -52,7 +52,7 @@ type Family struct {
 // families are all that are declared, in order of declaration.
 var families []*Family
 
-// declare is called for the variables of this package alone.
+// declare is called for variables of this package alone.
 func declare(f Family) *Family {
 	f.desc = prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
 	families = append(families, &f)
@@ -87,6 +87,18 @@ func (f *Family) histogram(values ...string) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: f.Name, Help: f.Help, ConstLabels: f.labels(values), Buckets: f.Buckets,
 	})
+}
+
+func (f *Family) counterVec() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Labels)
+}
+
+func (f *Family) gaugeVec() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.Name, Help: f.Help}, f.Labels)
+}
+
+func (f *Family) histogramVec() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: f.Buckets}, f.Labels)
 }
 
 // constant returns a gauge with a value that was taken now.

@@ -99,7 +99,7 @@ func (q *Queue) Observe(state func() QueueState) {
 	q.state = state
 }
 
-func (q *Queue) collect(ch chan<- prometheus.Metric, name string) QueueState {
+func (q *Queue) collect(ch chan<- prometheus.Metric, controller string) QueueState {
 	for _, m := range []prometheus.Metric{q.adds, q.retries, q.queueing, q.handling} {
 		ch <- m
 	}
@@ -110,17 +110,14 @@ func (q *Queue) collect(ch chan<- prometheus.Metric, name string) QueueState {
 		return QueueState{}
 	}
 	s := take()
-	ch <- queueDepth.constant(float64(s.Depth()), name)
-	ch <- unfinishedWork.constant(s.Unfinished.Seconds(), name)
-	ch <- longestRunning.constant(s.Longest.Seconds(), name)
-	for _, each := range []struct {
-		state string
-		count int
-	}{
-		{"live", s.Live}, {"retry", s.Retry}, {"self_triggered", s.SelfTriggered}, {"resync", s.Resync}, {"again", s.Again},
-		{"processing", s.Processing}, {"held", s.Held}, {"retrying", s.Retrying}, {"scheduled", s.Scheduled},
+	ch <- queueDepth.constant(float64(s.Depth()), controller)
+	ch <- unfinishedWork.constant(s.Unfinished.Seconds(), controller)
+	ch <- longestRunning.constant(s.Longest.Seconds(), controller)
+	for name, n := range map[string]int{
+		"live": s.Live, "retry": s.Retry, "self_triggered": s.SelfTriggered, "resync": s.Resync, "again": s.Again,
+		"processing": s.Processing, "held": s.Held, "retrying": s.Retrying, "scheduled": s.Scheduled,
 	} {
-		ch <- queueKeys.constant(float64(each.count), name, each.state)
+		ch <- queueKeys.constant(float64(n), controller, name)
 	}
 	return s
 }

@@ -68,7 +68,7 @@ type Options struct {
 	// ClientQPS and ClientBurst limit the requests to the host cluster. Zero or negative: no limit.
 	ClientQPS   float32
 	ClientBurst int
-	// EventsQPS and EventsBurst limit the events about one object. Defaults 1/300 and 25.
+	// EventsQPS and EventsBurst limit the events of one kind of message about one object. Defaults 1/300 and 25.
 	EventsQPS   float32
 	EventsBurst int
 	// TargetLabelSelector restricts the manager to controller objects with matching labels. Empty: all.

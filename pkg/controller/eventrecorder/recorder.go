@@ -22,13 +22,18 @@ import (
 	"hash/fnv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // Component is the source of every event (docs/reference/contract.md#s18.4).
@@ -47,43 +52,27 @@ const (
 // maxMessage is the length in bytes above which a message is cut; the API refuses notes over 1 KiB.
 const maxMessage = 1000
 
+// requestTimeout ends a request that the API server does not respond to, so that the events behind it are written.
+const requestTimeout = 30 * time.Second
+
 // Options configure a Recorder.
 type Options struct {
 	// Config reaches the cluster that holds the events.
 	Config *rest.Config
-	// QPS and Burst limit the events about one object: Burst at once, then QPS per second. Defaults 1/300 and 25.
+	// QPS and Burst limit the events of one kind of message about one object: Burst at once, then QPS per second. Defaults
+	// 1/300 and 25.
 	QPS   float32
 	Burst int
 	// NormalQPS and NormalBurst limit Normal events of the whole process. Defaults 5 and 50.
 	NormalQPS   float32
 	NormalBurst int
+	// Grace is how long the events that are waiting may take to be written after Run's context ended. Default 2 s.
+	Grace time.Duration
+	// Clock is the time source. Default: the real one.
+	Clock clock.PassiveClock
 }
 
-// lanes is how many events are written at the same time. One lane writes one event after the other, so that an object's
-// events keep their order; with only one, the failures of one controller would hold up the events of all others.
-const lanes = 8
-
-// Recorder records events. It is safe for concurrent use; recording never blocks on the network.
-type Recorder struct {
-	lanes  [lanes]lane
-	client typedcorev1.EventInterface
-	normal flowcontrol.PassiveRateLimiter
-}
-
-type lane struct {
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-}
-
-// NewRecorder returns a recorder. Nothing is sent before Run. It is Run's context that ends it, not ctx: what syncs under way
-// have to tell at the end is still recorded.
-func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
-	config := rest.CopyConfig(o.Config)
-	config.QPS = -1
-	client, err := typedcorev1.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client for events: %w", err)
-	}
+func (o Options) withDefaults() Options {
 	if o.QPS == 0 {
 		o.QPS = 1. / 300
 	}
@@ -96,32 +85,65 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	if o.NormalBurst == 0 {
 		o.NormalBurst = 50
 	}
+	if o.Grace == 0 {
+		o.Grace = 2 * time.Second
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+// lanes is how many events are written at the same time. One lane writes one event after the other, so that an object's
+// events keep their order; with only one, the failures of one controller would hold up the events of all others.
+const lanes = 8
+
+// Recorder records events. It is safe for concurrent use; recording never blocks on the network.
+type Recorder struct {
+	lanes  [lanes]*lane
+	normal flowcontrol.PassiveRateLimiter
+	grace  time.Duration
+	clock  clock.PassiveClock
+}
+
+// NewRecorder returns a recorder and starts nothing. Events may be recorded at once; they are written by Run.
+func NewRecorder(o Options) (*Recorder, error) {
+	config := rest.CopyConfig(o.Config)
+	config.QPS = -1
+	config.Timeout = requestTimeout
+	client, err := typedcorev1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for events: %w", err)
+	}
+	o = o.withDefaults()
 	r := &Recorder{
-		client: client.Events(""),
-		normal: flowcontrol.NewTokenBucketPassiveRateLimiter(o.NormalQPS, o.NormalBurst),
+		normal: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(o.NormalQPS, o.NormalBurst, o.Clock),
+		grace:  o.Grace, clock: o.Clock,
 	}
 	for i := range r.lanes {
-		broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
-			record.WithCorrelatorOptions(record.CorrelatorOptions{QPS: o.QPS, BurstSize: o.Burst}))
-		r.lanes[i] = lane{broadcaster, broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})}
+		r.lanes[i] = &lane{
+			events: make(chan *corev1.Event, maxQueued), client: client.Events(""),
+			correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
+				QPS: o.QPS, BurstSize: o.Burst, Clock: o.Clock, SpamKeyFunc: newKinds(o.Clock).keyOf,
+			}),
+		}
 	}
 	return r, nil
 }
 
-// Run sends events until ctx ends.
+// Run writes events until ctx ends, and then those that are waiting, within the grace time. It returns when nothing that it
+// started runs any more.
 func (r *Recorder) Run(ctx context.Context) {
-	var sending sync.WaitGroup
-	for i := range r.lanes {
-		sending.Go(func() { r.lanes[i].run(ctx, r.client) })
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var writing sync.WaitGroup
+	for _, l := range r.lanes {
+		writing.Go(func() { l.run(work, ctx.Done()) })
 	}
-	sending.Wait()
-}
-
-func (l *lane) run(ctx context.Context, client typedcorev1.EventInterface) {
-	watcher := l.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client})
 	<-ctx.Done()
-	watcher.Stop()
-	l.broadcaster.Shutdown()
+	end := time.AfterFunc(r.grace, cancel)
+	defer end.Stop()
+	writing.Wait()
 }
 
 // laneOf returns the lane of an object's events, always the same.
@@ -130,7 +152,7 @@ func (r *Recorder) laneOf(subject *corev1.ObjectReference) *lane {
 	for _, part := range []string{string(subject.UID), subject.Namespace, subject.Name} {
 		_, _ = h.Write([]byte(part)) // hashes do not fail
 	}
-	return &r.lanes[h.Sum32()%lanes]
+	return r.lanes[h.Sum32()%lanes]
 }
 
 // Warning records something that went wrong with an object and what to do.
@@ -141,7 +163,7 @@ func (r *Recorder) Warning(subject *corev1.ObjectReference, reason, message stri
 // Normal records something that happened to an object, if the process-wide budget allows.
 func (r *Recorder) Normal(subject *corev1.ObjectReference, reason, message string) {
 	if !r.normal.TryAccept() {
-		dropped.Inc()
+		metrics.EventDropped(metrics.OverBudget)
 		return
 	}
 	r.record(subject, corev1.EventTypeNormal, reason, message)
@@ -157,5 +179,21 @@ func (r *Recorder) record(subject *corev1.ObjectReference, eventType, reason, me
 		// A character may have been cut in two.
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
-	r.laneOf(subject).recorder.Event(subject, eventType, reason, message)
+	now := metav1.NewTime(r.clock.Now())
+	namespace := subject.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	r.laneOf(subject).add(&corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(subject.Name, now.UnixNano())},
+		InvolvedObject:      *subject,
+		Type:                eventType,
+		Reason:              reason,
+		Message:             message,
+		Source:              corev1.EventSource{Component: Component},
+		ReportingController: Component,
+		FirstTimestamp:      now,
+		LastTimestamp:       now,
+		Count:               1,
+	})
 }

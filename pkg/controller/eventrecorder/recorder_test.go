@@ -29,10 +29,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 )
@@ -42,8 +45,10 @@ func subject(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}
 }
 
-// run runs a recorder against an API server until the test ends.
-func run(t *testing.T, write func(*corev1.Event)) *eventrecorder.Recorder {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve returns the configuration of an API server that calls write with every event, until the test ends.
+func serve(t *testing.T, write func(*corev1.Event)) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var e corev1.Event
@@ -54,12 +59,20 @@ func run(t *testing.T, write func(*corev1.Event)) *eventrecorder.Recorder {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprint(w, `{"kind":"Event","apiVersion":"v1"}`)
 	}))
+	transport := &http.Transport{}
 	t.Cleanup(server.Close)
-	ctx, stop := context.WithCancel(t.Context())
-	r, err := eventrecorder.NewRecorder(ctx, eventrecorder.Options{Config: &rest.Config{Host: server.URL}})
+	t.Cleanup(transport.CloseIdleConnections)
+	return &rest.Config{Host: server.URL, Transport: transport}
+}
+
+// run runs a recorder against an API server until the test ends.
+func run(t *testing.T, write func(*corev1.Event)) *eventrecorder.Recorder {
+	t.Helper()
+	r, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: serve(t, write)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
 	t.Cleanup(func() {
@@ -69,7 +82,7 @@ func run(t *testing.T, write func(*corev1.Event)) *eventrecorder.Recorder {
 	return r
 }
 
-// eventually records until the condition holds: events recorded before Run is under way are lost.
+// eventually records until the condition holds.
 func eventually(t *testing.T, recorded func(), holds func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
@@ -118,5 +131,140 @@ func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
 	got, _ := written.Load().(string)
 	if strings.ContainsRune(got, utf8.RuneError) || !strings.HasSuffix(got, "ä…") || len(got) > 1024 {
 		t.Errorf("the message has %d bytes and ends with %q", len(got), got[len(got)-8:])
+	}
+}
+
+// written returns reason and message of what is written when what record records is all there is.
+func written(t *testing.T, record func(*eventrecorder.Recorder)) []string {
+	t.Helper()
+	var mu sync.Mutex
+	var messages []string
+	r, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: serve(t, func(e *corev1.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		messages = append(messages, e.Reason+": "+e.Message)
+	}), Grace: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record(r)
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	r.Run(ended)
+	return messages
+}
+
+func TestAnOldMessageDoesNotUseUpTheLimitOfANewOne(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		old    func(n int) string
+		new    [2]string
+		want   string
+	}{
+		"AnotherMessage": {
+			"describe must not show last hour's error.", func(int) string { return "broken" },
+			[2]string{"SyncError", "really broken"}, "SyncError: really broken",
+		},
+		"AnotherReason": {
+			"Nor hide what is wrong besides.", func(int) string { return "broken" },
+			[2]string{"ChildFlapping", "broken"}, "ChildFlapping: broken",
+		},
+		"AfterManyWithNumbers": {
+			"Numbers make no new kind of message; the latest message is that of the combined event.",
+			func(n int) string { return fmt.Sprintf("no response after %d ms", n) },
+			[2]string{"SyncError", "really broken"}, ": (combined from similar events): really broken", // a patch, which has no reason
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := written(t, func(r *eventrecorder.Recorder) {
+				for n := range 30 {
+					r.Warning(subject("a"), "SyncError", tc.old(n))
+				}
+				r.Warning(subject("a"), tc.new[0], tc.new[1])
+			})
+			if last := got[len(got)-1]; len(got) != 25+1 || last != tc.want {
+				t.Errorf("%d events, the last is %q; want 25 old ones and %q: %s", len(got), last, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestOneKindOfMessageIsLimited(t *testing.T) {
+	for name, message := range map[string]func(n int) string{
+		"Same":    func(int) string { return "broken" },
+		"Number":  func(n int) string { return fmt.Sprintf("try %d failed", n) },
+		"Hash":    func(n int) string { return fmt.Sprintf("revision %08x failed", 0xabcdef00+n) },
+		"UID":     func(n int) string { return fmt.Sprintf("uid %08x-aaaa-bbbb-cccc-abcdefabcdef", n) },
+		"Percent": func(n int) string { return fmt.Sprintf("%d%% done", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := written(t, func(r *eventrecorder.Recorder) {
+				for n := range 60 {
+					r.Warning(subject("a"), "SyncError", message(n))
+				}
+			})
+			if len(got) != 25 {
+				t.Errorf("%d events were written, want the burst of 25", len(got))
+			}
+		})
+	}
+}
+
+func TestEndlessNewMessagesAreLimited(t *testing.T) {
+	word := func(n int) string { return strings.Repeat(string(rune('g'+n%20)), 1+n/20) }
+	got := written(t, func(r *eventrecorder.Recorder) {
+		for n := range 500 {
+			r.Warning(subject("a"), "SyncError", word(n))
+		}
+		r.Warning(subject("b"), "SyncError", "another object")
+	})
+	if len(got) > 16+25+1 {
+		t.Errorf("%d events were written, want no more than one for each of 16 kinds and a burst of 25", len(got))
+	}
+	if got := strings.Join(got, "\n"); !strings.Contains(got, "another object") || !strings.Contains(got, "combined from similar events") {
+		t.Errorf("neither may another object suffer, nor is nothing combined:\n%s", got)
+	}
+}
+
+func TestNormalEventsTakeNoPlaceOfWarnings(t *testing.T) {
+	got := written(t, func(r *eventrecorder.Recorder) {
+		for n := range 60 {
+			r.Lifecycle(subject("a"), "ChildCreated", "Created "+strings.Repeat("x", n+1))
+		}
+		r.Warning(subject("a"), "SyncError", "broken")
+	})
+	if last := got[len(got)-1]; last != "SyncError: broken" {
+		t.Errorf("the last event is %q", last)
+	}
+}
+
+func TestTheEndIsNoError(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	started, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r, err := eventrecorder.NewRecorder(eventrecorder.Options{Grace: time.Millisecond, Config: serve(t, func(*corev1.Event) {
+		once.Do(func() { close(started) })
+		<-release
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { close(release) }) // before the server is closed, which waits
+	r.Warning(subject("a"), "SyncError", "one")
+	r.Warning(subject("a"), "SyncError", "two")
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	<-started
+	stop()
+	running.Wait()
+	sink, ok := logger.GetSink().(ktesting.Underlier)
+	if !ok {
+		t.Fatal("the log cannot be read")
+	}
+	for _, entry := range sink.GetBuffer().Data() {
+		if entry.Type == ktesting.LogError {
+			t.Errorf("an ordinary end is logged as an error: %s", entry.Message)
+		}
 	}
 }

@@ -37,7 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once. A sync waits for its
@@ -61,13 +61,12 @@ type Config struct {
 }
 
 // New returns a manager. It opens no connection before Run.
-func New(ctx context.Context, c Config) (*Manager, error) {
+func New(_ context.Context, c Config) (*Manager, error) {
 	options := c.Options.WithDefaults()
 	if _, err := labels.Parse(options.TargetLabelSelector); err != nil {
 		return nil, fmt.Errorf("parsing the target label selector: %w", err)
 	}
-	eventrecorder.RegisterMetrics()
-	webhook.RegisterMetrics()
+	metrics.Register()
 	host := rest.CopyConfig(c.Cluster)
 	host.QPS, host.Burst = options.ClientQPS, options.ClientBurst
 	window, err := cluster.New(cluster.Options{
@@ -76,7 +75,7 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := eventrecorder.NewRecorder(ctx, eventrecorder.Options{Config: host, QPS: options.EventsQPS, Burst: options.EventsBurst})
+	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: host, QPS: options.EventsQPS, Burst: options.EventsBurst})
 	if err != nil {
 		return nil, err
 	}

@@ -71,19 +71,16 @@ func (q *Queue[K]) State(visit func(error)) metrics.QueueState {
 			s.Unfinished += took
 			s.Longest = max(s.Longest, took)
 		}
-		for _, each := range []struct {
-			is    bool
-			count *int
-		}{
-			{i.again != none, &s.Again},
-			{i.held != none && i.queued == none && !i.processing, &s.Held},
-			{i.retryAt != unset, &s.Retrying},
-			{i.resyncAt != unset, &s.Scheduled},
-		} {
-			if each.is {
-				*each.count++
-			}
-		}
+		count(&s.Again, i.again != none)
+		count(&s.Held, i.held != none && i.queued == none && !i.processing)
+		count(&s.Retrying, i.retryAt != unset)
+		count(&s.Scheduled, i.resyncAt != unset)
 	}
 	return s
+}
+
+func count(n *int, it bool) {
+	if it {
+		*n++
+	}
 }

@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
@@ -72,7 +73,7 @@ func (r *Response) Release() {
 // hook can never work. Close the client when it is not needed any more.
 func New(config Config) (*Client, error) {
 	config.setDefaults()
-	vectors, ok := hookMetrics.byHook[config.Hook]
+	vectors, ok := hookMetrics[config.Hook]
 	if !ok {
 		return nil, fmt.Errorf("unknown hook %q", config.Hook)
 	}
@@ -87,7 +88,7 @@ func New(config Config) (*Client, error) {
 	if err := validateSecurity(&settings); err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	RegisterMetrics()
+	metrics.Register()
 	c := &Client{
 		config:   config,
 		url:      u,

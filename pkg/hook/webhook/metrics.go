@@ -22,28 +22,15 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
-const (
-	labelURL            = "url"
-	labelControllerName = "controller_name"
-	labelControllerType = "controller_type"
-	labelCode           = "code"
-	labelMethod         = "method"
-	labelEvent          = "event"
-)
-
-// vectors are the metrics of one kind of hook, under the names of docs/reference/contract.md#s19.2.
+// vectors are the metrics of one kind of hook.
 type vectors struct {
-	requests *metrics.CounterVec
-	duration *metrics.HistogramVec
-	dns      *metrics.HistogramVec
-	tls      *metrics.HistogramVec
-	inFlight *metrics.GaugeVec
+	metrics.HookVectors
 
 	mu sync.Mutex
 	// series by their fixed labels. Clients with the same labels, such as those of a controller's old and new definition,
@@ -53,58 +40,12 @@ type vectors struct {
 
 type seriesKey struct{ url, controllerName, controllerType string }
 
-// hookMetrics are registered when the first client is made.
-var hookMetrics = struct {
-	register sync.Once
-	byHook   map[hook.Name]*vectors
-}{
-	byHook: map[hook.Name]*vectors{
-		hook.Sync:      newVectors(hook.Sync),
-		hook.Finalize:  newVectors(hook.Finalize),
-		hook.Customize: newVectors(hook.Customize),
-	},
+var hookMetrics = map[hook.Name]*vectors{
+	hook.Sync: newVectors(hook.Sync), hook.Finalize: newVectors(hook.Finalize), hook.Customize: newVectors(hook.Customize),
 }
 
 func newVectors(name hook.Name) *vectors {
-	const namespace = "metacontroller"
-	subsystem := string(name)
-	fixed := func(more ...string) []string {
-		return append([]string{labelURL, labelControllerName, labelControllerType}, more...)
-	}
-	histogram := func(metric, help, label string, buckets []float64) *metrics.HistogramVec {
-		return metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: metric, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA,
-		}, fixed(label))
-	}
-	return &vectors{
-		requests: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "requests_total", StabilityLevel: metrics.ALPHA,
-			Help: "Requests to the " + subsystem + " hook that got a response, by status code and method.",
-		}, fixed(labelCode, labelMethod)),
-		duration: histogram("request_duration_histogram_seconds",
-			"Time from sending a request to the "+subsystem+" hook to the headers of its response.", labelMethod, metrics.DefBuckets),
-		dns: histogram("dns_duration_histogram_seconds",
-			"Time from the start of a call of the "+subsystem+" hook to the events dns_start and dns_done.", labelEvent,
-			[]float64{.005, .01, .025, .05}),
-		tls: histogram("tls_duration_histogram_seconds",
-			"Time from the start of a call of the "+subsystem+" hook to the events tls_handshake_start and tls_handshake_done.", labelEvent,
-			[]float64{.05, .1, .25, .5}),
-		inFlight: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "in_flight_requests", StabilityLevel: metrics.ALPHA,
-			Help: "Requests to the " + subsystem + " hook that wait for a response.",
-		}, fixed()),
-		series: map[seriesKey]*series{},
-	}
-}
-
-// RegisterMetrics registers the metrics of all hooks, once. [New] does it too; a server that documents its metrics calls it
-// earlier.
-func RegisterMetrics() {
-	hookMetrics.register.Do(func() {
-		for _, v := range hookMetrics.byHook {
-			legacyregistry.MustRegister(v.requests, v.duration, v.dns, v.tls, v.inFlight)
-		}
-	})
+	return &vectors{HookVectors: metrics.Hook(string(name)), series: map[seriesKey]*series{}}
 }
 
 // series are the time series of one set of fixed labels. Safe for concurrent use.
@@ -116,9 +57,9 @@ type series struct {
 	// clients that use the series. At 0 they are gone for good, and late observations are dropped.
 	clients int
 
-	requests           used[metrics.CounterMetric]
-	duration, dns, tls used[metrics.ObserverMetric]
-	inFlight           used[metrics.GaugeMetric]
+	requests           used[prometheus.Counter]
+	duration, dns, tls used[prometheus.Observer]
+	inFlight           used[prometheus.Gauge]
 }
 
 // labels are the values of the labels that are not fixed. The method is as in a request.
@@ -135,8 +76,8 @@ type used[M any] struct {
 
 // vector is one of any type.
 type vector[M any] interface {
-	With(labels map[string]string) M
-	Delete(labels map[string]string) bool
+	With(labels prometheus.Labels) M
+	Delete(labels prometheus.Labels) bool
 }
 
 func (u *used[M]) get(key seriesKey, set labels) M {
@@ -163,8 +104,8 @@ func (v *vectors) acquire(key seriesKey) *series {
 	s, ok := v.series[key]
 	if !ok {
 		s = &series{
-			vectors: v, key: key, requests: of[metrics.CounterMetric](v.requests), duration: of[metrics.ObserverMetric](v.duration),
-			dns: of[metrics.ObserverMetric](v.dns), tls: of[metrics.ObserverMetric](v.tls), inFlight: of[metrics.GaugeMetric](v.inFlight),
+			vectors: v, key: key, requests: of[prometheus.Counter](v.Requests), duration: of[prometheus.Observer](v.Duration),
+			dns: of[prometheus.Observer](v.DNS), tls: of[prometheus.Observer](v.TLS), inFlight: of[prometheus.Gauge](v.InFlight),
 		}
 		v.series[key] = s
 	}
@@ -192,16 +133,18 @@ func (s *series) release() {
 	s.inFlight.delete(s.key)
 }
 
-func label(key seriesKey, set labels) map[string]string {
-	all := map[string]string{labelURL: key.url, labelControllerName: key.controllerName, labelControllerType: key.controllerType}
+func label(key seriesKey, set labels) prometheus.Labels {
+	all := prometheus.Labels{
+		metrics.LabelURL: key.url, metrics.LabelControllerName: key.controllerName, metrics.LabelControllerType: key.controllerType,
+	}
 	if set.code != 0 {
-		all[labelCode] = strconv.Itoa(set.code)
+		all[metrics.LabelCode] = strconv.Itoa(set.code)
 	}
 	if set.method != "" {
-		all[labelMethod] = strings.ToLower(set.method)
+		all[metrics.LabelMethod] = strings.ToLower(set.method)
 	}
 	if set.event != "" {
-		all[labelEvent] = set.event
+		all[metrics.LabelEvent] = set.event
 	}
 	return all
 }

@@ -52,7 +52,7 @@ type Controllers struct {
 	// ClientQPS and ClientBurst limit the requests to the host cluster. 0 or less: no limit, the default.
 	ClientQPS   float32
 	ClientBurst int
-	// EventsQPS and EventsBurst limit the events about one object, in events per second. Defaults 1/300 and 25.
+	// EventsQPS and EventsBurst limit the events of one kind of message about one object, in events per second. Defaults 1/300 and 25.
 	EventsQPS   float32
 	EventsBurst int
 	// TargetLabelSelector restricts the engine to controller objects with matching labels. Empty: all.
@@ -108,8 +108,8 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 			"0 or less: no limit; the cluster's API priority and fairness does that.")
 	fs.IntVar(&c.ClientBurst, "client-go-burst", c.ClientBurst,
 		"Requests to the cluster in excess of --client-go-qps that are let through at once.")
-	fs.Float32Var(&c.EventsQPS, "events-qps", c.EventsQPS, "Events per second about one object.")
-	fs.IntVar(&c.EventsBurst, "events-burst", c.EventsBurst, "Events about one object in excess of --events-qps that are let through at once.")
+	fs.Float32Var(&c.EventsQPS, "events-qps", c.EventsQPS, "Events per second of one kind of message about one object.")
+	fs.IntVar(&c.EventsBurst, "events-burst", c.EventsBurst, "Events of one kind of message about one object in excess of --events-qps that are let through at once.")
 	fs.StringVar(&c.TargetLabelSelector, "target-label-selector", c.TargetLabelSelector,
 		"Run only controllers whose labels match this selector. Empty: all.")
 	fs.StringVar(&c.ApplyStrategy, "apply-strategy", c.ApplyStrategy, "How children are updated: "+DynamicApply+

@@ -1,0 +1,146 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package eventrecorder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+const (
+	// maxQueued is how many events may wait in a lane; more are dropped.
+	maxQueued = 1000
+	// maxTries and retryDelay are how often an event is sent that the API server did not respond to, and how long after the
+	// try before. Events that come after it wait.
+	maxTries   = 12
+	retryDelay = 10 * time.Second
+)
+
+// lane writes the events of some objects, one after the other.
+type lane struct {
+	events     chan *corev1.Event
+	client     typedcorev1.EventInterface
+	correlator *record.EventCorrelator
+}
+
+// add queues an event. It never blocks.
+func (l *lane) add(e *corev1.Event) {
+	select {
+	case l.events <- e:
+	default:
+		metrics.EventDropped(metrics.QueueFull)
+	}
+}
+
+// run writes events until stop is closed, and then those that are queued, each in one try at most, until ctx ends.
+func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
+	for {
+		select {
+		case e := <-l.events:
+			l.process(ctx, e, stop)
+		case <-stop:
+			for ctx.Err() == nil && len(l.events) > 0 {
+				l.process(ctx, <-l.events, stop)
+			}
+			return
+		}
+	}
+}
+
+// process writes an event and reports if that fails.
+func (l *lane) process(ctx context.Context, e *corev1.Event, stop <-chan struct{}) {
+	err := recovery.Call(ctx, "writing an event", func() error { return l.write(ctx, e, stop) })
+	if err == nil {
+		return
+	}
+	metrics.EventDropped(metrics.NotWritten)
+	logger := klog.FromContext(ctx).WithValues("object", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason)
+	select {
+	case <-stop:
+		logger.V(2).Info("Event is not written, for the server is being stopped", "cause", err.Error())
+		return
+	default:
+	}
+	// That its namespace is being deleted, or that it was written before, is ordinary.
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		logger.V(4).Info("Event is not written", "cause", err.Error())
+		return
+	}
+	logger.Error(err, "Cannot write an event")
+}
+
+// write writes an event unless it is above the limits. Once stop is closed, it does not try again.
+func (l *lane) write(ctx context.Context, e *corev1.Event, stop <-chan struct{}) error {
+	result, err := l.correlator.EventCorrelate(e)
+	if err != nil {
+		return fmt.Errorf("combining it with the events before: %w", err)
+	}
+	if result.Skip {
+		metrics.EventDropped(metrics.TooMany)
+		return nil
+	}
+	for try := 1; ; try++ {
+		err := l.send(ctx, result)
+		if err == nil || final(err) || try == maxTries {
+			return err
+		}
+		timer := time.NewTimer(retryDelay)
+		select {
+		case <-timer.C:
+		case <-stop:
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+// send creates an event or counts the one that is there, and remembers what the API server made of it.
+func (l *lane) send(ctx context.Context, r *record.EventCorrelateResult) error {
+	var written *corev1.Event
+	var err error
+	if r.Event.Count > 1 {
+		written, err = l.client.PatchWithEventNamespaceWithContext(ctx, r.Event, r.Patch)
+	}
+	if r.Event.Count <= 1 || apierrors.IsNotFound(err) {
+		r.Event.ResourceVersion = ""
+		written, err = l.client.CreateWithEventNamespaceWithContext(ctx, r.Event)
+	}
+	if err == nil {
+		l.correlator.UpdateState(written)
+	}
+	return err
+}
+
+// final reports whether it is no use to send the same event again: the API server refused it, or it cannot be sent.
+func final(err error) bool {
+	switch err.(type) {
+	case *apierrors.StatusError, *rest.RequestConstructionError:
+		return true
+	}
+	return false
+}
