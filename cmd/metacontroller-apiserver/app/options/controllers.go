@@ -63,7 +63,7 @@ type Controllers struct {
 	FieldManager string
 	// HookManagedFields includes metadata.managedFields in the objects of hook requests. Default false.
 	HookManagedFields bool
-	// HookResponseLimit is the size above which a hook's response is rejected. Default 32 MiB.
+	// HookResponseLimit is the size above which a hook's answer is refused. Default 32 MiB.
 	HookResponseLimit resource.QuantityValue
 	// Namespace is the server's own. It holds the ControllerRevisions of cluster-scoped parents.
 	Namespace string
@@ -112,7 +112,7 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 		"Field manager of all controllers for "+ServerSideApply+". Empty: each controller has its own, metacontroller/<kind>/<name>.")
 	fs.BoolVar(&c.HookManagedFields, "hook-managed-fields", c.HookManagedFields,
 		"Include metadata.managedFields in the objects that hooks are sent.")
-	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the response of a hook is rejected, for example 32Mi.")
+	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the answer of a hook is refused, for example 32Mi.")
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
 		"Namespace of this server, which holds the ControllerRevisions of cluster-scoped parents. Default: that of the pod.")
 }
