@@ -28,8 +28,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app"
 )
 
-// gcPercent is how much garbage, relative to what is in use, is let pile up. Most of the memory is the cache of the cluster's
-// objects, which lives long: Go's default of 100 would double it to save little time. See docs/performance.md.
+// gcPercent is the default of GOGC. Most of the memory is the cache of the cluster's objects, which lives long: Go's default of
+// 100 would double it to save little time. See docs/performance.md.
 const gcPercent = 50
 
 func main() {

@@ -23,7 +23,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // Makes --logging-format=json known.
+	_ "k8s.io/component-base/logs/json/register" // Registers --logging-format=json.
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
@@ -93,7 +93,7 @@ func addFlags(cmd *cobra.Command, o *options.Options) {
 }
 
 func serve(cmd *cobra.Command, o *options.Options) error {
-	// Nothing may ask for a feature before this.
+	// Feature gates are not read before this.
 	if err := o.Registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
 	}

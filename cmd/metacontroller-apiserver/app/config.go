@@ -35,11 +35,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 )
 
-// newConfig turns settings into the configuration of the API server. The storage and the serving certificate must be there.
+// newConfig turns options into the configuration of the API server. The storage must run and the serving certificate must
+// exist.
 func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, error) {
 	recommended, admission, features := *o.Recommended, *o.Recommended.Admission, *o.Recommended.Features
 	recommended.Features = &features
-	recommended.Admission = nil // Below, since it needs the version of the libraries.
+	recommended.Admission = nil // Below, because it needs the version of the Kubernetes libraries.
 	config := apiserver.NewConfig()
 	config.ProcessMetrics = o.Embedded()
 	generic := config.Generic
@@ -65,7 +66,7 @@ func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, err
 	return config, nil
 }
 
-// clusterConfig is for what is asked before the server is configured, and for a better error than the server's.
+// clusterConfig is the client configuration of requests before the server is configured. Its errors name the flag to set.
 func clusterConfig(o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
 	if o.CoreAPIKubeconfigPath == "" {
 		c, err := rest.InClusterConfig()
@@ -85,8 +86,8 @@ func clusterConfig(o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
 	return c, nil
 }
 
-// engineCluster is the configuration of the engine's requests to the cluster; traced is that of the API server. What makes spans
-// costs as much as building a request, even if they go nowhere, so only those who keep traces pay for it.
+// engineCluster is the configuration of the engine's requests to the cluster; traced is that of the API server. Spans cost as
+// much as building a request, even without an exporter, so requests have them only where traces are configured.
 func engineCluster(o *genericoptions.RecommendedOptions, traced *rest.Config) (*rest.Config, error) {
 	if o.Traces.ConfigFile != "" {
 		return named(traced), nil
@@ -98,7 +99,8 @@ func engineCluster(o *genericoptions.RecommendedOptions, traced *rest.Config) (*
 	return named(c), nil
 }
 
-// disableUnusable switches off what would wait forever for the cluster. What the operator switched on by name is an error.
+// disableUnusable disables admission plugins and API Priority and Fairness where the cluster does not serve what they watch:
+// they would wait forever. It is an error when a flag enables such a plugin by name.
 func disableUnusable(ctx context.Context, cluster *rest.Config, admission *genericoptions.AdmissionOptions,
 	features *genericoptions.FeatureOptions,
 ) error {
@@ -135,7 +137,8 @@ func disableUnusable(ctx context.Context, cluster *rest.Config, admission *gener
 	return nil
 }
 
-// applyAdmission builds the admission chain. Its policies are compiled for the version of the Kubernetes libraries, not for ours.
+// applyAdmission builds the admission chain. Its policies are compiled for the version of the Kubernetes libraries, not for that
+// of this server.
 func applyAdmission(config *genericapiserver.RecommendedConfig, admission *genericoptions.AdmissionOptions,
 	registry basecompatibility.ComponentGlobalsRegistry,
 ) error {

@@ -19,7 +19,7 @@ package app
 import (
 	"context"
 
-	// The requests to the host cluster are counted in metrics.
+	// Registers the metrics of requests to the cluster.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
@@ -27,7 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 )
 
-// runControllers makes the controller manager that the flags describe.
+// runControllers creates the controller manager that the flags configure.
 func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 	return manager.New(ctx, manager.Config{
 		Loopback: c.Loopback,

@@ -14,9 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package app is the command of the server: flags, wiring, running, and the end.
+// Package app is the command of the server: flags, wiring, run and shutdown.
 //
-// It is the only place that knows both halves: the API server that stores controllers and the engine that runs them. Run
-// starts the embedded etcd if there is one, builds the server, ties the engine to the server's life, serves, and takes all of
-// it down in the reverse order.
+// It is the only package that knows both halves: the API server that stores controllers and the engine that runs them. Run
+// starts the embedded etcd if there is one, builds the API server, adds the engine to it, and serves.
+//
+// The order of shutdown, when the context ends or a part fails:
+//
+//  1. The engine stops (engineRunner.shutdown, before the API server stops to serve): its controllers take no more work, and
+//     syncs under way end, by themselves within worker.DefaultGrace or canceled after it. It is waited for engineGrace at most.
+//  2. The API server sends Retry-After to new requests, ends watches and drains what is left.
+//  3. What renews the serving certificate ends.
+//  4. The embedded etcd closes. When it ends first, the API server gets lostStorageGrace, because no request can succeed.
 package app

@@ -30,42 +30,44 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
 
-// engineGrace is how long the engine gets to finish what it does before the API server begins to stop.
-const engineGrace = 6 * time.Second
+// engineGrace is how long the engine may take to stop before the API server begins to stop. It is longer than the grace of the
+// syncs, so that these end by themselves or canceled, and their last writes reach an API server that still serves.
+const engineGrace = worker.DefaultGrace + time.Second
 
 // Engine runs controllers.
 type Engine interface {
-	// Run runs them until ctx ends, and returns when everything that it started has ended.
+	// Run runs the controllers until ctx ends, and returns when everything that it started has ended.
 	Run(ctx context.Context) error
 }
 
-// EngineConfig is what an engine is made of.
+// EngineConfig configures an engine.
 type EngineConfig struct {
-	// Loopback reaches the API server of this process with all rights. It is for controller objects and their revisions.
+	// Loopback is for requests to the API server of this process, about controller objects and their revisions. It has all
+	// rights.
 	Loopback *rest.Config
-	// Cluster reaches the host cluster.
+	// Cluster is for requests to the cluster, about all other objects.
 	Cluster *rest.Config
 	// Controllers are the settings.
 	Controllers options.Controllers
 }
 
-// NewEngine makes an engine. It is called when the API server serves.
+// NewEngine creates an engine. It is called when the API server serves.
 type NewEngine func(ctx context.Context, c EngineConfig) (Engine, error)
 
-// newEngine makes the engine of this program.
+// newEngine creates the engine of this program.
 var newEngine NewEngine = runControllers //nolint:gochecknoglobals // The one place where the two halves meet.
 
-// engineHost ties an engine to the life of an API server: it is started when the server serves, and stopped before the
-// server stops.
-type engineHost struct {
+// engineRunner starts an engine when the API server serves, and stops it before the API server stops.
+type engineRunner struct {
 	create NewEngine
 	config EngineConfig
-	// fail ends the process with an error. It is called when the engine ends by itself.
+	// fail ends the process with an error. It is called when the engine ends without being stopped.
 	fail func(error)
 
-	// ctx is the life of the engine; stop ends it.
+	// ctx is the context of the engine; stop cancels it.
 	ctx  context.Context
 	stop context.CancelFunc
 	// mu guards against a start after the stop.
@@ -73,9 +75,9 @@ type engineHost struct {
 	running sync.WaitGroup
 }
 
-func hostEngine(ctx context.Context, s *genericapiserver.GenericAPIServer, create NewEngine, c EngineConfig, fail func(error)) error {
-	h := &engineHost{create: create, config: c, fail: fail}
-	// The signal to the process must not end the engine by itself: the hook does, and waits.
+func addEngine(ctx context.Context, s *genericapiserver.GenericAPIServer, create NewEngine, c EngineConfig, fail func(error)) error {
+	h := &engineRunner{create: create, config: c, fail: fail}
+	// The signal to the process cancels ctx. The engine is stopped by the pre-shutdown hook instead, which waits for it.
 	h.ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.AddPostStartHook("start-controllers", h.start); err != nil {
 		return fmt.Errorf("adding the start of controllers: %w", err)
@@ -86,7 +88,7 @@ func hostEngine(ctx context.Context, s *genericapiserver.GenericAPIServer, creat
 	return nil
 }
 
-func (h *engineHost) start(hook genericapiserver.PostStartHookContext) error {
+func (h *engineRunner) start(hook genericapiserver.PostStartHookContext) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() != nil {
@@ -112,8 +114,8 @@ func (h *engineHost) start(hook genericapiserver.PostStartHookContext) error {
 	return nil
 }
 
-// shutdown stops the engine and waits for it, for a time.
-func (h *engineHost) shutdown() error {
+// shutdown stops the engine and waits for it, for engineGrace at most.
+func (h *engineRunner) shutdown() error {
 	h.stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,8 +135,8 @@ func (h *engineHost) shutdown() error {
 	return nil
 }
 
-// named returns a copy of a client configuration with this program's name, and without compression, as kube-controller-manager
-// has it: packing what a controller reads takes the API server longer than sending it.
+// named returns a copy of a client configuration with this program's user agent, and without compression of responses, as in
+// kube-controller-manager: compressing what a controller reads takes the API server longer than sending it.
 func named(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.DisableCompression = true
@@ -142,7 +144,7 @@ func named(c *rest.Config) *rest.Config {
 	return c
 }
 
-// unlimited is named without a limit on the rate of requests: both API servers have API priority and fairness.
+// unlimited is named without a client-side rate limit: both API servers have API Priority and Fairness.
 func unlimited(c *rest.Config) *rest.Config {
 	c = named(c)
 	c.QPS = -1

@@ -37,11 +37,11 @@ type engineFunc func(ctx context.Context) error
 
 func (f engineFunc) Run(ctx context.Context) error { return f(ctx) }
 
-// newHost returns a host of the engine, and the failures that it reports.
-func newHost(t *testing.T, create NewEngine) (*engineHost, chan error) {
+// newRunner returns a runner of the engine, and the failures that it reports.
+func newRunner(t *testing.T, create NewEngine) (*engineRunner, chan error) {
 	t.Helper()
 	failures := make(chan error, 1)
-	h := &engineHost{create: create, fail: func(err error) { failures <- err }}
+	h := &engineRunner{create: create, fail: func(err error) { failures <- err }}
 	h.ctx, h.stop = context.WithCancel(t.Context())
 	return h, failures
 }
@@ -51,7 +51,7 @@ func hook(t *testing.T) genericapiserver.PostStartHookContext {
 	return genericapiserver.PostStartHookContext{Context: t.Context(), LoopbackClientConfig: &rest.Config{Host: "loopback", QPS: 50}}
 }
 
-func TestTheClusterIsNotAskedToPackItsAnswers(t *testing.T) {
+func TestClientDisablesCompression(t *testing.T) {
 	asked := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("Accept-Encoding")
@@ -72,7 +72,7 @@ func TestTheClusterIsNotAskedToPackItsAnswers(t *testing.T) {
 
 func TestTheEngineEndsBeforeTheServer(t *testing.T) {
 	started, ended := make(chan EngineConfig, 1), false
-	h, failures := newHost(t, func(_ context.Context, c EngineConfig) (Engine, error) {
+	h, failures := newRunner(t, func(_ context.Context, c EngineConfig) (Engine, error) {
 		return engineFunc(func(ctx context.Context) error {
 			started <- c
 			<-ctx.Done()
@@ -117,7 +117,7 @@ func TestAnEngineThatEndsByItselfEndsTheServer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, failures := newHost(t, test.create)
+			h, failures := newRunner(t, test.create)
 			if err := h.start(hook(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestAnEngineThatEndsByItselfEndsTheServer(t *testing.T) {
 }
 
 func TestNoEngineStartsAfterTheShutdown(t *testing.T) {
-	h, failures := newHost(t, func(context.Context, EngineConfig) (Engine, error) {
+	h, failures := newRunner(t, func(context.Context, EngineConfig) (Engine, error) {
 		t.Error("it started")
 		return nil, errBroken
 	})

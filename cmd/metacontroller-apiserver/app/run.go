@@ -32,11 +32,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
-// lostStorageGrace is how long the server gets to end when its storage is gone: nothing that it does can succeed any more.
+// lostStorageGrace is how long the server may take to stop after its storage ended: no request can succeed any more.
 const lostStorageGrace = 2 * time.Second
 
-// Run serves until ctx ends, and returns nil if nothing went wrong until then. With an embedded etcd, that is started before
-// and closed after everything else; when it ends by itself, Run returns its error.
+// Run serves until ctx ends, and then returns nil. With an embedded etcd, that is started before and closed after everything
+// else; when it ends without being closed, Run returns its error.
 func Run(ctx context.Context, o options.Completed, create NewEngine) (err error) {
 	if !o.Embedded() {
 		return run(ctx, o, nil, create)
@@ -56,7 +56,7 @@ func Run(ctx context.Context, o options.Completed, create NewEngine) (err error)
 	return run(ctx, o, etcd, create)
 }
 
-// run serves. etcd is nil when the storage is elsewhere.
+// run serves. etcd is nil when the storage is an external etcd.
 func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, create NewEngine) error {
 	serving, stop := context.WithCancelCause(ctx)
 	var owned sync.WaitGroup
@@ -87,16 +87,16 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 	return nil
 }
 
-// failure is the cause of a stop that nobody asked for.
+// failure is the cause of a stop that is not by ctx.
 type failure struct{ error }
 
-// storage is what an embedded etcd shows of its life.
+// storage is an embedded etcd, for tests to replace.
 type storage interface {
 	Done() <-chan struct{}
 	Err() error
 }
 
-// await returns what the server ended with. When the storage ends first, it fails, and the server gets a short time to end.
+// await returns the error of the server. When the storage ends first, await calls fail and waits for the server for grace.
 func await(server <-chan error, s storage, fail func(error), grace time.Duration) error {
 	select {
 	case err := <-server:
@@ -114,7 +114,7 @@ func await(server <-chan error, s storage, fail func(error), grace time.Duration
 	}
 }
 
-// ensureCertificate makes a serving certificate if none is given, and keeps it from expiring.
+// ensureCertificate creates a serving certificate if none is given, and starts its renewal.
 func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.WaitGroup) error {
 	if !o.MakesCertificate() {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 )
 
-// newServer wires the two halves.
+// newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
 func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, create NewEngine, fail func(error),
 ) (*genericapiserver.GenericAPIServer, error) {
 	config, err := newConfig(ctx, o)
@@ -49,7 +49,7 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		klog.FromContext(ctx).Info("Controllers are stored, but not run")
 		return server.Generic, nil
 	}
-	if err := hostEngine(ctx, server.Generic, create, engine, fail); err != nil {
+	if err := addEngine(ctx, server.Generic, create, engine, fail); err != nil {
 		server.Generic.Destroy()
 		return nil, err
 	}

@@ -14,13 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package related turns the responses of customize hooks into related objects, and changes of objects into the parents
-// that are related to them.
+// Package related finds the related objects of a parent, and the parents to which a changed object is related, by the rules
+// that customize hooks return (docs/reference/contract.md#s16).
 //
-// Compile checks the rules of a response against the parent's scope and resolves their types; Select finds their objects
-// in informers for one parent; Index, the inverse, finds the parents whose rules select an object that changed; Responses
-// remembers compiled responses as long as they are valid. The engine's router asks the Index; a parent's own sync does the
-// rest.
+// Compile validates the rules of a response for the parent's scope and resolves their types; Select finds their objects in
+// informers for one parent; Index, the inverse, finds the parents whose rules select an object that changed; Responses caches
+// compiled responses as long as they are valid. Package customize calls all of them: the Index in event handlers, the rest in
+// a parent's sync.
 //
 // The package never calls a hook, starts no informer and has no client.
 package related

@@ -25,7 +25,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// RuleError tells that a rule of a customize hook's response cannot be used. The hook must response something else.
+// RuleError means that a rule in a customize hook's response is invalid. A retry helps only when the hook returns another rule.
 type RuleError struct {
 	// Index of the rule in the response.
 	Index int
@@ -47,7 +47,7 @@ func (e *RuleError) Error() string {
 // Unwrap returns Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// UnresolvedError tells that the type of a rule is not known. It may become known later.
+// UnresolvedError means that the cluster does not serve the type of a rule now.
 type UnresolvedError struct {
 	// Index of the rule in the response.
 	Index int
@@ -65,7 +65,7 @@ func (e *UnresolvedError) Error() string {
 // Unwrap returns Err.
 func (e *UnresolvedError) Unwrap() error { return e.Err }
 
-// typeName writes the type behind the rule's index; nothing when the rule has none.
+// typeName returns the type of a rule in parentheses; empty when the rule names none.
 func typeName(apiVersion, resource string) string {
 	if apiVersion == "" && resource == "" {
 		return ""
@@ -73,8 +73,7 @@ func typeName(apiVersion, resource string) string {
 	return " (" + strings.TrimSpace(apiVersion+" "+resource) + ")"
 }
 
-// NotSyncedError tells that informers do not know all objects yet. It is no failure: the parent is to be synced again when
-// they do.
+// NotSyncedError means that informers have not synced. It is no failure: the parent is synced again when they have.
 type NotSyncedError struct {
 	// Resources whose informers have not synced.
 	Resources []schema.GroupVersionResource

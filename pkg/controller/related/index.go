@@ -27,20 +27,20 @@ import (
 // Index finds the parents whose rules select an object: the inverse of Select. K is how the engine names a parent. It is
 // safe for concurrent use.
 //
-// A lookup costs what the object's labels and the parents found cost, not what all parents do, as long as rules have
-// names, or selectors with a requirement that a label exists or has one of some values.
+// The cost of a lookup grows with the object's labels and the parents found, not with all parents, as long as each rule has
+// names, or a selector that requires a label to exist or to have one of some values.
 type Index[K comparable] struct {
 	namespaceLabels func(name string) (map[string]string, bool)
 
 	mu      sync.RWMutex
 	parents map[K]indexed[K]
-	// resources holds the entries by what an object must have for them to match.
+	// resources holds the entries by what an object must have to match.
 	resources map[schema.GroupVersionResource]*postings[K]
 	// namespaces holds the entries with a namespaceSelector by what a namespace must have.
 	namespaces *postings[K]
 }
 
-// indexed is what the index knows of one parent.
+// indexed is what the index holds for one parent.
 type indexed[K comparable] struct {
 	fingerprint string
 	entries     []*entry[K]
@@ -54,8 +54,8 @@ type entry[K comparable] struct {
 	object, namespace []post
 }
 
-// NewIndex returns an empty index. The function returns the labels of a namespace, false when it is not known; it is
-// called during lookups and must not call the index.
+// NewIndex returns an empty index. The function returns the labels of a namespace, false when the informer does
+// not hold it; it is called during lookups and must not call the index.
 func NewIndex[K comparable](namespaceLabels func(name string) (map[string]string, bool)) *Index[K] {
 	return &Index[K]{
 		namespaceLabels: namespaceLabels,
@@ -65,7 +65,7 @@ func NewIndex[K comparable](namespaceLabels func(name string) (map[string]string
 	}
 }
 
-// Update makes rules the rules of the parent, in place of those it had. It costs little when they select the same.
+// Update replaces the rules of the parent. It is cheap when they select the same as before.
 func (x *Index[K]) Update(parent K, rules Rules) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -86,7 +86,7 @@ func (x *Index[K]) Update(parent K, rules Rules) {
 	x.parents[parent] = added
 }
 
-// Remove forgets the parent.
+// Remove drops the parent and its rules.
 func (x *Index[K]) Remove(parent K) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -134,8 +134,8 @@ func (x *Index[K]) Affected(resource schema.GroupVersionResource, namespace, nam
 	return l.parents
 }
 
-// NamespaceAdded returns the parents with a rule whose namespaceSelector selects a namespace that became known. Objects in
-// it may have become known before it. A deleted namespace needs no lookup: its objects went before it.
+// NamespaceAdded returns the parents with a rule whose namespaceSelector selects a namespace that was added. Events of objects
+// in it may have come before. A deleted namespace needs no lookup: its objects were deleted before it.
 func (x *Index[K]) NamespaceAdded(set map[string]string) []K {
 	return x.namespaceChange(func(selector labels.Selector) bool { return selector.Matches(labels.Set(set)) }, set)
 }
@@ -159,7 +159,7 @@ func (x *Index[K]) namespaceChange(changes func(labels.Selector) bool, states ..
 	return l.parents
 }
 
-// labelsMatch tells whether the rule may select an object that has one of the label sets.
+// labelsMatch reports whether the rule may select an object that has one of the label sets.
 func (r *rule) labelsMatch(states []map[string]string) bool {
 	return r.labels.Empty() ||
 		slices.ContainsFunc(states, func(state map[string]string) bool { return r.labels.Matches(labels.Set(state)) })

@@ -23,13 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// anyNamespace is the scope of posts about the labels of an object's namespace. It is no namespace's name.
+// anyNamespace is the scope of posts about the labels of an object's namespace. It is not a valid name of a namespace.
 const anyNamespace = "*"
 
 // maxValues is how many values a requirement may have to be posted under each of them.
 const maxValues = 16
 
-// postKind says what an object has that belongs to a post.
+// postKind is what of an object a post is about.
 type postKind uint8
 
 const (
@@ -43,11 +43,11 @@ const (
 	byNamespace
 )
 
-// post is something that an object must have for the rules posted there to select it.
+// post is a property that an object must have for the rules posted there to select it.
 type post struct {
 	kind postKind
-	// namespace is the object's namespace; empty when that does not matter; anyNamespace when key and value are about the
-	// namespace's labels.
+	// namespace is the object's namespace; empty for any; anyNamespace when key and value are about the labels of the
+	// namespace.
 	namespace string
 	// key is the name, or the label's key.
 	key string
@@ -55,7 +55,7 @@ type post struct {
 	value string
 }
 
-// postings are entries by one thing that they demand. Each entry is posted so that every object it selects leads to it.
+// postings are entries by one property that they require. Every object that an entry selects has a post of the entry.
 type postings[K comparable] struct {
 	lists map[post][]*entry[K]
 	// ofNamespaces counts the entries posted by the labels of namespaces.
@@ -82,9 +82,9 @@ func (p *postings[K]) choose(r *rule) []post {
 	return posts
 }
 
-// chooseLabels returns where to post a selector: by the requirement for one of some values that leads to the fewest
-// entries at present, else by one that a label exists, else by namespace alone. A label that many parents share, such as
-// the name of an application, thus gives way to the one that tells them apart.
+// chooseLabels returns where to post a selector: by the requirement for one of some values under which the fewest entries are
+// posted, else by one that a label exists, else by namespace alone. So a label that differs between parents is preferred to
+// one that they share, such as the name of an application.
 func (p *postings[K]) chooseLabels(namespace string, selector labels.Selector) []post {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
@@ -111,7 +111,7 @@ func (p *postings[K]) chooseLabels(namespace string, selector labels.Selector) [
 	return best
 }
 
-// requirementPosts returns the posts of which an object that meets the requirement has one; nil when there are none.
+// requirementPosts returns posts of which an object that meets the requirement has at least one; nil when there are none.
 func requirementPosts(namespace string, r labels.Requirement) []post {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
@@ -162,10 +162,10 @@ func (p *postings[K]) remove(e *entry[K], posts []post) {
 	}
 }
 
-// lookup collects the parents of the entries found under several posts.
+// lookup collects the parents of entries under several posts.
 type lookup[K comparable] struct {
 	postings *postings[K]
-	// found decides on an entry that a post led to.
+	// found reports whether an entry under a post selects the object.
 	found   func(*entry[K]) bool
 	parents []K
 	// seen holds the parents when they are more than a few.
@@ -206,7 +206,7 @@ func (l *lookup[K]) add(parent K) {
 	}
 }
 
-// visitLabels visits the posts of labels, except of those that an earlier state has as well.
+// visitLabels visits the posts of labels, except those that an earlier state has as well.
 func (l *lookup[K]) visitLabels(namespace string, state map[string]string, earlier []map[string]string) {
 	for key, value := range state {
 		known := slices.ContainsFunc(earlier, func(s map[string]string) bool {

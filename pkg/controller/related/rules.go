@@ -37,22 +37,22 @@ type Type struct {
 	Resource schema.GroupVersionResource
 	// Kind of the objects.
 	Kind string
-	// Namespaced tells whether the objects live in namespaces.
+	// Namespaced reports whether the objects live in namespaces.
 	Namespaced bool
 }
 
-// A ResolveFunc finds the type that a rule names. Its error is shown to users and should say what is missing.
+// A ResolveFunc finds the type that a rule names. Its error is shown to users and says what is missing.
 type ResolveFunc func(ctx context.Context, apiVersion, resource string) (Type, error)
 
 // Scope is what the meaning of rules depends on besides the rules themselves (docs/reference/contract.md#s16.2).
 type Scope struct {
-	// Version of the customize hook that returned. Empty means v1.
+	// Version of the customize hook. Empty means v1.
 	Version v1alpha1.HookVersion
 	// Namespace of the parent; empty when the parent is cluster-scoped.
 	Namespace string
 }
 
-// confined tells that rules reach the objects of the parent's namespace only.
+// confined reports whether rules reach the objects of the parent's namespace only.
 func (s Scope) confined() bool { return s.Namespace != "" && s.Version != v1alpha1.HookVersionV2 }
 
 // Rules is a compiled response of a customize hook. It is immutable and safe for concurrent use; the zero value selects
@@ -75,10 +75,10 @@ type rule struct {
 	namespaces labels.Selector
 }
 
-// Empty tells that there is no rule.
+// Empty reports whether there is no rule.
 func (r Rules) Empty() bool { return len(r.rules) == 0 }
 
-// SelectsNamespaces tells that Select needs the informer of namespaces.
+// SelectsNamespaces reports whether Select needs the informer of namespaces.
 func (r Rules) SelectsNamespaces() bool {
 	return slices.ContainsFunc(r.rules, func(r rule) bool { return r.namespaces != nil })
 }
@@ -94,8 +94,8 @@ func (r Rules) Resources() []schema.GroupVersionResource {
 	return out
 }
 
-// Compile checks the rules of a response and resolves their types. A rule that cannot be used gives a *RuleError, a type
-// that cannot be resolved an *UnresolvedError; the response is refused as a whole.
+// Compile validates the rules of a response and resolves their types. An invalid rule gives a *RuleError, a type that cannot be
+// resolved an *UnresolvedError; the response is rejected as a whole.
 func Compile(ctx context.Context, response []hook.RelatedResourceRule, scope Scope, resolve ResolveFunc) (Rules, error) {
 	compiled := Rules{rules: make([]rule, 0, len(response))}
 	var fingerprint strings.Builder
@@ -155,7 +155,7 @@ func compile(r *hook.RelatedResourceRule, t Type, scope Scope) (rule, error) {
 	return c, nil
 }
 
-// describe writes what tells the rule from all others.
+// describe writes the rule's part of the fingerprint.
 func (r *rule) describe(b *strings.Builder) {
 	namespaces := "-"
 	if r.namespaces != nil {

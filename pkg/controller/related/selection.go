@@ -26,19 +26,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// Object is what rules look at. The compact objects of the cluster cache are such.
+// Object is what rules select by. The compact objects of the cluster cache implement it.
 type Object interface {
 	// Namespace is empty for a cluster-scoped object.
 	Namespace() string
 	// Name of the object.
 	Name() string
-	// Labels are not modified.
+	// Labels of the object. They are not modified.
 	Labels() map[string]string
 }
 
 // Informer holds the observed objects of one resource.
 type Informer[O Object] interface {
-	// HasSynced tells that all objects are known.
+	// HasSynced reports whether the informer holds all objects.
 	HasSynced() bool
 	// Get returns the object of that name; the namespace is empty for cluster-scoped objects.
 	Get(namespace, name string) (O, bool)
@@ -67,8 +67,8 @@ type Group[O Object] struct {
 // Select returns the objects that the rules select (docs/reference/contract.md#s16.2), in groups by type, sorted by key. The error is a
 // *NotSyncedError when an informer that is needed has not synced.
 //
-// Names cost a lookup each when the rule has a namespace or its type is cluster-scoped; names in all namespaces and
-// selectors cost a walk over the objects in question.
+// Each name is a lookup when the rule has a namespace or its type is cluster-scoped; names in all namespaces, and selectors,
+// scan the objects of the resource or of the selected namespaces.
 func Select[O Object](rules Rules, informers Informers[O]) ([]Group[O], error) {
 	if err := checkSynced(rules, informers); err != nil {
 		return nil, err

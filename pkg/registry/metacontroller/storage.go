@@ -28,6 +28,11 @@ import (
 	decorator "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller/storage"
 )
 
+// KeyRoot is the default of --etcd-prefix, the root of all keys in etcd. Below it, an object has the key
+// /metacontroller.k8s.io/<resource>/[<namespace>/]<name>. It is not the root of Kubernetes, so that a server that is pointed at
+// the cluster's own etcd by mistake does not write the objects of CustomResourceDefinitions.
+const KeyRoot = "/metacontroller-apiserver"
+
 // Storage is every endpoint of the group.
 type Storage struct {
 	// CompositeControllers are the endpoints of CompositeController.

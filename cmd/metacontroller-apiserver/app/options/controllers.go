@@ -28,28 +28,28 @@ import (
 )
 
 const (
-	// DynamicApply is the apply strategy that merges by three sides (docs/reference/contract.md#s12).
+	// DynamicApply is the apply strategy that merges the observed, the last applied and the desired object
+	// (docs/reference/contract.md#s12).
 	DynamicApply = "dynamic-apply"
-	// ServerSideApply is the apply strategy that leaves merging to the cluster (docs/reference/contract.md#s13).
+	// ServerSideApply is the apply strategy that leaves the merge to the API server (docs/reference/contract.md#s13).
 	ServerSideApply = "server-side-apply"
 
 	defaultNamespace = "metacontroller"
-	// maxFieldManager is the longest field manager that API servers take, in bytes.
+	// maxFieldManager is the longest field manager that API servers accept, in bytes.
 	maxFieldManager = 128
 	namespaceFile   = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Controllers are the settings of the engine that runs controllers. Flags are those of docs/reference/contract.md#s19.1; defaults differ where
-// docs/reference/compatibility.md#d19.1 says so.
+// Controllers are the options of the engine that runs controllers. The flags are those of docs/reference/contract.md#s19.1;
+// defaults differ where docs/reference/compatibility.md#d19.1 says so.
 type Controllers struct {
-	// Workers is the number of calls of one controller's hooks that are made at the same time, where the controller does not
-	// say. Default 20.
+	// Workers is the maximum number of concurrent hook calls of one controller, unless its spec.workers is set. Default 20.
 	Workers int
-	// DiscoveryInterval is accepted for compatibility: changes of the cluster's kinds are watched.
+	// DiscoveryInterval is accepted for compatibility and has no effect: CRDs and APIServices are watched.
 	DiscoveryInterval time.Duration
 	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.
 	CacheFlushInterval time.Duration
-	// ClientQPS and ClientBurst limit the requests to the host cluster. 0 or less: no limit, the default.
+	// ClientQPS and ClientBurst limit the requests to the cluster. 0 or less: no limit, the default.
 	ClientQPS   float32
 	ClientBurst int
 	// EventsQPS and EventsBurst limit the events of one kind of message about one object, in events per second. Defaults 1/300 and 25.
@@ -61,7 +61,7 @@ type Controllers struct {
 	ApplyStrategy string
 	// FieldManager is the field manager of all controllers for server-side apply. Empty: each has its own.
 	FieldManager string
-	// HookManagedFields includes metadata.managedFields in what hooks are sent. Default false.
+	// HookManagedFields includes metadata.managedFields in the objects of hook requests. Default false.
 	HookManagedFields bool
 	// HookResponseLimit is the size above which a hook's response is rejected. Default 32 MiB.
 	HookResponseLimit resource.QuantityValue
@@ -88,7 +88,7 @@ func newControllers() *Controllers {
 	}
 }
 
-// ownNamespace is the pod's, or the one of the manifests.
+// ownNamespace is the namespace of the pod, or the one of the manifests.
 func ownNamespace() string {
 	if b, err := os.ReadFile(namespaceFile); err == nil && len(b) > 0 {
 		return strings.TrimSpace(string(b))

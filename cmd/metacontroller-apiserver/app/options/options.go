@@ -31,11 +31,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
 )
-
-// etcdPrefix is the root of all keys. It is not that of Kubernetes, so that a server that is pointed at the cluster's own etcd
-// by mistake does not touch the objects of CRDs.
-const etcdPrefix = "/metacontroller-apiserver"
 
 // Options are all settings of the server. Create them with NewOptions.
 type Options struct {
@@ -45,7 +42,7 @@ type Options struct {
 	Recommended *genericoptions.RecommendedOptions
 	// Storage is the data directory.
 	Storage *Storage
-	// Controllers are the settings of the engine that runs controllers.
+	// Controllers are the options of the engine that runs controllers.
 	Controllers *Controllers
 	// Logs is the logging.
 	Logs *logsapi.LoggingConfiguration
@@ -53,7 +50,7 @@ type Options struct {
 	Registry basecompatibility.ComponentGlobalsRegistry
 }
 
-// completed is hidden so that only Complete makes a Completed.
+// completed is unexported so that only Complete returns a Completed.
 type completed struct {
 	Options
 }
@@ -71,7 +68,7 @@ func NewOptions() (*Options, error) {
 	}
 	o := &Options{
 		ServerRun:   newServerRun(registry),
-		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		Recommended: genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
 		Storage:     newStorage(),
 		Controllers: newControllers(),
 		Logs:        logsapi.NewLoggingConfiguration(),
@@ -132,7 +129,7 @@ func (c Completed) Validate() error {
 	errs = append(errs, c.Storage.validate(c.Recommended.Etcd)...)
 	r := *c.Recommended
 	if c.Embedded() {
-		// The only thing that it misses is --etcd-servers, which is known when etcd runs.
+		// --etcd-servers is set when the embedded etcd runs.
 		etcd := *r.Etcd
 		etcd.StorageConfig.Transport.ServerList = []string{"unix:///embedded"}
 		r.Etcd = &etcd

@@ -30,19 +30,19 @@ import (
 const (
 	// defaultPort is not a privileged one.
 	defaultPort = 8443
-	// maxBody is what etcd stores at most. A larger object would be refused there, with an error that helps nobody.
+	// maxBody is the largest value that etcd stores. etcd would reject a larger object with an error that names no cause.
 	maxBody = 3 << 19
-	// watchGrace is how long watches get to end when the server stops.
+	// watchGrace is how long watches may take to end when the server stops.
 	watchGrace = time.Second
-	// aggregatorStreams is the number of requests at the same time in one connection: the aggregator sends those of all
-	// clients through one.
+	// aggregatorStreams is the maximum number of concurrent requests of one connection: the aggregator sends those of all
+	// clients through one connection.
 	aggregatorStreams = 1000
 )
 
 func newServerRun(registry basecompatibility.ComponentGlobalsRegistry) *genericoptions.ServerRunOptions {
 	o := genericoptions.NewServerRunOptionsForComponent(features.Component, registry)
 	o.MaxRequestBodyBytes = maxBody
-	// Clients are told to come again, and do not keep the server from stopping.
+	// Clients retry, instead of delaying the shutdown.
 	o.ShutdownSendRetryAfter = true
 	o.ShutdownWatchTerminationGracePeriod = watchGrace
 	return o
@@ -59,13 +59,13 @@ func describeServing(fs *pflag.FlagSet) {
 		"certificate authority, if no --tls-cert-file is given. Default: serving-certificates in --data-dir."
 }
 
-// MakesCertificate reports whether the server makes its serving certificate itself.
+// MakesCertificate reports whether the server creates its serving certificate itself.
 func (c Completed) MakesCertificate() bool {
 	pair := c.Recommended.SecureServing.ServerCert.CertKey
 	return pair.CertFile == "" && pair.KeyFile == ""
 }
 
-// CertificateDir is where it makes it.
+// CertificateDir is the directory of the serving certificate that the server creates.
 func (c Completed) CertificateDir() string {
 	if dir := c.Recommended.SecureServing.ServerCert.CertDirectory; dir != "" {
 		return dir

@@ -24,9 +24,9 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
-// Storage says where the server keeps what it stores.
+// Storage are the options of the embedded storage.
 type Storage struct {
-	// DataDir holds the embedded etcd, and the serving certificate if none is given.
+	// DataDir is the directory of the embedded etcd, and of the serving certificate if none is given.
 	DataDir string
 }
 

@@ -28,11 +28,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// authorityInterval is the pause between two looks for the certificate authority.
+// authorityInterval is the time between two attempts to read the certificate authority.
 const authorityInterval = 100 * time.Millisecond
 
-// readAuthority returns the certificates in a file. A server that was started a moment ago may not have made them yet, so it
-// is waited for.
+// readAuthority returns the certificates in a file. It waits for the file, which a server that just started may not have
+// written yet.
 func readAuthority(ctx context.Context, path string, timeout time.Duration, out io.Writer) ([]byte, error) {
 	bundle, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) && timeout > 0 {

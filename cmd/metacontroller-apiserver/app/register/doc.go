@@ -14,6 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package register holds the subcommands register and unregister, which tell a cluster where the server is and take that
-// back. It reads flags, a kubeconfig and a certificate authority, and leaves the rest to package registration.
+// Package register holds the subcommands register and unregister, which add a server to a cluster's API and remove it.
+// It reads flags, a kubeconfig and a certificate authority; package registration does the rest.
 package register

@@ -1,0 +1,135 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package related
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Parent is what a response of a customize hook depends on. The compact objects of the cluster cache implement it.
+type Parent interface {
+	// UID of the parent.
+	UID() types.UID
+	// Generation is zero for kinds that have none.
+	Generation() int64
+	// ResourceVersion of the parent.
+	ResourceVersion() string
+	// Labels of the parent. They are not modified.
+	Labels() map[string]string
+	// Annotations of the parent. They are not modified.
+	Annotations() map[string]string
+	// JSON is the whole object. It is not modified.
+	JSON() []byte
+}
+
+// Responses caches the compiled responses of customize hooks by parent (docs/reference/compatibility.md#d16.1). A response is
+// valid until the parent's spec, labels or annotations change; for kinds without a generation, until anything of the parent
+// but its resourceVersion changes. Errors are not cached: the caller puts nothing for them. K is how the engine names a
+// parent. It is safe for concurrent use.
+type Responses[K comparable] struct {
+	mu      sync.Mutex
+	parents map[K]response
+}
+
+type response struct {
+	state state
+	rules Rules
+}
+
+// state identifies what of a parent a response depends on: equal states have the same response.
+type state struct {
+	uid        types.UID
+	generation int64
+	digest     [sha256.Size]byte
+}
+
+// NewResponses returns an empty cache.
+func NewResponses[K comparable]() *Responses[K] {
+	return &Responses[K]{parents: map[K]response{}}
+}
+
+// Get returns the response for the parent as it is; false when the hook must be called.
+func (r *Responses[K]) Get(key K, parent Parent) (Rules, bool) {
+	r.mu.Lock()
+	known, ok := r.parents[key]
+	r.mu.Unlock()
+	if !ok || known.state.uid != parent.UID() || known.state.generation != parent.Generation() ||
+		known.state != stateOf(parent) {
+		return Rules{}, false
+	}
+	return known.rules, true
+}
+
+// Put caches the response to a request that held the parent as given.
+func (r *Responses[K]) Put(key K, parent Parent, rules Rules) {
+	known := response{state: stateOf(parent), rules: rules}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parents[key] = known
+}
+
+// Remove drops the response of a parent that no longer exists. Only the parent's own sync calls it: that also calls Put, so no
+// response is left behind.
+func (r *Responses[K]) Remove(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.parents, key)
+}
+
+// Len returns the number of responses.
+func (r *Responses[K]) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.parents)
+}
+
+// stateOf returns the state of a parent.
+func stateOf(parent Parent) state {
+	s := state{uid: parent.UID(), generation: parent.Generation()}
+	digest := sha256.New()
+	if s.generation > 0 {
+		for _, set := range []map[string]string{parent.Labels(), parent.Annotations()} {
+			for _, key := range slices.Sorted(maps.Keys(set)) {
+				writeString(digest.Write, key)
+				writeString(digest.Write, set[key])
+			}
+			writeString(digest.Write, "")
+		}
+	} else {
+		// Within strings quotes are escaped, so this cuts out fields of this name only.
+		field := []byte(`"resourceVersion":"` + parent.ResourceVersion() + `"`)
+		for part := range bytes.SplitSeq(parent.JSON(), field) {
+			writeString(digest.Write, part)
+		}
+	}
+	digest.Sum(s.digest[:0])
+	return s
+}
+
+// writeString writes the length before the string, so that different sequences of strings give different digests. Hashes do
+// not fail.
+func writeString[S string | []byte](write func([]byte) (int, error), s S) {
+	_, _ = write(binary.AppendUvarint(nil, uint64(len(s))))
+	_, _ = write([]byte(s))
+}
