@@ -140,11 +140,11 @@ func (s *server) once(outer context.Context, c call, u *url.URL, attempt int, re
 		Method: c.method, URL: u, Host: u.Host, Header: s.headers[c.contentType],
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	if len(c.body) > 0 {
-		request.ContentLength = int64(len(c.body))
-		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.body)), nil }
+	if body := c.body; len(body) > 0 {
+		request.ContentLength = int64(len(body))
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		request.Body, _ = request.GetBody()
-		metrics.RequestSize.Observe(ctx, c.method, u.Host, float64(len(c.body)))
+		metrics.RequestSize.Observe(ctx, c.method, u.Host, float64(len(body)))
 	}
 	response, err := s.http.Do(request)
 	code := "<error>"

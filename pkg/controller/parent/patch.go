@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Changes are changes of an object that belongs to somebody else. What they do not mention stays as it is.
+// Changes are changes of an object that another client owns. What they do not mention stays as it is.
 type Changes struct {
 	// Labels and Annotations are set; nil values remove.
 	Labels, Annotations map[string]*string
@@ -46,11 +45,11 @@ type Changes struct {
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
+	Value any    `json:"value"`
 }
 
 // Write makes the changes in one patch that holds nothing else, and returns the object as written. It writes nothing, and
-// returns nil, when o is like that already.
+// returns nil, when o is like that already. When the object was changed since o, the error is a conflict.
 func (c Changes) Write(ctx context.Context, api *client.Client, t client.Target, o *object.Object) (*object.Object, error) {
 	operations, err := c.operations(o)
 	if err != nil || len(operations) == 0 {
@@ -64,6 +63,8 @@ func (c Changes) Write(ctx context.Context, api *client.Client, t client.Target,
 	return api.Patch(ctx, t, types.JSONPatchType, body)
 }
 
+// operations returns what differs. Each sets a field of the object or of its metadata as a whole: API servers patch before they
+// compare versions, and would refuse, as invalid, a path into a map that was removed meanwhile.
 func (c Changes) operations(o *object.Object) ([]operation, error) {
 	operations := texts(nil, "labels", o.Labels(), c.Labels)
 	operations = texts(operations, "annotations", o.Annotations(), c.Annotations)
@@ -81,31 +82,21 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	return append(operations, operation{"add", "/status", c.Status}), nil
 }
 
-// texts appends the operations that change a map of strings in the metadata.
-func texts(operations []operation, field string, is map[string]string, change map[string]*string) []operation {
-	path := "/metadata/" + field
-	// A pointer into a map needs a map that is there.
-	there := len(is) > 0
-	for _, key := range slices.Sorted(maps.Keys(change)) {
-		want := change[key]
-		value, has := is[key]
-		switch {
-		case want == nil && has:
-			operations = append(operations, operation{Op: "remove", Path: path + "/" + pointer(key)})
-		case want == nil || has && value == *want:
-		case !there:
-			operations = append(operations, operation{"add", path, map[string]string{key: *want}})
-			there = true
-		default:
-			operations = append(operations, operation{"add", path + "/" + pointer(key), *want})
+// texts appends the operation that changes a map of strings in the metadata, if it changes.
+func texts(operations []operation, field string, present map[string]string, change map[string]*string) []operation {
+	desired := make(map[string]string, len(present)+len(change))
+	maps.Copy(desired, present)
+	for key, value := range change {
+		if value == nil {
+			delete(desired, key)
+		} else {
+			desired[key] = *value
 		}
 	}
-	return operations
-}
-
-// pointer escapes a key for a JSON pointer (RFC 6901 §3).
-func pointer(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	if maps.Equal(present, desired) {
+		return operations
+	}
+	return append(operations, operation{"add", "/metadata/" + field, desired})
 }
 
 // IgnoreGone drops the error of a write to a parent that is gone.
