@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -37,6 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -89,26 +89,29 @@ type Controller struct {
 var _ supervisor.Instance = &Controller{}
 
 // New builds the controller of a definition. It resolves everything that the definition names, and watches nothing yet.
-func New(ctx context.Context, shared *dependencies.Shared, definition *v1alpha1.CompositeController) (*Controller, error) {
+func New(ctx context.Context, shared *dependencies.Shared, d definition.Definition) (*Controller, error) {
+	spec, ok := d.Spec.(*v1alpha1.CompositeControllerSpec)
+	if !ok {
+		return nil, fmt.Errorf("building a composite controller of a %s", d.Kind)
+	}
 	c := &Controller{
-		shared: shared, spec: &definition.Spec, name: definition.Name, started: make(chan struct{}), clock: clock.RealClock{},
+		shared: shared, spec: spec, name: d.Meta.Name, started: make(chan struct{}), clock: clock.RealClock{},
 	}
 	if err := c.resolve(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.Redefine(supervisor.Definition{Composite: definition}); err != nil {
+	if err := c.Redefine(d); err != nil {
 		return nil, err
 	}
-	declared := definition.Spec.Hooks
-	if declared == nil || declared.Sync == nil && declared.Finalize == nil {
-		return nil, &supervisor.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+	if d.Sync == nil && d.Finalize == nil {
+		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
-	c.finalizer = parent.Finalizer{Name: parent.CompositeFinalizer(c.name), Enabled: declared.Finalize != nil}
-	c.finalizedOnce = slices.Contains(definition.Finalizers, supervisor.HoldFinalizer)
-	set, err := hookclient.New(shared.HookConfig(supervisor.KindComposite, c.name, c.spec.EndpointConfigs, c.workers()),
-		declared.Sync, declared.Finalize, declared.Customize)
+	c.finalizer = parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}
+	c.finalizedOnce = len(d.Status.FinalizedResources) > 0
+	set, err := hookclient.New(shared.HookConfig(definition.KindComposite, c.name, c.spec.EndpointConfigs, c.workers()),
+		d.Sync, d.Finalize, d.Customize)
 	if err != nil {
-		return nil, &supervisor.InvalidError{Reason: err.Error()}
+		return nil, &definition.InvalidError{Reason: err.Error()}
 	}
 	c.hooks = set
 	c.prepare()
@@ -123,7 +126,7 @@ func (c *Controller) resolve(ctx context.Context) error {
 		return fmt.Errorf("parent resource: %w", err)
 	}
 	if c.parentSelector, err = selectorOf(rule.LabelSelector); err != nil {
-		return &supervisor.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
+		return &definition.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
 	}
 	c.ignoreStatus = rule.IgnoreStatusChanges != nil && *rule.IgnoreStatusChanges
 	rolling := map[schema.GroupKind]rollout.Rule{}
@@ -163,8 +166,8 @@ func (c *Controller) resolve(ctx context.Context) error {
 }
 
 // Redefine implements supervisor.Instance.
-func (c *Controller) Redefine(d supervisor.Definition) error {
-	encoded, err := wire.EncodeComposite(d.Composite, wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
+func (c *Controller) Redefine(d definition.Definition) error {
+	encoded, err := d.Encode(wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
 	if err != nil {
 		return err
 	}
@@ -179,6 +182,9 @@ func (c *Controller) Started() <-chan struct{} { return c.started }
 func (c *Controller) Problem() error {
 	return c.watching.Problem()
 }
+
+// Missing implements supervisor.Instance: the controller does not start while a resource is missing.
+func (c *Controller) Missing() []string { return nil }
 
 // Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
@@ -200,7 +206,7 @@ func (c *Controller) prepare() {
 		c.revisions = c.watching.Acquire(c.shared.Own.Cache, cache.Query{Resource: revisionResource})
 	}
 	c.loop = worker.New(worker.Config{
-		Name: supervisor.KindComposite + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+		Name: definition.KindComposite + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
 		Counters: &c.counters,
 	})
 	c.customizer = customize.New(customize.Config{

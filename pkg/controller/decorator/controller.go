@@ -19,7 +19,6 @@ package decorator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -33,6 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
@@ -85,14 +85,17 @@ type attachment struct {
 var _ supervisor.Instance = &Controller{}
 
 // New builds the controller of a definition. It resolves everything that the definition names, and watches nothing yet.
-func New(ctx context.Context, shared *dependencies.Shared, definition *v1alpha1.DecoratorController) (*Controller, error) {
+func New(ctx context.Context, shared *dependencies.Shared, d definition.Definition) (*Controller, error) {
+	spec, ok := d.Spec.(*v1alpha1.DecoratorControllerSpec)
+	if !ok {
+		return nil, fmt.Errorf("building a decorator controller of a %s", d.Kind)
+	}
 	c := &Controller{
-		shared: shared, spec: &definition.Spec, name: definition.Name, started: make(chan struct{}), clock: clock.RealClock{},
+		shared: shared, spec: spec, name: d.Meta.Name, started: make(chan struct{}), clock: clock.RealClock{},
 		rules: map[schema.GroupResource]*rule{}, rulesByKind: map[schema.GroupKind]*rule{},
 	}
-	declared := definition.Spec.Hooks
-	if declared == nil || declared.Sync == nil && declared.Finalize == nil {
-		return nil, &supervisor.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+	if d.Sync == nil && d.Finalize == nil {
+		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	if err := c.resolveTargets(ctx); err != nil {
 		return nil, err
@@ -100,15 +103,15 @@ func New(ctx context.Context, shared *dependencies.Shared, definition *v1alpha1.
 	if err := c.resolveAttachments(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.Redefine(supervisor.Definition{Decorator: definition}); err != nil {
+	if err := c.Redefine(d); err != nil {
 		return nil, err
 	}
-	c.finalizer = parent.Finalizer{Name: parent.DecoratorFinalizer(c.name), Enabled: declared.Finalize != nil}
-	c.finalizedOnce = slices.Contains(definition.Finalizers, supervisor.HoldFinalizer)
-	set, err := hookclient.New(shared.HookConfig(supervisor.KindDecorator, c.name, c.spec.EndpointConfigs, c.workers()),
-		declared.Sync, declared.Finalize, declared.Customize)
+	c.finalizer = parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}
+	c.finalizedOnce = len(d.Status.FinalizedResources) > 0
+	set, err := hookclient.New(shared.HookConfig(definition.KindDecorator, c.name, c.spec.EndpointConfigs, c.workers()),
+		d.Sync, d.Finalize, d.Customize)
 	if err != nil {
-		return nil, &supervisor.InvalidError{Reason: err.Error()}
+		return nil, &definition.InvalidError{Reason: err.Error()}
 	}
 	c.hooks = set
 	c.prepare()
@@ -125,7 +128,7 @@ func (c *Controller) resolveTargets(ctx context.Context) error {
 		}
 		selector, err := newSelector(declared)
 		if err != nil {
-			return &supervisor.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
+			return &definition.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
 		}
 		r := &rule{
 			resource: resource, selector: selector,
@@ -163,8 +166,8 @@ func (c *Controller) resolveAttachments(ctx context.Context) error {
 }
 
 // Redefine implements supervisor.Instance.
-func (c *Controller) Redefine(d supervisor.Definition) error {
-	encoded, err := wire.EncodeDecorator(d.Decorator, wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
+func (c *Controller) Redefine(d definition.Definition) error {
+	encoded, err := d.Encode(wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
 	if err != nil {
 		return err
 	}
@@ -177,6 +180,9 @@ func (c *Controller) Started() <-chan struct{} { return c.started }
 
 // Problem implements supervisor.Instance.
 func (c *Controller) Problem() error { return c.watching.Problem() }
+
+// Missing implements supervisor.Instance: the controller does not start while a resource is missing.
+func (c *Controller) Missing() []string { return nil }
 
 // Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
@@ -196,7 +202,7 @@ func (c *Controller) prepare() {
 		informers[a.resource.GroupVersionKind().GroupKind()] = a.informer
 	}
 	c.loop = worker.New(worker.Config{
-		Name: supervisor.KindDecorator + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
+		Name: definition.KindDecorator + "-" + c.name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync, Ready: c.ready, Failed: c.failed,
 		Counters: &c.counters,
 	})
 	c.customizer = customize.New(customize.Config{
