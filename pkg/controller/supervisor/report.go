@@ -225,7 +225,7 @@ func (r *report) publish(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	status, news := r.news()
+	status, news := r.news(ctx)
 	if !news {
 		return nil
 	}
@@ -239,12 +239,15 @@ func (r *report) publish(ctx context.Context) error {
 }
 
 // news returns the status, and whether it is to be published now.
-func (r *report) news() (*v1alpha1.ControllerStatus, bool) {
+func (r *report) news(ctx context.Context) (*v1alpha1.ControllerStatus, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	status := r.status.DeepCopy()
 	if status.Counters = r.published.Counters; r.instance != nil {
-		status.Counters = r.instance.Counters()
+		_ = recovery.Call(ctx, "reading the counters of the controller", func() error { // The former ones stay.
+			status.Counters = r.instance.Counters()
+			return nil
+		})
 	}
 	if status.ObservedGeneration != r.published.ObservedGeneration || !same(status, r.published) {
 		return status, true
