@@ -47,6 +47,8 @@ const (
 	ReasonStarted     = "Started"
 	ReasonStopping    = "Stopping"
 	ReasonStopped     = "Stopped"
+	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
+	ReasonReleaseError = "ReleaseError"
 )
 
 // maxMessage is the length in bytes above which a message is cut; the API refuses notes over 1 KiB.

@@ -18,51 +18,48 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
-// builder builds the instances of both kinds.
+// resourceReader says what the cluster serves, as *discovery.Discovery does.
+type resourceReader interface {
+	Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error)
+}
+
+// builder implements supervisor.Builder for both kinds.
 type builder struct {
-	shared *dependencies.Shared
+	shared    *dependencies.Shared
+	resources resourceReader
 }
 
 // Build implements supervisor.Builder.
-func (b builder) Build(ctx context.Context, d supervisor.Definition) (supervisor.Instance, error) {
-	if d.Kind() == supervisor.KindDecorator {
-		c, err := decorator.New(ctx, b.shared, definition.OfDecorator(d.Decorator))
-		return adapter{c}, err
+func (b builder) Build(ctx context.Context, d definition.Definition) (supervisor.Instance, error) {
+	if d.Kind == definition.KindDecorator {
+		return decorator.New(ctx, b.shared, d)
 	}
-	c, err := composite.New(ctx, b.shared, definition.OfComposite(d.Composite))
-	return adapter{c}, err
-}
-
-type adapter struct{ *reconciler.Controller }
-
-func (a adapter) Redefine(d supervisor.Definition) error {
-	if d.Decorator != nil {
-		return a.Controller.Redefine(definition.OfDecorator(d.Decorator))
-	}
-	return a.Controller.Redefine(definition.OfComposite(d.Composite))
+	return composite.New(ctx, b.shared, d)
 }
 
 // Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.
-func (b builder) Fingerprint(ctx context.Context, d supervisor.Definition) string {
-	var text strings.Builder
-	for _, rule := range d.Rules() {
-		r, err := b.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
-		if err != nil {
-			fmt.Fprintln(&text, "missing", rule.APIVersion, rule.Resource)
-			continue
+func (b builder) Fingerprint(ctx context.Context, d definition.Definition) []string {
+	rules := slices.Concat(d.Parents, d.Children)
+	texts := make([]string, len(rules))
+	for i, rule := range rules {
+		r, err := b.resources.Resource(ctx, rule.APIVersion, rule.Resource)
+		if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+			texts[i] = "missing"
+		} else if err == nil {
+			texts[i] = fmt.Sprintln(r.GroupVersionResource, r.Kind, r.Namespaced, r.HasStatus)
 		}
-		fmt.Fprintln(&text, r.GroupVersionResource, r.Kind, r.Namespaced, r.HasStatus)
 	}
-	return text.String()
+	return texts
 }

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -30,24 +29,30 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
-	objects "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once. A sync waits for its
 // parent's writes no longer than [expectations.Limit], and must not come near that only because of how much is written.
 const maxStaleness = expectations.Limit / 10
 
-// Manager runs a host for every controller object.
+// Manager runs a supervisor for every controller object that the target label selector selects.
 type Manager struct {
-	shared    *dependencies.Shared
-	informers externalversions.SharedInformerFactory
+	shared      *dependencies.Shared
+	informers   externalversions.SharedInformerFactory
+	selector    labels.Selector
+	controllers *controllers
+	exclusions  *exclusions
 }
 
 // Config is what a manager needs.
@@ -63,7 +68,8 @@ type Config struct {
 // New returns a manager. It opens no connection before Run.
 func New(_ context.Context, c Config) (*Manager, error) {
 	options := c.Options.WithDefaults()
-	if _, err := labels.Parse(options.TargetLabelSelector); err != nil {
+	selector, err := labels.Parse(options.TargetLabelSelector)
+	if err != nil {
 		return nil, fmt.Errorf("parsing the target label selector: %w", err)
 	}
 	metrics.Register()
@@ -85,28 +91,35 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for controller objects: %w", err)
 	}
-	revisions, err := objects.New(objects.Options{Config: loopback})
+	revisions, err := clustercache.New(clustercache.Options{Config: loopback})
 	if err != nil {
 		return nil, err
 	}
-	informers := externalversions.NewSharedInformerFactoryWithOptions(own, 0,
-		externalversions.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = options.TargetLabelSelector }))
 	waiting := &expectations.Registry{}
-	return &Manager{informers: informers, shared: &dependencies.Shared{
-		Expectations: waiting,
-		Options:      options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own},
+	m := &Manager{informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
+		Options: options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
 		Recorder:       recorder,
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
-	}}, nil
+	}}
+	writer := objects{client: own.MetacontrollerV1alpha1()}
+	m.exclusions = newExclusions(options.TargetLabelSelector, writer)
+	m.controllers = newControllers(supervisor.Config{
+		Builder:  builder{shared: m.shared, resources: window.Discovery},
+		Recorder: recorder,
+		Objects:  writer,
+		Parents:  parents{cluster: window},
+		Changes:  window.Discovery.Subscribe,
+	})
+	return m, nil
 }
 
-// Run hosts controllers until ctx ends, and returns when all of them have ended and their last events are sent.
+// Run runs controllers until ctx ends, and returns when all of them have ended and their last events are sent.
 func (m *Manager) Run(ctx context.Context) error {
-	// What the hosts use must outlive them.
+	// What the controllers use must outlive them.
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var windows sync.WaitGroup
 	defer windows.Wait()
@@ -115,13 +128,17 @@ func (m *Manager) Run(ctx context.Context) error {
 		windows.Go(func() { run(base) })
 	}
 
-	hosts := newRoster(m.hostConfig())
-	defer hosts.wait()
+	var excluding sync.WaitGroup
+	defer excluding.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	excluding.Go(func() { m.exclusions.run(ctx) })
+	defer m.controllers.wait.Wait()
 	watched := m.informers.Metacontroller().V1alpha1()
 	for _, informer := range []cache.SharedIndexInformer{
 		watched.CompositeControllers().Informer(), watched.DecoratorControllers().Informer(),
 	} {
-		if _, err := informer.AddEventHandler(handler(ctx, hosts)); err != nil {
+		if _, err := informer.AddEventHandler(m.handler(ctx)); err != nil {
 			return fmt.Errorf("watching controller objects: %w", err)
 		}
 	}
@@ -132,46 +149,49 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-func (m *Manager) hostConfig() supervisor.Config {
-	return supervisor.Config{
-		Builder:   builder{shared: m.shared},
-		Recorder:  m.shared.Recorder,
-		Publisher: publisher{client: m.shared.Own.Client.MetacontrollerV1alpha1()},
-		Keeper:    keeper{shared: m.shared},
-		Changes:   m.shared.Cluster.Discovery.Subscribe,
-	}
-}
-
-// handler passes changes of controller objects to the roster.
-func handler(ctx context.Context, hosts *roster) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) {
-			if d, ok := definitionOf(o); ok {
-				hosts.put(ctx, d)
-			}
-		},
-		UpdateFunc: func(_, o any) {
-			if d, ok := definitionOf(o); ok {
-				hosts.put(ctx, d)
-			}
-		},
-		DeleteFunc: func(o any) {
+// handler puts and removes controllers as their objects change.
+func (m *Manager) handler(ctx context.Context) cache.ResourceEventHandler {
+	guarded := func(o any, act func(definition.Definition)) {
+		_ = recovery.Call(ctx, "handling a change of a controller object", func() error { // It logs a panic.
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
 			}
 			if d, ok := definitionOf(o); ok {
-				hosts.remove(d)
+				act(d)
 			}
-		},
+			return nil
+		})
+	}
+	put := func(d definition.Definition) { m.put(ctx, d) }
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { guarded(o, put) },
+		UpdateFunc: func(_, o any) { guarded(o, put) },
+		DeleteFunc: func(o any) { guarded(o, m.remove) },
 	}
 }
 
-func definitionOf(o any) (supervisor.Definition, bool) {
+// put takes note of the latest state of a controller object.
+func (m *Manager) put(ctx context.Context, d definition.Definition) {
+	if m.selector.Matches(labels.Set(d.Meta.Labels)) {
+		m.exclusions.forget(identityOf(d))
+		m.controllers.put(ctx, d)
+		return
+	}
+	m.exclusions.put(d, m.controllers.remove(identityOf(d)))
+}
+
+// remove takes note that a controller object is gone.
+func (m *Manager) remove(d definition.Definition) {
+	m.exclusions.forget(identityOf(d))
+	m.controllers.remove(identityOf(d))
+}
+
+func definitionOf(o any) (definition.Definition, bool) {
 	switch o := o.(type) {
 	case *v1alpha1.CompositeController:
-		return supervisor.Definition{Composite: o}, true
+		return definition.OfComposite(o), true
 	case *v1alpha1.DecoratorController:
-		return supervisor.Definition{Decorator: o}, true
+		return definition.OfDecorator(o), true
 	}
-	return supervisor.Definition{}, false
+	return definition.Definition{}, false
 }

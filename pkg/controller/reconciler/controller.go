@@ -161,7 +161,8 @@ func (c *Controller) acquire() {
 // finalize hook, or while the status records that one was there.
 func (c *Controller) query(s *Source) cache.Query {
 	q := cache.Query{Resource: s.Resource.GroupVersionResource}
-	recorded := slices.Contains(c.config.Definition.Meta.Finalizers, "metacontroller.k8s.io/parents")
+	recorded := slices.Contains(c.config.Definition.Status.FinalizedResources,
+		v1alpha1.FinalizedResource{Group: s.Resource.Group, Resource: s.Resource.Resource})
 	if !c.finalizer.Enabled && !recorded && !s.Labels.Empty() {
 		q.LabelSelector = s.Labels.String()
 	}

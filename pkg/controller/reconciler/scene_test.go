@@ -124,7 +124,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder, err := eventrecorder.NewRecorder(t.Context(), eventrecorder.Options{Config: config})
+	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,9 @@ limitations under the License.
 
 // Package supervisor keeps one controller running for one CompositeController or DecoratorController object.
 //
-// A Host takes the latest definition, builds an Instance from it, runs it, replaces it when the spec changes, and waits
-// when the cluster does not serve a kind that the definition names. What it does is published in the object's status:
-// the condition Ready at once, counters every few seconds. How an instance works is the business of packages composite
-// and decorator; which objects get a host is that of package manager.
+// A Supervisor takes the latest definition, builds an Instance from it, runs it, replaces it when the spec changes, and waits
+// while the cluster does not serve what the definition needs. Beside the running instance it takes the controller's finalizer
+// off the objects that the definition does not finalize any more
+// (docs/design/0014-finalizers-level-triggered.md). What it does is published in the object's status. How an instance works
+// is the business of packages composite and decorator; which objects get a supervisor is that of package manager.
 package supervisor

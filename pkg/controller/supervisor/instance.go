@@ -20,37 +20,44 @@ import (
 	"context"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 )
 
-// An Instance is a controller built from one definition.
+// An Instance is a controller built from one definition. All methods may be called while Run runs, and before.
 type Instance interface {
-	// Run reconciles until ctx ends, and returns when nothing it started goes on.
+	// Run reconciles until ctx ends, and returns when everything that it started has ended.
 	Run(ctx context.Context)
-	// Started is closed when the caches are filled and parents are being synced.
+	// Started is closed when the caches are filled and parents are being reconciled.
 	Started() <-chan struct{}
-	// Problem says what keeps the instance from starting or from seeing its objects, or nil.
+	// Problem says why the instance cannot list or watch its objects, nil if it can.
 	Problem() error
-	// Redefine tells the instance that the metadata of its definition changed.
-	Redefine(d Definition) error
+	// Missing returns the declared resources that the cluster does not serve and that the instance does without, for example
+	// "foos.example.com/v1".
+	Missing() []string
+	// Redefine gives the instance a definition with the same spec and other metadata.
+	Redefine(d definition.Definition) error
 	// Counters returns what the instance did so far.
 	Counters() *v1alpha1.ControllerCounters
 }
 
 // A Builder builds instances.
 type Builder interface {
-	// Build resolves everything that the definition names. The error says what is missing; a definition that cannot work
-	// before it is changed yields an InvalidError, a resource that is not served an error for which Missing is true.
-	Build(ctx context.Context, d Definition) (Instance, error)
-	// Fingerprint returns a text that changes when the cluster's responses, on which Build depends, change: for example
-	// when a named kind disappears, or appears with another scope.
-	Fingerprint(ctx context.Context, d Definition) string
+	// Build resolves everything that the definition names; the instance is not running yet. The status of d tells for which
+	// resources finalizers are recorded. A *discovery.NotFoundError says that the definition needs a resource that is not
+	// served, a *definition.InvalidError that it cannot run before it is changed.
+	Build(ctx context.Context, d definition.Definition) (Instance, error)
+	// Fingerprint returns what Build learns from the cluster about each resource that the definition names, parents first. A
+	// text changes when the resource appears, disappears or gets another scope; it is empty if the cluster does not say now.
+	Fingerprint(ctx context.Context, d definition.Definition) []string
 }
 
-// An InvalidError says that a definition cannot be run before it is changed.
-type InvalidError struct {
-	// Reason is the plain text for people.
-	Reason string
+// changed reports whether the cluster says something else about a resource than before. What it does not say now stays as
+// it was.
+func changed(before, now []string) bool {
+	for i, text := range now {
+		if text != "" && (i >= len(before) || text != before[i]) {
+			return true
+		}
+	}
+	return false
 }
-
-// Error implements error.
-func (e *InvalidError) Error() string { return e.Reason }

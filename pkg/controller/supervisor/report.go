@@ -18,6 +18,9 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,47 +28,59 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// reportInterval is the least time between two publications of counters alone.
-const reportInterval = 5 * time.Second
+const (
+	// reportInterval is how often counters are read, and failed publications tried again.
+	reportInterval = 5 * time.Second
+	// quietInterval is the least time between a publication and the next one that has nothing new but counters, or that
+	// repairs a status which another client wrote.
+	quietInterval = 30 * time.Second
+)
 
-// A Publisher writes the status of a controller object. An object that is gone is an apierrors NotFound.
-type Publisher interface {
-	// Publish writes status to the object of d.
-	Publish(ctx context.Context, d Definition, status *v1alpha1.ControllerStatus) error
-}
-
-// report holds what is to be published about one controller and publishes it when it changed.
+// report holds the status of one controller object, and publishes it when it changed. It is safe for concurrent use.
 type report struct {
-	publisher Publisher
-	clock     clock.WithTicker
-	urgent    chan struct{}
+	objects Objects
+	// object is the definition that names the object.
+	object definition.Definition
+	urgent chan struct{}
+	// publishing is full while a status is being published.
+	publishing chan struct{}
 
-	mu         sync.Mutex
-	definition Definition
-	status     v1alpha1.ControllerStatus
-	published  *v1alpha1.ControllerStatus
-	instance   Instance
+	mu       sync.Mutex
+	status   v1alpha1.ControllerStatus
+	instance Instance // nil while none runs
+	// published is the status that was published last, at publishedAt.
+	published   *v1alpha1.ControllerStatus
+	publishedAt time.Time
+	// overwritten says that the object shows another status.
+	overwritten bool
 }
 
-func newReport(p Publisher, c clock.WithTicker, d Definition) *report {
-	return &report{publisher: p, clock: c, urgent: make(chan struct{}, 1), definition: d, status: *d.Status().DeepCopy()}
+func newReport(o Objects, d definition.Definition) *report {
+	r := &report{
+		objects: o, object: d, urgent: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
+		status: *d.Status.DeepCopy(), published: d.Status.DeepCopy(),
+	}
+	if len(r.status.FinalizedResources) == 0 && held(d) {
+		// An object of before the record, or one that was restored without its status.
+		r.record(parents(d))
+	}
+	return r
 }
 
-func (r *report) starting(d Definition, instance Instance) {
+func (r *report) starting(d definition.Definition, instance Instance) {
 	r.mu.Lock()
 	r.instance = instance
 	r.mu.Unlock()
-	r.set(d, metav1.ConditionFalse, v1alpha1.ReasonStarting, "Reading the objects that the controller watches.")
-}
-
-func (r *report) ready(d Definition) {
-	r.set(d, metav1.ConditionTrue, v1alpha1.ReasonRunning, "The controller runs.")
+	r.served(d, instance.Missing())
+	r.notReady(d, v1alpha1.ReasonStarting, "Reading the objects that the controller watches.")
 }
 
 func (r *report) stopped() {
@@ -74,65 +89,169 @@ func (r *report) stopped() {
 	r.instance = nil
 }
 
-// notReady reports whether this is news.
-func (r *report) notReady(d Definition, reason, message string) bool {
-	return r.set(d, metav1.ConditionFalse, reason, message)
+func (r *report) ready(d definition.Definition) {
+	r.set(d, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "The controller runs.")
 }
 
-func (r *report) set(d Definition, status metav1.ConditionStatus, reason, message string) bool {
+// notReady reports whether this is news.
+func (r *report) notReady(d definition.Definition, reason, message string) bool {
+	return r.set(d, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+}
+
+// served publishes which of the declared resources are missing though the controller runs.
+func (r *report) served(d definition.Definition, missing []string) {
+	if len(missing) == 0 {
+		r.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionTrue, v1alpha1.ReasonServed,
+			"The cluster serves every resource that the definition names.")
+		return
+	}
+	r.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, fmt.Sprintf(
+		"The cluster does not serve %s. The controller runs without, and takes up what appears. Install what is missing, or remove it from spec.",
+		strings.Join(missing, ", ")))
+}
+
+// set sets a condition, which is published at once. It reports whether it changed.
+func (r *report) set(d definition.Definition, condition string, status metav1.ConditionStatus, reason, message string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.definition = d
-	generation := d.Meta().Generation
-	r.status.ObservedGeneration = generation
+	if condition == v1alpha1.ConditionReady {
+		r.status.ObservedGeneration = d.Meta.Generation
+	}
 	changed := meta.SetStatusCondition(&r.status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
+		Type: condition, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: d.Meta.Generation, LastTransitionTime: metav1.NewTime(time.Now()),
 	})
 	if changed {
-		select {
-		case r.urgent <- struct{}{}:
-		default:
-		}
+		poke(r.urgent)
 	}
 	return changed
 }
 
+// shows reports whether a condition is there with a status.
+func (r *report) shows(condition string, status metav1.ConditionStatus) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return meta.IsStatusConditionPresentAndEqual(r.status.Conditions, condition, status)
+}
+
+// recorded returns the resources whose objects may carry the controller's finalizer.
+func (r *report) recorded() []schema.GroupResource {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]schema.GroupResource, 0, len(r.status.FinalizedResources))
+	for _, f := range r.status.FinalizedResources {
+		list = append(list, schema.GroupResource{Group: f.Group, Resource: f.Resource})
+	}
+	return list
+}
+
+// record adds resources to those that are recorded. It counts when it is published.
+func (r *report) record(resources []schema.GroupResource) {
+	added := without(resources, r.recorded()...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range added {
+		r.status.FinalizedResources = append(r.status.FinalizedResources, v1alpha1.FinalizedResource{Group: a.Group, Resource: a.Resource})
+	}
+}
+
+// drop removes a resource from those that are recorded.
+func (r *report) drop(resource schema.GroupResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.FinalizedResources = slices.DeleteFunc(r.status.FinalizedResources, func(f v1alpha1.FinalizedResource) bool {
+		return f == v1alpha1.FinalizedResource{Group: resource.Group, Resource: resource.Resource}
+	})
+	poke(r.urgent)
+}
+
+// withRecord returns d with the present record in its status.
+func (r *report) withRecord(d definition.Definition) definition.Definition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status := d.Status.DeepCopy()
+	status.FinalizedResources = slices.Clone(r.status.FinalizedResources)
+	d.Status = status
+	return d
+}
+
+// observe takes note of the status that the object shows now.
+func (r *report) observe(d definition.Definition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.overwritten = !same(r.published, d.Status)
+}
+
+// same reports whether two statuses differ in nothing but counters and the times of transitions.
+func same(a, b *v1alpha1.ControllerStatus) bool {
+	if !slices.Equal(a.FinalizedResources, b.FinalizedResources) || len(a.Conditions) != len(b.Conditions) {
+		return false
+	}
+	for _, c := range a.Conditions {
+		other := meta.FindStatusCondition(b.Conditions, c.Type)
+		if other == nil {
+			return false
+		}
+		if c.LastTransitionTime = other.LastTransitionTime; c != *other {
+			return false
+		}
+	}
+	return true
+}
+
 // run publishes until ctx ends.
 func (r *report) run(ctx context.Context) {
-	ticker := r.clock.NewTicker(reportInterval)
+	ticker := time.NewTicker(reportInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C():
+		case <-ticker.C:
 		case <-r.urgent:
 		}
-		r.publish(ctx)
+		err := recovery.Call(ctx, "publishing the status of the controller", func() error { return r.publish(ctx) })
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).Error(err, "Status of the controller is not published; trying again", "after", reportInterval)
+		}
 	}
 }
 
-func (r *report) publish(ctx context.Context) {
+// publish publishes the status if there is something new.
+func (r *report) publish(ctx context.Context) error {
+	select {
+	case r.publishing <- struct{}{}:
+		defer func() { <-r.publishing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	status, news := r.news(ctx)
+	if !news {
+		return nil
+	}
+	if err := r.objects.PublishStatus(ctx, r.object, status); err != nil {
+		return fmt.Errorf("publishing the status of %s %s: %w", r.object.Kind, r.object.Meta.Name, err)
+	}
 	r.mu.Lock()
-	d := r.definition
-	if r.instance != nil {
-		r.status.Counters = r.instance.Counters()
-	}
+	defer r.mu.Unlock()
+	r.published, r.publishedAt, r.overwritten = status, time.Now(), false
+	return nil
+}
+
+// news returns the status, and whether it is to be published now.
+func (r *report) news(ctx context.Context) (*v1alpha1.ControllerStatus, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	status := r.status.DeepCopy()
-	same := equality.Semantic.DeepEqual(r.published, status)
-	r.mu.Unlock()
-	if same {
-		return
+	if status.Counters = r.published.Counters; r.instance != nil {
+		_ = recovery.Call(ctx, "reading the counters of the controller", func() error { // The former ones stay.
+			status.Counters = r.instance.Counters()
+			return nil
+		})
 	}
-	err := r.publisher.Publish(ctx, d, status)
-	switch {
-	case err == nil:
-		r.mu.Lock()
-		r.published = status
-		r.mu.Unlock()
-	case apierrors.IsNotFound(err) || ctx.Err() != nil:
-	default:
-		klog.FromContext(ctx).Error(err, "Status of the controller is not published; trying again", "after", reportInterval)
+	if status.ObservedGeneration != r.published.ObservedGeneration || !same(status, r.published) {
+		return status, true
 	}
+	return status, time.Since(r.publishedAt) >= quietInterval &&
+		(r.overwritten || !equality.Semantic.DeepEqual(status.Counters, r.published.Counters))
 }

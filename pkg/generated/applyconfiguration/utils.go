@@ -82,6 +82,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &metacontrollerv1alpha1.DecoratorControllerStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EndpointConfig"):
 		return &metacontrollerv1alpha1.EndpointConfigApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FinalizedResource"):
+		return &metacontrollerv1alpha1.FinalizedResourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Hook"):
 		return &metacontrollerv1alpha1.HookApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceRule"):

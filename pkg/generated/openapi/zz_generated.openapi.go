@@ -62,6 +62,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DecoratorControllerSpec{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref),
 		v1alpha1.DecoratorControllerStatus{}.OpenAPIModelName():                   schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref),
 		v1alpha1.EndpointConfig{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_EndpointConfig(ref),
+		v1alpha1.FinalizedResource{}.OpenAPIModelName():                           schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref),
 		v1alpha1.Hook{}.OpenAPIModelName():                                        schema_pkg_apis_metacontroller_v1alpha1_Hook(ref),
 		v1alpha1.ResourceRule{}.OpenAPIModelName():                                schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref),
 		v1alpha1.SecretKeyReference{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_SecretKeyReference(ref),
@@ -759,7 +760,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed, FinalizersReleased.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -770,9 +771,27 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							},
 						},
 					},
+					"finalizedResources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition finalizes now, and those that it finalized before until the finalizer is off all their objects.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FinalizedResource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"counters": {
 						SchemaProps: spec.SchemaProps{
-							Description: "counters count what the controller did since this server process took it up. They are brought up to date every few seconds while they change.",
+							Description: "counters count what the controller did since this server process took it up. They are published at most every 30 seconds while they change, and with every change of a condition.",
 							Ref:         ref(v1alpha1.ControllerCounters{}.OpenAPIModelName()),
 						},
 					},
@@ -780,7 +799,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1025,7 +1044,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed, FinalizersReleased.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1036,9 +1055,27 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							},
 						},
 					},
+					"finalizedResources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition finalizes now, and those that it finalized before until the finalizer is off all their objects.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FinalizedResource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"counters": {
 						SchemaProps: spec.SchemaProps{
-							Description: "counters count what the controller did since this server process took it up. They are brought up to date every few seconds while they change.",
+							Description: "counters count what the controller did since this server process took it up. They are published at most every 30 seconds while they change, and with every change of a condition.",
 							Ref:         ref(v1alpha1.ControllerCounters{}.OpenAPIModelName()),
 						},
 					},
@@ -1046,7 +1083,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1425,7 +1462,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed, FinalizersReleased.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1436,9 +1473,27 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							},
 						},
 					},
+					"finalizedResources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition finalizes now, and those that it finalized before until the finalizer is off all their objects.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FinalizedResource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"counters": {
 						SchemaProps: spec.SchemaProps{
-							Description: "counters count what the controller did since this server process took it up. They are brought up to date every few seconds while they change.",
+							Description: "counters count what the controller did since this server process took it up. They are published at most every 30 seconds while they change, and with every change of a condition.",
 							Ref:         ref(v1alpha1.ControllerCounters{}.OpenAPIModelName()),
 						},
 					},
@@ -1446,7 +1501,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1495,6 +1550,36 @@ func schema_pkg_apis_metacontroller_v1alpha1_EndpointConfig(ref common.Reference
 		},
 		Dependencies: []string{
 			v1alpha1.CABundle{}.OpenAPIModelName(), v1alpha1.ClientTLS{}.OpenAPIModelName(), v1alpha1.WebhookAuthorization{}.OpenAPIModelName(), v1alpha1.WebhookBasicAuth{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FinalizedResource is a resource in any version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group, empty for the core group.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"group", "resource"},
+			},
+		},
 	}
 }
 

@@ -24,7 +24,8 @@ type ControllerStatus struct {
 	// +optional
 	// +k8s:optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready.
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed,
+	// FinalizersReleased.
 	// +optional
 	// +k8s:optional
 	// +patchMergeKey=type
@@ -35,11 +36,26 @@ type ControllerStatus struct {
 	// +k8s:listMapKey=type
 	// +k8s:eachVal=+k8s:opaqueType
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
-	// counters count what the controller did since this server process took it up. They are brought up to date every few
-	// seconds while they change.
+	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
+	// finalizes now, and those that it finalized before until the finalizer is off all their objects.
+	// +optional
+	// +k8s:optional
+	// +listType=atomic
+	// +k8s:listType=atomic
+	FinalizedResources []FinalizedResource `json:"finalizedResources,omitempty"`
+	// counters count what the controller did since this server process took it up. They are published at most every 30
+	// seconds while they change, and with every change of a condition.
 	// +optional
 	// +k8s:optional
 	Counters *ControllerCounters `json:"counters,omitempty"`
+}
+
+// FinalizedResource is a resource in any version.
+type FinalizedResource struct {
+	// group is the API group, empty for the core group.
+	Group string `json:"group"`
+	// resource is the plural name of the resource.
+	Resource string `json:"resource"`
 }
 
 // ControllerCounters count what a controller did.
@@ -76,16 +92,33 @@ type ControllerCounters struct {
 const (
 	// ConditionReady is True while the controller runs with the definition of observedGeneration.
 	ConditionReady = "Ready"
+	// ConditionResourcesServed is True while the cluster serves every resource that the definition names.
+	ConditionResourcesServed = "ResourcesServed"
+	// ConditionFinalizersReleased is False while objects carry the controller's finalizer that the definition does not
+	// finalize any more. It is there once there was something to release.
+	ConditionFinalizersReleased = "FinalizersReleased"
 
 	// ReasonRunning says that the controller runs.
 	ReasonRunning = "Running"
 	// ReasonStarting says that the controller's caches are being filled.
 	ReasonStarting = "Starting"
 	// ReasonResourceNotFound says that the cluster does not serve a resource that the definition names. The controller
-	// starts by itself when it appears.
+	// takes it up by itself when it appears.
 	ReasonResourceNotFound = "ResourceNotFound"
 	// ReasonInvalidDefinition says that the definition passed validation but cannot be run, for example without hooks.
 	ReasonInvalidDefinition = "InvalidDefinition"
+	// ReasonInternalError says that the server's own code failed. It tries again by itself.
+	ReasonInternalError = "InternalError"
+	// ReasonNotSelected says that the labels of the definition do not match the server's --target-label-selector.
+	ReasonNotSelected = "NotSelected"
 	// ReasonTerminating says that the controller is being deleted and its finalizers are being taken off the parents.
 	ReasonTerminating = "Terminating"
+	// ReasonServed says that the cluster serves what the definition names.
+	ReasonServed = "Served"
+	// ReasonReleasing says that finalizers are being taken off.
+	ReasonReleasing = "Releasing"
+	// ReasonReleaseFailed says that a finalizer could not be taken off. The server tries again by itself.
+	ReasonReleaseFailed = "ReleaseFailed"
+	// ReasonReleased says that no finalizer is left to take off.
+	ReasonReleased = "Released"
 )

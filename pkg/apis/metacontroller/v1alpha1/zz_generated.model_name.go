@@ -162,6 +162,11 @@ func (in EndpointConfig) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in FinalizedResource) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.FinalizedResource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Hook) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.Hook"
 }

@@ -1690,6 +1690,34 @@ func Validate_ControllerStatus(
 		errs = append(errs, fn(fldPath.Child("conditions"), obj.Conditions, oldVal, oldObj != nil)...)
 	}
 
+	{ // field ControllerStatus.FinalizedResources
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []FinalizedResource,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerStatus) []FinalizedResource {
+				return oldObj.FinalizedResources
+			})
+		errs = append(errs, fn(fldPath.Child("finalizedResources"), obj.FinalizedResources, oldVal, oldObj != nil)...)
+	}
+
 	{ // field ControllerStatus.Counters
 		fn := func(
 			fldPath *field.Path,

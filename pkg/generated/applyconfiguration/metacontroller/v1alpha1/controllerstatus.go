@@ -29,10 +29,14 @@ import (
 type ControllerStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready.
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed,
+	// FinalizersReleased.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// counters count what the controller did since this server process took it up. They are brought up to date every few
-	// seconds while they change.
+	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
+	// finalizes now, and those that it finalized before until the finalizer is off all their objects.
+	FinalizedResources []FinalizedResourceApplyConfiguration `json:"finalizedResources,omitempty"`
+	// counters count what the controller did since this server process took it up. They are published at most every 30
+	// seconds while they change, and with every change of a condition.
 	Counters *ControllerCountersApplyConfiguration `json:"counters,omitempty"`
 }
 
@@ -59,6 +63,19 @@ func (b *ControllerStatusApplyConfiguration) WithConditions(values ...*v1.Condit
 			panic("nil value passed to WithConditions")
 		}
 		b.Conditions = append(b.Conditions, *values[i])
+	}
+	return b
+}
+
+// WithFinalizedResources adds the given value to the FinalizedResources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the FinalizedResources field.
+func (b *ControllerStatusApplyConfiguration) WithFinalizedResources(values ...*FinalizedResourceApplyConfiguration) *ControllerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithFinalizedResources")
+		}
+		b.FinalizedResources = append(b.FinalizedResources, *values[i])
 	}
 	return b
 }

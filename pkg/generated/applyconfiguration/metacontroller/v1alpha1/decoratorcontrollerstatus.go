@@ -57,6 +57,19 @@ func (b *DecoratorControllerStatusApplyConfiguration) WithConditions(values ...*
 	return b
 }
 
+// WithFinalizedResources adds the given value to the FinalizedResources field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the FinalizedResources field.
+func (b *DecoratorControllerStatusApplyConfiguration) WithFinalizedResources(values ...*FinalizedResourceApplyConfiguration) *DecoratorControllerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithFinalizedResources")
+		}
+		b.ControllerStatusApplyConfiguration.FinalizedResources = append(b.ControllerStatusApplyConfiguration.FinalizedResources, *values[i])
+	}
+	return b
+}
+
 // WithCounters sets the Counters field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Counters field is set to the value of the last call.

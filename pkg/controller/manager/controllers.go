@@ -1,0 +1,114 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package manager
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+// identity names a controller object.
+type identity struct {
+	kind, name string
+}
+
+func identityOf(d definition.Definition) identity { return identity{kind: d.Kind, name: d.Meta.Name} }
+
+// controllers runs a supervisor for each controller object that is put. It is safe for concurrent use.
+type controllers struct {
+	config supervisor.Config
+
+	mu      sync.Mutex
+	running map[identity]*controller
+	// ending are the channels of controllers that were told to stop, until they are closed.
+	ending map[identity]<-chan struct{}
+	wait   sync.WaitGroup
+}
+
+type controller struct {
+	uid        types.UID
+	supervisor *supervisor.Supervisor
+	stop       context.CancelFunc
+	ended      chan struct{}
+}
+
+func newControllers(c supervisor.Config) *controllers {
+	return &controllers{config: c, running: map[identity]*controller{}, ending: map[identity]<-chan struct{}{}}
+}
+
+// put runs a supervisor for d until ctx ends, or gives d to the one that runs. A supervisor of another object of that name
+// ends first.
+func (c *controllers) put(ctx context.Context, d definition.Definition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := identityOf(d)
+	if former, ok := c.running[id]; ok {
+		if former.uid == d.Meta.UID {
+			former.supervisor.Redefine(d)
+			return
+		}
+		c.end(id)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	started := &controller{uid: d.Meta.UID, supervisor: supervisor.New(c.config, d), stop: stop, ended: make(chan struct{})}
+	c.running[id] = started
+	former := c.ending[id]
+	c.wait.Go(func() {
+		defer close(started.ended)
+		defer stop()
+		if former != nil {
+			<-former
+		}
+		_ = recovery.Call(ctx, "supervising a controller", func() error { // It logs a panic.
+			started.supervisor.Run(ctx)
+			return nil
+		})
+	})
+}
+
+// remove stops the supervisor of an object. The channel, nil if none runs, is closed when it has ended.
+func (c *controllers) remove(id identity) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.running[id]; ok {
+		c.end(id)
+	}
+	return c.ending[id]
+}
+
+// end is called with the lock held.
+func (c *controllers) end(id identity) {
+	stopped := c.running[id]
+	delete(c.running, id)
+	var ended <-chan struct{} = stopped.ended
+	c.ending[id] = ended
+	stopped.stop()
+	c.wait.Go(func() {
+		<-ended
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.ending[id] == ended {
+			delete(c.ending, id)
+		}
+	})
+}

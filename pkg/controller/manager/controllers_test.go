@@ -1,0 +1,364 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
+)
+
+// store holds one CompositeController, and tells the managers of several servers of its changes. It runs within a synctest
+// bubble.
+type store struct {
+	t       *testing.T
+	servers []*server
+
+	mu      sync.Mutex
+	object  *v1alpha1.CompositeController
+	version int
+	refused error
+	writes  []string
+}
+
+// server is a manager with instances that do nothing.
+type server struct {
+	*Manager
+	*store
+
+	name    string
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	instances []types.UID
+	built     int
+}
+
+func newStore(t *testing.T) *store {
+	s := &store{t: t}
+	s.create("u1", map[string]string{"site": "a"})
+	return s
+}
+
+func (s *store) create(uid types.UID, labels map[string]string) {
+	s.version++
+	s.object = &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{
+		Name: "c", UID: uid, Generation: 1, ResourceVersion: strconv.Itoa(s.version), Labels: labels,
+	}}
+}
+
+// serve starts a server with a target label selector.
+func (s *store) serve(name, selector string) *server {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	v := &server{store: s, name: name}
+	v.Manager = &Manager{
+		selector: parsed, exclusions: newExclusions(selector, objects{}),
+		controllers: newControllers(supervisor.Config{
+			Builder: v, Recorder: v, Objects: v, Parents: v, Changes: func(func()) func() { return func() {} },
+		}),
+	}
+	v.exclusions.apply = func(_ context.Context, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
+		return s.publish(name+" excludes", d, version, status)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	v.stop = stop
+	v.running.Go(func() { v.exclusions.run(ctx) })
+	s.mu.Lock()
+	s.servers = append(s.servers, v)
+	object := s.object.DeepCopy()
+	s.mu.Unlock()
+	v.put(ctx, definition.OfComposite(object))
+	synctest.Wait()
+	return v
+}
+
+func (v *server) end() {
+	v.stop()
+	v.running.Wait()
+	v.controllers.mu.Lock()
+	for id := range v.controllers.running {
+		v.controllers.end(id)
+	}
+	v.controllers.mu.Unlock()
+	v.controllers.wait.Wait()
+}
+
+// change changes the object, and tells all servers.
+func (s *store) change(change func(*v1alpha1.CompositeController)) {
+	s.mu.Lock()
+	s.version++
+	s.object = s.object.DeepCopy()
+	s.object.ResourceVersion = strconv.Itoa(s.version)
+	change(s.object)
+	object, servers := s.object, slices.Clone(s.servers)
+	s.mu.Unlock()
+	for _, v := range servers {
+		v.put(s.t.Context(), definition.OfComposite(object))
+	}
+}
+
+func (s *store) label(site string) {
+	s.change(func(c *v1alpha1.CompositeController) { c.Labels = map[string]string{"site": site} })
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
+func (s *store) publish(who string, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
+	s.mu.Lock()
+	stale := d.Meta.UID != s.object.UID || version != "" && version != s.object.ResourceVersion
+	refused := s.refused
+	if refused == nil && !stale {
+		s.writes = append(s.writes, who)
+	}
+	s.mu.Unlock()
+	switch {
+	case refused != nil:
+		return refused
+	case stale:
+		return apierrors.NewConflict(schema.GroupResource{}, "c", errors.New("stale"))
+	}
+	s.change(func(c *v1alpha1.CompositeController) { c.Status.ControllerStatus = *status.DeepCopy() })
+	return nil
+}
+
+func (s *store) ready() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := meta.FindStatusCondition(s.object.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+}
+
+func (s *store) wantReady(part string) {
+	s.t.Helper()
+	if got := s.ready(); !strings.Contains(got, part) {
+		s.t.Errorf("Ready is %q, want %q in it", got, part)
+	}
+}
+
+// wrote returns how often a server published since the last call, as excluding it or as running it.
+func (s *store) wrote(who string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, w := range s.writes {
+		if w == who {
+			n++
+		}
+	}
+	s.writes = nil
+	return n
+}
+
+func (v *server) runs() []types.UID {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.instances)
+}
+
+// Build implements supervisor.Builder.
+func (v *server) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.built++
+	return &idle{server: v, uid: d.Meta.UID}, nil
+}
+
+// Fingerprint implements supervisor.Builder.
+func (*server) Fingerprint(context.Context, definition.Definition) []string { return nil }
+
+// Warning implements supervisor.Recorder.
+func (*server) Warning(*corev1.ObjectReference, string, string) {}
+
+// Lifecycle implements supervisor.Recorder.
+func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
+
+// PublishStatus implements supervisor.Objects.
+func (v *server) PublishStatus(_ context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
+	return v.publish(v.name+" runs", d, "", status)
+}
+
+// SetFinalizers implements supervisor.Objects.
+func (*server) SetFinalizers(context.Context, definition.Definition, []string) error { return nil }
+
+// Finalized implements supervisor.Parents.
+func (*server) Finalized(context.Context, schema.GroupResource, string) ([]supervisor.FinalizedParent, error) {
+	return nil, nil
+}
+
+// idle is an instance that does nothing, and takes its time to end.
+type idle struct {
+	server *server
+	uid    types.UID
+}
+
+// Run implements supervisor.Instance.
+func (i *idle) Run(ctx context.Context) {
+	v := i.server
+	v.mu.Lock()
+	v.instances = append(v.instances, i.uid)
+	if len(v.instances) > 1 {
+		v.t.Errorf("instances of %v run at the same time", v.instances)
+	}
+	v.mu.Unlock()
+	<-ctx.Done()
+	time.Sleep(5 * time.Second)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.instances = nil
+}
+
+// Started implements supervisor.Instance.
+func (*idle) Started() <-chan struct{} {
+	started := make(chan struct{})
+	close(started)
+	return started
+}
+
+// Problem implements supervisor.Instance.
+func (*idle) Problem() error { return nil }
+
+// Missing implements supervisor.Instance.
+func (*idle) Missing() []string { return nil }
+
+// Redefine implements supervisor.Instance.
+func (*idle) Redefine(definition.Definition) error { return nil }
+
+// Counters implements supervisor.Instance.
+func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }
+
+func TestAControllerRunsWhileItIsSelected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		v := s.serve("a", "site=a")
+		defer v.end()
+		s.wantReady("True Running")
+		s.label("b")
+		s.wantReady("False NotSelected The labels of this object do not match --target-label-selector=site=a")
+		if got := v.runs(); len(got) > 0 {
+			t.Errorf("%v runs", got)
+		}
+		if n := s.wrote("a excludes"); n != 1 {
+			t.Errorf("%d writes, want 1", n)
+		}
+		s.label("c")
+		s.label("a")
+		s.wantReady("True Running")
+		v.remove(definition.OfComposite(s.object))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := v.runs(); len(got) > 0 || len(v.controllers.running) > 0 || len(v.controllers.ending) > 0 || len(v.exclusions.excluded) > 0 {
+			t.Errorf("of an object that is gone there is left: %v %v %v %v", got, v.controllers.running, v.controllers.ending, v.exclusions.excluded)
+		}
+	})
+}
+
+func TestServersThatSelectDifferentObjectsDoNotWriteAgainstEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		a, b := s.serve("a", "site=a"), s.serve("b", "site=b")
+		defer a.end()
+		defer b.end()
+		time.Sleep(time.Hour)
+		s.wantReady("True Running")
+		if n := s.wrote("b excludes"); n != 1 {
+			t.Errorf("the server that does not run the controller wrote %d times, want once", n)
+		}
+		s.label("b")
+		s.wantReady("True Running")
+		if len(a.runs()) != 0 || len(b.runs()) != 1 {
+			t.Errorf("a runs %v, b runs %v", a.runs(), b.runs())
+		}
+		time.Sleep(time.Hour)
+		if n := s.wrote("a excludes"); n != 1 {
+			t.Errorf("the server that does not run the controller wrote %d times, want once", n)
+		}
+	})
+}
+
+func TestAnExclusionIsWrittenLaterWhenItCannotBeNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		s.refused = errors.New("the store is full")
+		v := s.serve("b", "site=b")
+		defer v.end()
+		s.wantReady("none")
+		s.mu.Lock()
+		s.refused = nil
+		s.mu.Unlock()
+		time.Sleep(exclusionRetry)
+		synctest.Wait()
+		s.wantReady("False NotSelected")
+	})
+}
+
+func TestAnExclusionKeepsTheRestOfTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		s.object.Status.FinalizedResources = []v1alpha1.FinalizedResource{{Resource: "services"}}
+		s.object.Status.Counters = &v1alpha1.ControllerCounters{Parents: 3}
+		defer s.serve("b", "site=b").end()
+		s.wantReady("this object cannot be deleted")
+		if got := s.object.Status; len(got.FinalizedResources) != 1 || got.Counters != nil {
+			t.Errorf("the status is %+v", got)
+		}
+	})
+}
+
+// An informer that lost its watch shows an object that was deleted and created again as an update.
+func TestAnotherObjectOfTheNameGetsASupervisorOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		v := s.serve("a", "site=a")
+		defer v.end()
+		s.mu.Lock()
+		s.create("u2", map[string]string{"site": "a"})
+		s.mu.Unlock()
+		s.change(func(*v1alpha1.CompositeController) {})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := v.runs(); len(got) != 1 || got[0] != "u2" {
+			t.Errorf("%v runs, want u2", got)
+		}
+		s.wantReady("True Running")
+	})
+}

@@ -1,0 +1,266 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package supervisor_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
+)
+
+var (
+	services   = []string{"services/ns/a", "services/ns/b"}
+	configMaps = []string{"configmaps/ns/a", "configmaps/ns/b"}
+	refused    = errors.New("the warden is closed")
+)
+
+// bubble runs a test of a world in a bubble of its own.
+func bubble(t *testing.T, run func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, run)
+}
+
+func TestEditsReleaseOnlyWhatIsNotDeclaredAnyMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after []string
+		hookless      bool
+		released      []string
+		recorded      []string
+	}{
+		"a resource is added":            {before: []string{"services"}, after: []string{"services", "configmaps"}, recorded: []string{"services", "configmaps"}},
+		"a resource is added in front":   {before: []string{"services"}, after: []string{"configmaps", "services"}, recorded: []string{"services", "configmaps"}},
+		"resources are reordered":        {before: []string{"services", "secrets"}, after: []string{"secrets", "services"}, recorded: []string{"services", "secrets"}},
+		"another version of a resource":  {before: []string{"g/v1alpha1/services"}, after: []string{"g/v1/services"}, recorded: []string{"services.g"}},
+		"a resource is removed":          {before: []string{"services", "secrets"}, after: []string{"secrets"}, released: services, recorded: []string{"secrets"}},
+		"a resource replaces another":    {before: []string{"services"}, after: []string{"secrets"}, released: services, recorded: []string{"secrets"}},
+		"the hook is removed":            {before: []string{"services"}, after: []string{"services"}, hookless: true, released: services, recorded: []string{}},
+		"the hook and then the resource": {before: []string{"services"}, after: []string{"secrets"}, hookless: true, released: services, recorded: []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, tc.before...)
+				defer w.run()()
+				w.took("")
+				if tc.hookless {
+					w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = nil })
+				}
+				w.declare(tc.after...)
+				after(time.Minute)
+				var want []string
+				for _, name := range tc.released {
+					want = append(want, "release "+name)
+				}
+				equal(t, "released", w.took("release"), want)
+				equal(t, "recorded", w.recorded(), tc.recorded)
+				w.wantShows(v1alpha1.ConditionReady, "True Running")
+				if held := w.held(); held == tc.hookless {
+					t.Errorf("the controller object is held: %v", held)
+				}
+			})
+		})
+	}
+}
+
+func TestAnObjectThatCannotBeReleasedKeepsNothingElseFromRunning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		w.broken["services/ns/a"] = refused
+		defer w.run()()
+		w.declare("configmaps")
+		after(time.Minute)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "services/ns/a: the warden is closed", "left: 1.", "by hand")
+		equal(t, "with the finalizer", w.carries(), append(append([]string{}, configMaps...), "services/ns/a"))
+		if len(w.warnings) != 1 {
+			t.Errorf("the events are %q, want one", w.warnings)
+		}
+		w.took("")
+		after(time.Hour)
+		if n := len(w.took("release")); n > 15 {
+			t.Errorf("%d attempts within an hour, want one in 5 minutes", n)
+		}
+		if len(w.warnings) != 1 {
+			t.Errorf("the events are %q, want no more", w.warnings)
+		}
+
+		w.declare("services") // The user takes it back.
+		after(time.Minute)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "True Released")
+		equal(t, "with the finalizer", w.carries(), services)
+		equal(t, "recorded", w.recorded(), []string{"services"})
+	})
+}
+
+func TestAResourceThatCannotBeListedIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services", "secrets")
+		w.broken["services"] = errors.New("lists are forbidden")
+		defer w.run()()
+		w.declare("configmaps")
+		after(time.Hour)
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "services: lists are forbidden")
+		equal(t, "with the finalizer", w.carries(), append(append([]string{}, configMaps...), services...))
+		w.serve(func() { delete(w.broken, "services") }) // Without waiting for the next attempt.
+		equal(t, "with the finalizer", w.carries(), configMaps)
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "True Released")
+	})
+}
+
+func TestConflictsAreNoFailureAtFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		w.broken["services/ns/a"] = apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
+		defer w.run()()
+		w.declare("configmaps")
+		after(5 * time.Second)
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "False Releasing", "1 left")
+		after(time.Minute)
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "services/ns/a")
+	})
+}
+
+func TestAnEditInterruptsARelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		w.blocked["services"] = make(chan struct{})
+		defer w.run()()
+		w.declare("configmaps")
+		w.wantShows(v1alpha1.ConditionFinalizersReleased, "False Releasing", "2 left")
+		w.declare("services") // Nothing unblocks the release but this.
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		equal(t, "recorded", w.recorded(), []string{"services"})
+		equal(t, "with the finalizer", w.carries(), services)
+	})
+}
+
+func TestDeletion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hookless bool
+		broken   string
+	}{
+		"with a finalize hook":                {},
+		"without a finalize hook":             {hookless: true},
+		"of a controller that cannot release": {broken: "services/ns/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, "services", "configmaps")
+				w.controller.Finalizers = []string{"example.com/other"}
+				if tc.hookless {
+					w.controller.Spec.Hooks.Finalize = nil
+				}
+				w.broken[tc.broken] = refused
+				defer w.run()()
+				w.delete()
+				after(time.Minute)
+				if tc.broken != "" {
+					w.wantShows(v1alpha1.ConditionReady, "False Terminating", tc.broken+": the warden is closed")
+					w.wantShows(v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", tc.broken)
+					equal(t, "with the finalizer", w.carries(), []string{tc.broken})
+					if !w.held() {
+						t.Error("the controller object is not held while an object carries its finalizer")
+					}
+					w.mu.Lock()
+					delete(w.broken, tc.broken)
+					w.mu.Unlock()
+					after(5 * time.Minute)
+				}
+				w.wantShows(v1alpha1.ConditionReady, "False Terminating")
+				equal(t, "with the finalizer", w.carries(), []string{})
+				equal(t, "recorded", w.recorded(), []string{})
+				equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{"example.com/other"})
+				if w.running != nil {
+					t.Error("the controller runs on")
+				}
+			})
+		})
+	}
+}
+
+func TestARestartTakesUpTheRelease(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"after an edit":    func(w *world) { w.declare("configmaps") },
+		"after a deletion": func(w *world) { w.delete() },
+		"without an edit":  func(*world) {},
+		"of an older state": func(w *world) {
+			w.write(func(c *v1alpha1.DecoratorController) { c.Status = v1alpha1.DecoratorControllerStatus{} })
+		},
+		"of an older state that is being deleted": func(w *world) {
+			w.write(func(c *v1alpha1.DecoratorController) { c.Status = v1alpha1.DecoratorControllerStatus{} })
+			w.delete()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, "services")
+				w.broken["services"] = refused
+				stop := w.run()
+				stop()
+				change(w)
+				delete(w.broken, "services")
+				defer w.run()()
+				after(time.Minute)
+				switch {
+				case w.gone:
+					equal(t, "with the finalizer", w.carries(), []string{})
+				case name == "after an edit":
+					equal(t, "with the finalizer", w.carries(), configMaps)
+					equal(t, "recorded", w.recorded(), []string{"configmaps"})
+				default:
+					equal(t, "with the finalizer", w.carries(), services)
+					equal(t, "recorded", w.recorded(), []string{"services"})
+				}
+				if wantGone := w.controller.DeletionTimestamp != nil; w.gone != wantGone {
+					t.Errorf("the controller object is gone: %v", w.gone)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsFinalizedBeforeItIsRecorded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		w.refused = errors.New("the store is full")
+		defer w.run()()
+		after(time.Minute)
+		equal(t, "built", w.took("build"), nil)
+		w.mu.Lock()
+		w.refused = nil
+		w.mu.Unlock()
+		after(10 * time.Minute)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+	})
+}
+
+func TestTheHoldComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.write(func(c *v1alpha1.DecoratorController) { c.Finalizers = nil })
+		after(10 * time.Second)
+		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{supervisor.HoldFinalizer})
+	})
+}

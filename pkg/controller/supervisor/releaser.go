@@ -1,0 +1,193 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package supervisor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+// Parents reads and writes the objects that carry a controller's finalizer.
+type Parents interface {
+	// Finalized returns the objects of a resource that carry the finalizer now, not what a cache shows: none if the cluster
+	// serves no version of the resource.
+	Finalized(ctx context.Context, resource schema.GroupResource, finalizer string) ([]FinalizedParent, error)
+}
+
+// FinalizedParent is an object that carries a controller's finalizer.
+type FinalizedParent struct {
+	// Key names the object.
+	Key parent.Key
+	// UID is the object's UID.
+	UID types.UID
+	// Release takes the finalizer off the object in the version in which it was read. An object that is gone is no error.
+	Release func(ctx context.Context) error
+}
+
+// releaser takes the controller's finalizer off the objects of its targets: the resources that are recorded but neither
+// declared by the latest definition nor claimed by the running instance.
+type releaser struct {
+	parents  Parents
+	recorder Recorder
+	report   *report
+	latest   func() definition.Definition
+	// progressed is called when a resource has left the record, or what progress returns changed.
+	progressed func()
+	wake       chan struct{}
+
+	mu      sync.Mutex
+	claimed []schema.GroupResource
+	current *release // nil while none is under way
+	again   bool
+	message string
+
+	// The rest belongs to run: attempts by UID of objects and by name of resources, and the failure that was told last.
+	attempts map[string]attempt
+	failure  string
+}
+
+// release is the work on one resource that is under way.
+type release struct {
+	resource schema.GroupResource
+	cancel   context.CancelFunc
+	ended    chan struct{}
+}
+
+func newReleaser(c Config, r *report, latest func() definition.Definition, progressed func()) *releaser {
+	return &releaser{
+		parents: c.Parents, recorder: c.Recorder, report: r, latest: latest, progressed: progressed, wake: make(chan struct{}, 1),
+	}
+}
+
+// targets returns the resources to release. It is called with the lock held.
+func (r *releaser) targets() []schema.GroupResource {
+	return without(r.report.recorded(), append(finalized(r.latest()), r.claimed...)...)
+}
+
+// claim gives resources to an instance, in place of those claimed before. When it returns nothing of them is being released.
+func (r *releaser) claim(resources []schema.GroupResource) {
+	r.mu.Lock()
+	r.claimed = resources
+	interrupted := r.interrupt()
+	r.mu.Unlock()
+	poke(r.wake)
+	if interrupted != nil {
+		<-interrupted
+	}
+}
+
+// redefined tells that the latest definition changed.
+func (r *releaser) redefined() {
+	r.mu.Lock()
+	r.interrupt()
+	r.mu.Unlock()
+	poke(r.wake)
+}
+
+// retry asks for an attempt at resources that could not be listed.
+func (r *releaser) retry() {
+	r.mu.Lock()
+	r.again = true
+	r.mu.Unlock()
+	poke(r.wake)
+}
+
+// interrupt cancels the release of a resource that is no target any more. The channel, nil if there is no such release, is
+// closed when it has ended. It is called with the lock held.
+func (r *releaser) interrupt() <-chan struct{} {
+	if r.current == nil || slices.Contains(r.targets(), r.current.resource) {
+		return nil
+	}
+	r.current.cancel()
+	return r.current.ended
+}
+
+// progress says how far the release is.
+func (r *releaser) progress() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.message
+}
+
+// run releases until ctx ends.
+func (r *releaser) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		targets, again := r.targets(), r.again
+		r.again = false
+		r.mu.Unlock()
+		next := time.Now().Add(maxDelay)
+		_ = recovery.Call(ctx, "releasing parents", func() error { // It logs a panic.
+			next = r.pass(ctx, targets, again)
+			return nil
+		})
+		r.await(ctx, targets, next)
+	}
+}
+
+// await waits until next, never if it is zero, or until there is something else to do.
+func (r *releaser) await(ctx context.Context, targets []schema.GroupResource, next time.Time) {
+	var due <-chan time.Time
+	if !next.IsZero() {
+		timer := time.NewTimer(time.Until(next))
+		defer timer.Stop()
+		due = timer.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+			return
+		case <-r.wake:
+		}
+		r.mu.Lock()
+		changed := r.again || !slices.Equal(targets, r.targets())
+		r.mu.Unlock()
+		if changed {
+			return
+		}
+	}
+}
+
+// begin returns the context for the work on a resource, which ends when the resource is no target any more.
+func (r *releaser) begin(ctx context.Context, resource schema.GroupResource) (work context.Context, end func(), ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.targets(), resource) {
+		return nil, nil, false
+	}
+	work, cancel := context.WithCancel(ctx)
+	current := &release{resource: resource, cancel: cancel, ended: make(chan struct{})}
+	r.current = current
+	return work, func() {
+		cancel()
+		r.mu.Lock()
+		r.current = nil
+		r.mu.Unlock()
+		close(current.ended)
+	}, true
+}

@@ -1,0 +1,237 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+const (
+	// firstDelay and maxDelay are the delays between attempts to build an instance, and to release an object.
+	firstDelay = time.Second
+	maxDelay   = 5 * time.Minute
+)
+
+// Recorder records events on the controller object.
+type Recorder interface {
+	// Warning records what went wrong.
+	Warning(subject *corev1.ObjectReference, reason, message string)
+	// Lifecycle records what happened.
+	Lifecycle(subject *corev1.ObjectReference, reason, message string)
+}
+
+// Config is what a supervisor needs. All fields are required.
+type Config struct {
+	// Builder builds the instances.
+	Builder Builder
+	// Recorder records events on the controller object.
+	Recorder Recorder
+	// Objects writes the controller object.
+	Objects Objects
+	// Parents reads and writes the objects that carry the controller's finalizer.
+	Parents Parents
+	// Changes calls a function whenever the kinds that the cluster serves may have changed, until cancel is called.
+	Changes func(changed func()) (cancel func())
+}
+
+// Objects writes controller objects. Each write is for the object with the UID of the definition; a conflict says that there
+// is another one, or a newer version where that counts.
+type Objects interface {
+	// PublishStatus makes status the status of the object.
+	PublishStatus(ctx context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error
+	// SetFinalizers replaces the finalizers of the object if it is still in the version of d.
+	SetFinalizers(ctx context.Context, d definition.Definition, finalizers []string) error
+}
+
+// Supervisor runs the controller of one object. Redefine may be called at any time, from any goroutine.
+type Supervisor struct {
+	config   Config
+	report   *report
+	releaser *releaser
+	wake     chan struct{}
+	// rediscovered says that the kinds served may have changed since the last attempt to build.
+	rediscovered atomic.Bool
+
+	mu         sync.Mutex
+	definition definition.Definition
+}
+
+// New returns a supervisor for the object of d. It starts nothing before Run.
+func New(c Config, d definition.Definition) *Supervisor {
+	s := &Supervisor{config: c, definition: d, report: newReport(c.Objects, d), wake: make(chan struct{}, 1)}
+	s.releaser = newReleaser(c, s.report, s.latest, s.poke)
+	return s
+}
+
+// Redefine gives the supervisor the latest state of its object, which has the same UID.
+func (s *Supervisor) Redefine(d definition.Definition) {
+	s.mu.Lock()
+	s.definition = d
+	s.mu.Unlock()
+	s.report.observe(d)
+	s.releaser.redefined()
+	s.poke()
+}
+
+func (s *Supervisor) poke() { poke(s.wake) }
+
+// poke lets the receiver of wake, a channel with one place, look again.
+func poke(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Supervisor) latest() definition.Definition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.definition
+}
+
+// Run keeps the controller running until ctx ends, and returns when everything that it started has ended.
+func (s *Supervisor) Run(ctx context.Context) {
+	d := s.latest()
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", d.Meta.Name, "controllerKind", d.Kind))
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { s.report.run(ctx) })
+	background.Go(func() { s.releaser.run(ctx) })
+	defer s.config.Changes(func() {
+		s.rediscovered.Store(true)
+		s.releaser.retry()
+		s.poke()
+	})()
+
+	delays := newDelays()
+	for ctx.Err() == nil {
+		d, begin := s.latest(), time.Now()
+		s.rediscovered.Store(false)
+		err := recovery.Call(ctx, "supervising the controller", func() error { return s.supervise(ctx, d) })
+		if err == nil || time.Since(begin) > maxDelay {
+			delays = newDelays()
+		}
+		if err != nil {
+			s.failed(ctx, d, err)
+			s.sleep(ctx, d, err, delays.Step())
+		}
+	}
+}
+
+// newDelays paces attempts to build.
+func newDelays() wait.Backoff {
+	return wait.Backoff{Duration: firstDelay, Factor: 2, Jitter: 0.1, Steps: 10, Cap: maxDelay}
+}
+
+// sleep waits until it is time for another attempt after err. What the supervisor itself writes does not end the wait.
+func (s *Supervisor) sleep(ctx context.Context, d definition.Definition, err error, delay time.Duration) {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-s.wake:
+		}
+		latest := s.latest()
+		if s.rediscovered.Load() || !latest.SameSpec(d) || latest.Meta.DeletionTimestamp != nil && d.Meta.DeletionTimestamp == nil ||
+			apierrors.IsConflict(err) && latest.Meta.ResourceVersion != d.Meta.ResourceVersion {
+			return
+		}
+	}
+}
+
+// supervise does for the object in the state d what is to be done until d is superseded.
+func (s *Supervisor) supervise(ctx context.Context, d definition.Definition) error {
+	if d.Meta.DeletionTimestamp != nil {
+		return s.terminate(ctx, d)
+	}
+	defer s.releaser.claim(nil)
+	if err := s.prepare(ctx, d); err != nil {
+		return err
+	}
+	fingerprint := s.config.Builder.Fingerprint(ctx, d)
+	var instance Instance
+	err := recovery.Call(ctx, "building the controller", func() (err error) {
+		instance, err = s.config.Builder.Build(ctx, s.report.withRecord(d))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, d, fingerprint, instance)
+}
+
+// terminate lets the object of a controller that is being deleted go once its finalizer is off all parents, which is the
+// releaser's work.
+func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) error {
+	if err := s.hold(ctx, d); err != nil {
+		return err
+	}
+	message := "The controller is being deleted."
+	if len(s.report.recorded()) > 0 {
+		message += " " + s.releaser.progress()
+	}
+	s.report.notReady(d, v1alpha1.ReasonTerminating, message)
+	select {
+	case <-ctx.Done():
+	case <-s.wake:
+	}
+	return nil
+}
+
+// failed publishes why no instance runs.
+func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err error) {
+	if ctx.Err() != nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// A conflict says that there is a newer definition, which is on its way; NotFound that the object is gone.
+		return
+	}
+	reason, message := v1alpha1.ReasonStarting, err.Error()
+	if d.Meta.DeletionTimestamp != nil {
+		reason = v1alpha1.ReasonTerminating
+	} else if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+		reason = v1alpha1.ReasonResourceNotFound
+		s.report.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, reason, message)
+	} else if _, invalid := errors.AsType[*definition.InvalidError](err); invalid {
+		reason = v1alpha1.ReasonInvalidDefinition
+	} else if _, panicked := errors.AsType[*recovery.PanicError](err); panicked || errors.Is(err, errEnded) {
+		reason = v1alpha1.ReasonInternalError
+		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
+	}
+	if s.report.notReady(d, reason, message) {
+		klog.FromContext(ctx).Error(err, "Controller does not run")
+		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonCreateError, "Cannot create new controller: "+message)
+	}
+}

@@ -1,0 +1,232 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package supervisor_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change    func(*world)
+		built     []string
+		redefined int
+	}{
+		"spec": {func(w *world) { w.declare("secrets") }, []string{"build secrets"}, 0},
+		"labels": {func(w *world) {
+			w.write(func(c *v1alpha1.DecoratorController) { c.Labels = map[string]string{"a": "b"} })
+		}, nil, 1},
+		"annotations": {func(w *world) {
+			w.write(func(c *v1alpha1.DecoratorController) { c.Annotations = map[string]string{"a": "b"} })
+		}, nil, 1},
+		"status":  {func(w *world) { w.counted(func(n *v1alpha1.ControllerCounters) { n.Syncs++ }); after(time.Minute) }, nil, 0},
+		"nothing": {func(w *world) { w.write(func(*v1alpha1.DecoratorController) {}) }, nil, 0},
+		"a resource is not served any more": {
+			func(w *world) { w.serve(func() { w.missing["services"] = true }) }, []string{"build services,configmaps"}, 0,
+		},
+		"the cluster does not say": {func(w *world) { w.serve(func() { w.unknown = true }) }, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "services", "configmaps")
+				defer w.run()()
+				first := w.instance
+				w.took("")
+				tc.change(w)
+				synctest.Wait()
+				equal(t, "built", w.took("build"), tc.built)
+				w.wantShows(v1alpha1.ConditionReady, "True Running")
+				if first.redefined != tc.redefined {
+					t.Errorf("the instance was redefined %d times, want %d", first.redefined, tc.redefined)
+				}
+			})
+		})
+	}
+}
+
+func TestResourcesThatAreNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services", "configmaps")
+		defer w.run()()
+		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
+		w.serve(func() { w.missing["services"] = true })
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound", "services", "Install")
+		w.serve(func() { w.missing["services"] = false })
+		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
+
+		w.declare("services")
+		w.serve(func() { w.missing["services"] = true })
+		w.wantShows(v1alpha1.ConditionReady, "False ResourceNotFound", "services")
+		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound", "services")
+		w.serve(func() { w.missing["services"] = false }) // Within no time: the back-off ends.
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+	})
+}
+
+func TestAResourceOfWhichTheClusterSaidNothingIsTakenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services", "configmaps")
+		w.unknown = true
+		defer w.run()()
+		w.took("")
+		w.serve(func() { w.unknown = false })
+		equal(t, "built", w.took("build"), []string{"build services,configmaps"})
+	})
+}
+
+func TestPanicsAreShownAndTriedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		panics            string
+		condition, reason string
+		// attempts are at most made within an hour.
+		prefix   string
+		attempts int
+	}{
+		"building":             {"build", v1alpha1.ConditionReady, "False InternalError", "build", 25},
+		"running":              {"run", v1alpha1.ConditionReady, "False InternalError", "build", 25},
+		"running without end":  {"end", v1alpha1.ConditionReady, "False InternalError", "build", 25},
+		"looking for problems": {"problem", v1alpha1.ConditionReady, "False InternalError", "build", 25},
+		"releasing an object":  {"release", v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "release", 50},
+		"listing":              {"list", v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "list", 25},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "services")
+				defer w.run()()
+				w.mu.Lock()
+				w.panics[tc.panics] = true
+				w.mu.Unlock()
+				w.took("")
+				w.declare("configmaps")
+				after(3 * time.Second)
+				w.wantShows(tc.condition, tc.reason)
+				after(time.Hour)
+				if n := len(w.took(tc.prefix)); n < 2 || n > tc.attempts {
+					t.Errorf("%d attempts within an hour, want more than one and at most %d", n, tc.attempts)
+				}
+				if len(w.warnings) == 0 || !strings.Contains(w.warnings[0], tc.panics) && tc.panics != "end" {
+					t.Errorf("the events are %q", w.warnings)
+				}
+				w.mu.Lock()
+				maps.DeleteFunc(w.panics, func(string, bool) bool { return true })
+				w.mu.Unlock()
+				after(10 * time.Minute)
+				w.wantShows(v1alpha1.ConditionReady, "True Running")
+				equal(t, "with the finalizer", w.carries(), configMaps)
+			})
+		})
+	}
+}
+
+func TestCountersArePublishedAtMostEvery30Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		count := func(n *v1alpha1.ControllerCounters) { n.Syncs++ }
+		after(time.Minute)
+		before := w.statuses
+		after(time.Minute)
+		if w.statuses != before {
+			t.Errorf("%d publications without a change", w.statuses-before)
+		}
+		for range 300 {
+			w.counted(count)
+			after(time.Second)
+		}
+		if n := w.statuses - before; n < 9 || n > 11 {
+			t.Errorf("%d publications within 5 minutes, want one in 30 s", n)
+		}
+		// A condition is published at once.
+		w.mu.Lock()
+		w.instance.problem = errors.New("watching is forbidden")
+		w.mu.Unlock()
+		after(2 * time.Second)
+		w.wantShows(v1alpha1.ConditionReady, "False Starting", "watching is forbidden")
+		if got := w.controller.Status.Counters.Syncs; got != 300 {
+			t.Errorf("%d syncs are published with the condition, want 300", got)
+		}
+	})
+}
+
+func TestAPanicOfCountersEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.mu.Lock()
+		w.panics["counters"] = true
+		w.mu.Unlock()
+		w.declare("configmaps") // Conditions are published all the same.
+		after(time.Minute)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		if got := w.controller.Status.ObservedGeneration; got != 2 {
+			t.Errorf("the condition is about generation %d, want 2", got)
+		}
+		w.mu.Lock()
+		delete(w.panics, "counters")
+		w.mu.Unlock()
+		w.counted(func(n *v1alpha1.ControllerCounters) { n.Syncs++ })
+		after(time.Minute)
+		if got := w.controller.Status.Counters.Syncs; got != 1 {
+			t.Errorf("%d syncs are published, want 1", got)
+		}
+	})
+}
+
+func TestAStatusThatAnotherClientWritesIsRepaired(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.ControllerStatus){
+		"a condition": func(s *v1alpha1.ControllerStatus) { s.Conditions[0].Reason = "NotSelected" },
+		"the record":  func(s *v1alpha1.ControllerStatus) { s.FinalizedResources = nil },
+		"all of it":   func(s *v1alpha1.ControllerStatus) { *s = v1alpha1.ControllerStatus{} },
+		"more than is": func(s *v1alpha1.ControllerStatus) {
+			s.Conditions = append(s.Conditions, s.Conditions[0])
+			s.Conditions[0].Type = "X"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "services")
+				defer w.run()()
+				after(time.Minute)
+				want, before := w.controller.Status.DeepCopy(), w.statuses
+				overwrite := func() { w.write(func(c *v1alpha1.DecoratorController) { change(&c.Status.ControllerStatus) }) }
+				overwrite()
+				after(5 * time.Second)
+				if got := w.controller.Status.DeepCopy(); !equality.Semantic.DeepEqual(got, want) {
+					t.Errorf("the status is %v, want %v", got, want)
+				}
+				// Two servers that write against each other do so rarely.
+				for range 100 {
+					overwrite()
+					after(3 * time.Second)
+				}
+				if n := w.statuses - before; n > 12 {
+					t.Errorf("%d publications within 5 minutes", n)
+				}
+			})
+		})
+	}
+}
