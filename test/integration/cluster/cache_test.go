@@ -31,6 +31,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
@@ -185,20 +187,22 @@ func TestMetadataOnlyInformersHaveNoContents(t *testing.T) {
 	}
 }
 
-// TestTheBarrierOpensWithTheWrite proves that versions of writes and of watch events are of one order.
-func TestTheBarrierOpensWithTheWrite(t *testing.T) {
+// TestExpectationsAreMetByTheirWrites proves that versions of writes and of watch events are of one order.
+func TestExpectationsAreMetByTheirWrites(t *testing.T) {
 	plane, c := run(t)
 	ns := plane.Namespace(t)
 	i := c.Cache.Acquire(cache.Query{Resource: configMaps})
 	defer i.Release()
-	defer c.Barrier.Observe(i)()
+	key := parent.Key{Name: "parent"}
+	released := make(chan struct{}, 1)
+	e := expectations.New(func(parent.Key) { released <- struct{}{} }, nil)
+	defer e.Close()
+	defer e.Observe(i)()
 	await(t, "the informer", i.Synced())
-	const parent = "parent"
 	wait := func() {
 		t.Helper()
-		woken := make(chan struct{})
-		if !c.Barrier.Ready(parent, func() { close(woken) }) {
-			await(t, "the barrier", woken)
+		if !e.Satisfied(key) {
+			await(t, "the expectations", released)
 		}
 	}
 	for n := range 20 {
@@ -212,7 +216,7 @@ func TestTheBarrierOpensWithTheWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Barrier.Wrote(parent, i, created.ResourceVersion())
+		e.Wrote(key, i, created)
 		wait()
 		if _, ok := i.Get(ns, name); !ok {
 			t.Fatalf("the cache does not show %s", name)
@@ -221,7 +225,7 @@ func TestTheBarrierOpensWithTheWrite(t *testing.T) {
 		if err := c.Client.Delete(t.Context(), target, created.UID()); err != nil {
 			t.Fatal(err)
 		}
-		c.Barrier.Deleted(parent, i, ns, name, created.UID())
+		e.Deleted(key, i, created)
 		wait()
 		if _, ok := i.Get(ns, name); ok {
 			t.Fatalf("the cache still shows %s", name)
