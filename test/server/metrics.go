@@ -125,3 +125,17 @@ func labelsOf(sample *dto.Metric) map[string]string {
 	}
 	return labels
 }
+
+// Read returns what the server serves at a path with an administrator's certificate.
+func (s *Server) Read(ctx context.Context, path string) (string, error) {
+	body, err := s.fetch(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	return string(text), nil
+}

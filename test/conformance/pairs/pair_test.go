@@ -41,7 +41,7 @@ const (
 	firstLabel, secondLabel = "pairs.example.com/first", "pairs.example.com/second"
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
 // combinations are the kinds of the first and the second controller.
 var combinations = []struct {
