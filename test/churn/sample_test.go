@@ -36,13 +36,15 @@ const seriesSlack = 20
 // A sample is what the server holds at one moment.
 type sample struct {
 	goroutines int
+	// engine is how many of them are the engine's.
+	engine int
 	// heap is what is reachable, in bytes.
 	heap int
 	// sizes are the sums of the engine's gauges by metric, and series how many series every metric of the engine has.
 	sizes  map[string]float64
 	series map[string]int
-	// profile are the goroutines by what they do.
-	profile string
+	// stacks are how many goroutines there are by stack.
+	stacks map[string]int
 }
 
 func (s *sample) String() string {
@@ -54,7 +56,7 @@ func (s *sample) String() string {
 	for _, n := range s.series {
 		all += n
 	}
-	return fmt.Sprintf("  goroutines %d\n  heap %.1f MiB\n  series of the engine %d\n%s", s.goroutines, float64(s.heap)/(1<<20), all, strings.Join(lines, "\n"))
+	return fmt.Sprintf("  goroutines %d, of the engine %d\n  heap %.1f MiB\n  series of the engine %d\n%s", s.goroutines, s.engine, float64(s.heap)/(1<<20), all, strings.Join(lines, "\n"))
 }
 
 // takeSample waits until the goroutines of what has been deleted have ended, and measures.
@@ -67,7 +69,12 @@ func takeSample(t *fixture.Test) *sample {
 		if err != nil {
 			return false, err.Error()
 		}
-		s.profile = text
+		s.stacks, s.engine = stacksOf(text), 0
+		for stack, n := range s.stacks {
+			if ofEngine(stack) {
+				s.engine += n
+			}
+		}
 		if _, err := fmt.Sscanf(text, "goroutine profile: total %d", &s.goroutines); err != nil {
 			return false, err.Error()
 		}
@@ -90,6 +97,40 @@ func takeSample(t *fixture.Test) *sample {
 	}
 	s.heap = heap(t)
 	return s
+}
+
+// stacksOf reads a profile of goroutines.
+func stacksOf(profile string) map[string]int {
+	stacks := map[string]int{}
+	for block := range strings.SplitSeq(profile, "\n\n") {
+		for line := range strings.SplitSeq(block, "\n") {
+			n := 0
+			if _, err := fmt.Sscanf(line, "%d @ ", &n); err == nil {
+				_, stack, _ := strings.Cut(block, line+"\n")
+				stacks[stack] += n
+				break
+			}
+		}
+	}
+	return stacks
+}
+
+// ofEngine reports whether a goroutine is at work for the engine.
+func ofEngine(stack string) bool {
+	return slices.ContainsFunc([]string{"/pkg/controller/", "/pkg/children/", "/pkg/cluster", "/pkg/hook/"}, func(folder string) bool {
+		return strings.Contains(stack, "metacontroller-apiserver"+folder)
+	})
+}
+
+// grown tells of which stacks there are more goroutines than before.
+func (s *sample) grown(before *sample) string {
+	var text strings.Builder
+	for stack, n := range s.stacks {
+		if more := n - before.stacks[stack]; more > 0 {
+			fmt.Fprintf(&text, "%d more:\n%s\n", more, stack)
+		}
+	}
+	return text.String()
 }
 
 // heap returns the bytes of the heap after garbage collections.

@@ -196,6 +196,9 @@ func (c *Controller) Delete() {
 	c.deleted = true
 }
 
+// Deleted reports whether the test has deleted the controller.
+func (c *Controller) Deleted() bool { return c.deleted }
+
 // AwaitGone waits until the controller, which the test has deleted, is gone.
 func (c *Controller) AwaitGone() {
 	c.t.Helper()
