@@ -23,6 +23,8 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMI
 PORT ?=
 # Time that each fuzz target gets.
 FUZZTIME ?= 30s
+# How long `make churn` churns.
+CHURNTIME ?= 10m
 # How often each microbenchmark is run, and the commit with which they are compared.
 COUNT ?= 6
 BASE ?= HEAD
@@ -87,6 +89,10 @@ test-unit: ## Run the tests that need no control plane.
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: churn
+churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
+	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
 
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.

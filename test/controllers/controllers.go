@@ -23,64 +23,126 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// A Controller is one that a test runs, of either kind.
+// Controller is a controller object of either kind that a test made.
 type Controller struct {
+	// Kind is CompositeController or DecoratorController.
+	Kind string
+	// Name is the object's.
+	Name string
+
 	t       testing.TB
 	limit   time.Duration
 	get     func(context.Context) (metav1.Object, *v1alpha1.ControllerStatus, error)
+	patch   func(ctx context.Context, kind types.PatchType, patch []byte) error
 	remove  func(context.Context) error
 	deleted bool
 }
 
-// Composite creates a CompositeController and returns when it runs. Nothing that the test waits for takes longer than limit.
+// Composite creates a CompositeController and waits until it runs. It is deleted with the test, unless the test does so.
 func Composite(t testing.TB, clients *cluster.Clients, limit time.Duration, name string, spec v1alpha1.CompositeControllerSpec) *Controller {
 	t.Helper()
+	c := CreateComposite(t, clients, limit, name, spec)
+	c.AwaitReady()
+	return c
+}
+
+// Decorator is [Composite] for a DecoratorController.
+func Decorator(t testing.TB, clients *cluster.Clients, limit time.Duration, name string, spec v1alpha1.DecoratorControllerSpec) *Controller {
+	t.Helper()
+	c := CreateDecorator(t, clients, limit, name, spec)
+	c.AwaitReady()
+	return c
+}
+
+// CreateComposite creates a CompositeController, which need not be able to run.
+func CreateComposite(t testing.TB, clients *cluster.Clients, limit time.Duration, name string, spec v1alpha1.CompositeControllerSpec) *Controller {
+	t.Helper()
 	controller := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-	return run(t, limit, clients.Versioned.MetacontrollerV1alpha1().CompositeControllers(), controller,
+	return create(t, limit, "CompositeController", clients.Versioned.MetacontrollerV1alpha1().CompositeControllers(), controller,
 		func(c *v1alpha1.CompositeController) *v1alpha1.ControllerStatus { return &c.Status.ControllerStatus })
 }
 
-// Decorator is Composite for a DecoratorController.
-func Decorator(t testing.TB, clients *cluster.Clients, limit time.Duration, name string, spec v1alpha1.DecoratorControllerSpec) *Controller {
+// CreateDecorator is [CreateComposite] for a DecoratorController.
+func CreateDecorator(t testing.TB, clients *cluster.Clients, limit time.Duration, name string, spec v1alpha1.DecoratorControllerSpec) *Controller {
 	t.Helper()
 	controller := &v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-	return run(t, limit, clients.Versioned.MetacontrollerV1alpha1().DecoratorControllers(), controller,
+	return create(t, limit, "DecoratorController", clients.Versioned.MetacontrollerV1alpha1().DecoratorControllers(), controller,
 		func(c *v1alpha1.DecoratorController) *v1alpha1.ControllerStatus { return &c.Status.ControllerStatus })
 }
 
-// client is what the clients of both kinds can do.
 type client[T metav1.Object] interface {
 	Create(ctx context.Context, controller T, options metav1.CreateOptions) (T, error)
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
-func run[T metav1.Object](
-	t testing.TB, limit time.Duration, client client[T], controller T, statusOf func(T) *v1alpha1.ControllerStatus,
+func create[T metav1.Object](
+	t testing.TB, limit time.Duration, kind string, client client[T], controller T, statusOf func(T) *v1alpha1.ControllerStatus,
 ) *Controller {
 	t.Helper()
+	name := controller.GetName()
 	if _, err := client.Create(t.Context(), controller, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("creating the controller: %v", err)
+		t.Fatalf("creating %s %s: %v", kind, name, err)
 	}
 	c := &Controller{
-		t: t, limit: limit,
+		Kind: kind, Name: name, t: t, limit: limit,
 		get: func(ctx context.Context) (metav1.Object, *v1alpha1.ControllerStatus, error) {
-			found, err := client.Get(ctx, controller.GetName(), metav1.GetOptions{})
+			found, err := client.Get(ctx, name, metav1.GetOptions{})
 			return found, statusOf(found), err
 		},
+		patch: func(ctx context.Context, kind types.PatchType, patch []byte) error {
+			_, err := client.Patch(ctx, name, kind, patch, metav1.PatchOptions{})
+			return err
+		},
 		remove: func(ctx context.Context) error {
-			return client.Delete(ctx, controller.GetName(), metav1.DeleteOptions{})
+			return client.Delete(ctx, name, metav1.DeleteOptions{})
 		},
 	}
 	t.Cleanup(c.end)
-	c.AwaitReady()
 	return c
+}
+
+// Patch merges a JSON text into the controller, without waiting for an effect.
+func (c *Controller) Patch(text string) {
+	c.t.Helper()
+	if err := c.patch(c.t.Context(), types.MergePatchType, []byte(text)); err != nil {
+		c.t.Fatalf("patching %s %s: %v", c.Kind, c.Name, err)
+	}
+}
+
+// PatchJSON applies a JSON patch (RFC 6902) to the controller, without waiting for an effect.
+func (c *Controller) PatchJSON(text string) {
+	c.t.Helper()
+	if err := c.patch(c.t.Context(), types.JSONPatchType, []byte(text)); err != nil {
+		c.t.Fatalf("patching %s %s: %v", c.Kind, c.Name, err)
+	}
+}
+
+// AwaitCondition waits until a condition of the controller is as wanted, and returns it. A condition that is absent is empty.
+func (c *Controller) AwaitCondition(conditionType, what string, want func(metav1.Condition) bool) metav1.Condition {
+	c.t.Helper()
+	var found metav1.Condition
+	cluster.Eventually(c.t, c.limit, fmt.Sprintf("the condition %s %s", conditionType, what), func(ctx context.Context) (bool, string) {
+		_, status, err := c.get(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		found = metav1.Condition{}
+		if is := meta.FindStatusCondition(status.Conditions, conditionType); is != nil {
+			found = *is
+		}
+		return want(found), fmt.Sprintf("%+v", status)
+	})
+	return found
 }
 
 // end deletes the controller with the test.
@@ -99,13 +161,13 @@ func (c *Controller) end() {
 func (c *Controller) AwaitReady() {
 	c.t.Helper()
 	cluster.Eventually(c.t, c.limit, "the controller to run", func(ctx context.Context) (bool, string) {
-		meta, status, err := c.get(ctx)
+		object, status, err := c.get(ctx)
 		if err != nil {
 			return false, err.Error()
 		}
 		for _, condition := range status.Conditions {
 			if condition.Type == v1alpha1.ConditionReady && condition.Status == metav1.ConditionTrue &&
-				condition.ObservedGeneration == meta.GetGeneration() {
+				condition.ObservedGeneration == object.GetGeneration() {
 				return true, ""
 			}
 		}
@@ -134,11 +196,14 @@ func (c *Controller) Delete() {
 	c.deleted = true
 }
 
+// Deleted reports whether the test has deleted the controller.
+func (c *Controller) Deleted() bool { return c.deleted }
+
 // AwaitGone waits until the controller, which the test has deleted, is gone.
 func (c *Controller) AwaitGone() {
 	c.t.Helper()
 	cluster.Eventually(c.t, c.limit, "the controller to be gone", func(ctx context.Context) (bool, string) {
-		meta, status, err := c.get(ctx)
-		return apierrors.IsNotFound(err), fmt.Sprintf("%v %+v %v", meta.GetFinalizers(), status, err)
+		object, status, err := c.get(ctx)
+		return apierrors.IsNotFound(err), fmt.Sprintf("%v %+v %v", object.GetFinalizers(), status, err)
 	})
 }

@@ -18,7 +18,8 @@ limitations under the License.
 //
 // Start runs it as an operator would: the binary with --kubeconfig, --data-dir and --secure-port, then its register
 // command. Kill, Stop and Restart do to it what happens to servers. When a test fails, the end of the server's log is part
-// of the test's output.
+// of the test's output. A server under test checks its own plans (METACONTROLLER_VERIFY), and a test fails if the log tells of a
+// data race, of a panic, or of an error that nothing but an ordinary deletion or end has caused.
 //
 // The binary is that of `make build-race`, or the one that the environment variable METACONTROLLER_APISERVER names.
 package server

@@ -26,7 +26,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,8 +44,8 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopTimeout is what an operator is promised after SIGTERM, and the race detector's share.
 	stopTimeout = 30 * time.Second
-	// raceReport is how the race detector begins to tell what it saw.
-	raceReport = "WARNING: DATA RACE"
+	// verification has the engine check itself while it runs; what it finds is an error in the log.
+	verification = "METACONTROLLER_VERIFY=plans"
 	// logLines is how much of the log is shown when a test fails.
 	logLines = 80
 )
@@ -59,6 +58,9 @@ type Options struct {
 	DataDir string
 	// Args are further flags of the server.
 	Args []string
+	// Tolerate has texts of lines in the server's log that would fail the test, since they tell of a panic or of an error that
+	// an ordinary end does not leave, but that the test provokes.
+	Tolerate []string
 }
 
 // A Server is the server's binary and what it was started with. It is for one test goroutine.
@@ -105,9 +107,11 @@ func (s *Server) end() {
 	if err != nil {
 		s.t.Errorf("reading the server's log: %v", err)
 	}
-	if _, race, found := strings.Cut(string(printed), raceReport); found {
-		lines := strings.SplitN(race, "\n", logLines+1)
-		s.t.Errorf("the race detector saw this in the server:\n%s", strings.Join(lines[:min(len(lines), logLines)], "\n"))
+	if report := race(string(printed), logLines); report != "" {
+		s.t.Errorf("the race detector saw this in the server:\n%s", report)
+	}
+	if lines := complaints(string(printed), s.options.Tolerate); len(lines) > 0 {
+		s.t.Errorf("%d lines of the server's log must not be there, the first is:\n%s", len(lines), lines[0])
 	}
 	if s.t.Failed() {
 		s.t.Log(s.process.Tail(logLines))
@@ -125,7 +129,9 @@ func (s *Server) Restart() {
 		"--secure-port", strconv.Itoa(s.port),
 	}, s.options.Args...)
 	var err error
-	s.process, err = process.Start(process.Command(s.t.Context(), s.binary, args...), process.Options{Name: "the server", Log: s.log})
+	command := process.Command(s.t.Context(), s.binary, args...)
+	command.Env = append(os.Environ(), verification)
+	s.process, err = process.Start(command, process.Options{Name: "the server", Log: s.log})
 	if err != nil {
 		s.t.Fatal(err)
 	}

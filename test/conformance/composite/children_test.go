@@ -25,14 +25,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // TestChecklist runs the checklist of docs/reference/contract.md#s22 for CompositeControllers.
 func TestChecklist(t *testing.T) {
-	s := setUp(t)
+	s := fixture.SetUp(t, fixture.Options{Limit: limit})
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, *shared)
+		run  func(*testing.T, *fixture.Environment)
 	}{
 		{"01_02_RequestBodies", testRequests},
 		{"03_CreateWritesLastAppliedAndOwner", testCreate},
@@ -65,12 +66,12 @@ func TestChecklist(t *testing.T) {
 	}
 }
 
-func testCreate(t *testing.T, s *shared) {
+func testCreate(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.wants(configMap("child", map[string]any{"a": "1"}))
+	st.script.Want(fixture.ConfigMap("child", map[string]any{"a": "1"}))
 	st.run(nil)
-	p := st.parent("p", map[string]any{})
-	child := st.Await(configMaps, "child", "to be created", cluster.Exists)
+	p := st.Parent("p", map[string]any{})
+	child := st.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
 
 	owners := child.GetOwnerReferences()
 	if len(owners) != 1 || owners[0].UID != p.GetUID() || owners[0].Kind != "Thing" || owners[0].APIVersion != p.GetAPIVersion() ||
@@ -93,7 +94,7 @@ func testCreate(t *testing.T, s *shared) {
 	st.AwaitEvent("p", "Normal", "ChildCreated", "Created ConfigMap "+st.Namespace+"/child")
 }
 
-func testMerge(t *testing.T, s *shared) {
+func testMerge(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
 	deployment := func(env string, data ...any) *hook.Object {
 		return &hook.Object{Object: map[string]any{
@@ -111,31 +112,31 @@ func testMerge(t *testing.T, s *shared) {
 		}}
 	}
 	toleration := func(key string) map[string]any { return map[string]any{"key": key, "operator": "Exists"} }
-	st.wants(deployment("1", toleration("a"), toleration("b")), configMap("c", map[string]any{"keep": "1", "drop": "1"}))
+	st.script.Want(deployment("1", toleration("a"), toleration("b")), fixture.ConfigMap("c", map[string]any{"keep": "1", "drop": "1"}))
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
-		spec.ChildResources = append(spec.ChildResources, rule("apps/v1", "deployments", v1alpha1.ChildUpdateInPlace))
+		spec.ChildResources = append(spec.ChildResources, fixture.Child{Resource: fixture.Deployments, Method: v1alpha1.ChildUpdateInPlace}.OfComposite())
 	})
-	st.parent("p", map[string]any{})
-	st.Await(deployments, "d", "to be created", cluster.Exists)
-	st.Await(configMaps, "c", "to be created", cluster.Exists)
+	st.Parent("p", map[string]any{})
+	st.Await(fixture.Deployments, "d", "to be created", cluster.Exists)
+	st.Await(fixture.ConfigMaps, "c", "to be created", cluster.Exists)
 
-	st.Patch(configMaps, "c", `{"data":{"foreign":"1"}}`)
-	d := st.Get(deployments, "d")
+	st.Patch(fixture.ConfigMaps, "c", `{"data":{"foreign":"1"}}`)
+	d := st.Get(fixture.Deployments, "d")
 	containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
 	containers = append(containers, map[string]any{"name": "sidecar", "image": "y"})
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	st.Patch(deployments, "d", string(patch))
-	st.wants(deployment("2", toleration("c")), configMap("c", map[string]any{"keep": "2"}))
-	st.Patch(things, "p", `{"spec":{"again":true}}`)
+	st.Patch(fixture.Deployments, "d", string(patch))
+	st.script.Want(deployment("2", toleration("c")), fixture.ConfigMap("c", map[string]any{"keep": "2"}))
+	st.Patch(fixture.Things, "p", `{"spec":{"again":true}}`)
 
-	c := st.Await(configMaps, "c", "to be updated", func(o *unstructured.Unstructured) bool { return value(o, "data", "keep") == "2" })
-	if value(c, "data", "drop") != "" || value(c, "data", "foreign") != "1" {
+	c := st.Await(fixture.ConfigMaps, "c", "to be updated", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "keep") == "2" })
+	if fixture.Value(c, "data", "drop") != "" || fixture.Value(c, "data", "foreign") != "1" {
 		t.Errorf("data is %v; drop must be gone, foreign must stay", c.Object["data"])
 	}
-	d = st.Await(deployments, "d", "to be updated", func(o *unstructured.Unstructured) bool {
+	d = st.Await(fixture.Deployments, "d", "to be updated", func(o *unstructured.Unstructured) bool {
 		list, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "tolerations")
 		return len(list) == 1
 	})
@@ -144,11 +145,11 @@ func testMerge(t *testing.T, s *shared) {
 		t.Errorf("containers are %v; the sidecar that somebody added must stay", containers)
 	}
 	// Somebody else's change of a field of ours is put back.
-	st.Patch(configMaps, "c", `{"data":{"keep":"foreign"}}`)
-	st.Await(configMaps, "c", "to be put right", func(o *unstructured.Unstructured) bool { return value(o, "data", "keep") == "2" })
+	st.Patch(fixture.ConfigMaps, "c", `{"data":{"keep":"foreign"}}`)
+	st.Await(fixture.ConfigMaps, "c", "to be put right", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "keep") == "2" })
 }
 
-func testMethods(t *testing.T, s *shared) {
+func testMethods(t *testing.T, s *fixture.Environment) {
 	for _, tc := range []struct {
 		method           v1alpha1.ChildUpdateMethod
 		changes, sameUID bool
@@ -160,19 +161,19 @@ func testMethods(t *testing.T, s *shared) {
 		t.Run(string(tc.method), func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s)
-			st.wants(configMap("child", map[string]any{"a": "1"}), configMap("extra", nil))
+			st.script.Want(fixture.ConfigMap("child", map[string]any{"a": "1"}), fixture.ConfigMap("extra", nil))
 			st.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.ChildResources[0].UpdateStrategy.Method = tc.method })
-			st.parent("p", map[string]any{})
-			before := st.Await(configMaps, "child", "to be created", cluster.Exists)
-			st.Await(configMaps, "extra", "to be created", cluster.Exists)
-			st.wants(configMap("child", map[string]any{"a": "2"}))
-			st.Patch(things, "p", `{"spec":{"again":true}}`)
-			st.Await(configMaps, "extra", "to be deleted", cluster.Gone)
+			st.Parent("p", map[string]any{})
+			before := st.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
+			st.Await(fixture.ConfigMaps, "extra", "to be created", cluster.Exists)
+			st.script.Want(fixture.ConfigMap("child", map[string]any{"a": "2"}))
+			st.Patch(fixture.Things, "p", `{"spec":{"again":true}}`)
+			st.Await(fixture.ConfigMaps, "extra", "to be deleted", cluster.Gone)
 			if !tc.changes {
-				st.quiet()
+				st.settled()
 			}
-			after := st.Await(configMaps, "child", "to follow its method", func(o *unstructured.Unstructured) bool {
-				return o != nil && (value(o, "data", "a") == "2") == tc.changes
+			after := st.Await(fixture.ConfigMaps, "child", "to follow its method", func(o *unstructured.Unstructured) bool {
+				return o != nil && (fixture.Value(o, "data", "a") == "2") == tc.changes
 			})
 			if same := before.GetUID() == after.GetUID(); same != tc.sameUID {
 				t.Errorf("the child keeps its UID: %v, want %v", same, tc.sameUID)

@@ -25,11 +25,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // labeled returns a ConfigMap with a label.
 func labeled(name, app string) *hook.Object {
-	o := configMap(name, map[string]any{"a": "1"})
+	o := fixture.ConfigMap(name, map[string]any{"a": "1"})
 	o.SetLabels(map[string]string{"app": app})
 	return o
 }
@@ -41,14 +42,14 @@ func selecting(app string) map[string]any {
 
 func byOwnSelector(spec *v1alpha1.CompositeControllerSpec) { spec.GenerateSelector = nil }
 
-func testClaims(t *testing.T, s *shared) {
+func testClaims(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.Create(configMaps, labeled("orphan", "mine"))
-	st.wants(labeled("orphan", "mine"), labeled("kept", "mine"))
+	st.Create(fixture.ConfigMaps, labeled("orphan", "mine"))
+	st.script.Want(labeled("orphan", "mine"), labeled("kept", "mine"))
 	st.run(byOwnSelector)
-	p := st.parent("p", selecting("mine"))
+	p := st.Parent("p", selecting("mine"))
 
-	adopted := st.Await(configMaps, "orphan", "to be adopted", func(o *unstructured.Unstructured) bool {
+	adopted := st.Await(fixture.ConfigMaps, "orphan", "to be adopted", func(o *unstructured.Unstructured) bool {
 		owner := metav1.GetControllerOf(o)
 		return owner != nil && owner.UID == p.GetUID()
 	})
@@ -57,10 +58,10 @@ func testClaims(t *testing.T, s *shared) {
 	}
 	st.AwaitEvent("p", "Normal", "ChildAdopted", "Adopted ConfigMap "+st.Namespace+"/orphan")
 
-	st.Await(configMaps, "kept", "to be created", cluster.Exists)
-	st.Patch(configMaps, "kept", `{"metadata":{"labels":{"app":"other"}}}`)
+	st.Await(fixture.ConfigMaps, "kept", "to be created", cluster.Exists)
+	st.Patch(fixture.ConfigMaps, "kept", `{"metadata":{"labels":{"app":"other"}}}`)
 	st.AwaitEvent("p", "Normal", "ChildReleased", "Released ConfigMap "+st.Namespace+"/kept")
-	released := st.Get(configMaps, "kept")
+	released := st.Get(fixture.ConfigMaps, "kept")
 	if owner := metav1.GetControllerOf(released); owner != nil {
 		t.Errorf("the child whose labels changed still has the controller %v", owner)
 	}
@@ -68,31 +69,31 @@ func testClaims(t *testing.T, s *shared) {
 	st.AwaitEvent("p", "Warning", "SyncError", "ConfigMap "+st.Namespace+"/kept exists and is not controlled by Thing "+st.Namespace+"/p")
 }
 
-func testConflict(t *testing.T, s *shared) {
+func testConflict(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	before := st.Create(configMaps, configMap("child", map[string]any{"theirs": "1"}))
-	st.wants(configMap("child", map[string]any{"ours": "1"}))
+	before := st.Create(fixture.ConfigMaps, fixture.ConfigMap("child", map[string]any{"theirs": "1"}))
+	st.script.Want(fixture.ConfigMap("child", map[string]any{"ours": "1"}))
 	st.run(nil)
-	st.parent("p", map[string]any{})
+	st.Parent("p", map[string]any{})
 	st.AwaitEvent("p", "Warning", "SyncError", "ConfigMap "+st.Namespace+"/child exists and is not controlled by Thing "+st.Namespace+"/p")
-	if after := st.Get(configMaps, "child"); after.GetResourceVersion() != before.GetResourceVersion() {
+	if after := st.Get(fixture.ConfigMaps, "child"); after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Errorf("the stranger was changed: %v", after.Object)
 	}
 	st.running.AwaitCounters("conflicts", func(n *v1alpha1.ControllerCounters) bool { return n.Conflicts > 0 })
 	// It is retried, and succeeds when the stranger has gone.
-	st.Delete(configMaps, "child")
-	st.Await(configMaps, "child", "to be created", func(o *unstructured.Unstructured) bool { return value(o, "data", "ours") == "1" })
+	st.Delete(fixture.ConfigMaps, "child")
+	st.Await(fixture.ConfigMaps, "child", "to be created", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "ours") == "1" })
 }
 
-func testSelector(t *testing.T, s *shared) {
+func testSelector(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.wants(labeled("child", "other"))
+	st.script.Want(labeled("child", "other"))
 	st.run(byOwnSelector)
-	st.parent("p", selecting("mine"))
+	st.Parent("p", selecting("mine"))
 	st.AwaitEvent("p", "Warning", "SyncError", "labels on desired child ConfigMap "+st.Namespace+"/child don't match parent selector app=mine")
-	if st.Get(configMaps, "child") != nil {
+	if st.Get(fixture.ConfigMaps, "child") != nil {
 		t.Error("the child was created")
 	}
-	st.parent("q", map[string]any{})
+	st.Parent("q", map[string]any{})
 	st.AwaitEvent("q", "Warning", "SyncError", ".spec.selector must have either matchLabels, matchExpressions, or both")
 }

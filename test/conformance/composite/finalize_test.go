@@ -28,128 +28,126 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // finalizes adds a finalize hook that is done when all children are gone.
 func (s *stage) finalizes(spec *v1alpha1.CompositeControllerSpec) {
-	s.hook.Handle("/finalize", hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	s.Handle("/finalize", hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		return &hook.CompositeResponse{Finalized: len(q.Children.OfType("v1", "ConfigMap")) == 0 && q.Finalizing}, nil
 	}))
-	spec.Hooks.Finalize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(s.hook.URL("/finalize"))}}
+	spec.Hooks.Finalize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(s.Hook.URL("/finalize"))}}
 }
-
-func (s *stage) finalizer() string { return "metacontroller.io/compositecontroller-" + s.controller }
 
 func (s *stage) hasFinalizer(o *unstructured.Unstructured) bool {
-	return o != nil && len(o.GetFinalizers()) == 1 && o.GetFinalizers()[0] == s.finalizer()
+	return o != nil && len(o.GetFinalizers()) == 1 && fixture.HasFinalizer(o, s.Finalizer(fixture.Definition{Kind: fixture.Composite}))
 }
 
-func testFinalize(t *testing.T, s *shared) {
+func testFinalize(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.wants(configMap("child", nil))
+	st.script.Want(fixture.ConfigMap("child", nil))
 	st.run(st.finalizes)
-	st.parent("p", map[string]any{})
-	st.Await(configMaps, "child", "to be created", cluster.Exists)
-	st.Await(things, "p", "to have the finalizer", st.hasFinalizer)
-	st.Delete(things, "p")
-	st.Await(things, "p", "to be gone", cluster.Gone)
-	if st.Get(configMaps, "child") != nil {
+	st.Parent("p", map[string]any{})
+	st.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
+	st.Await(fixture.Things, "p", "to have the finalizer", st.hasFinalizer)
+	st.Delete(fixture.Things, "p")
+	st.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+	if st.Get(fixture.ConfigMaps, "child") != nil {
 		t.Error("the parent went before the finalize hook had its children deleted")
 	}
 }
 
-func testOptOut(t *testing.T, s *shared) {
+func testOptOut(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.wants(configMap("child", nil))
+	st.script.Want(fixture.ConfigMap("child", nil))
 	st.run(st.finalizes)
-	st.parent("p", map[string]any{})
-	st.Await(configMaps, "child", "to be created", cluster.Exists)
-	st.Patch(things, "p", `{"metadata":{"labels":{"`+selected+`":"somebody-else"}}}`)
-	st.Await(configMaps, "child", "to be deleted", cluster.Gone)
-	st.Await(things, "p", "to lose the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
-	if st.Get(things, "p").GetDeletionTimestamp() != nil {
+	st.Parent("p", map[string]any{})
+	st.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
+	st.Patch(fixture.Things, "p", `{"metadata":{"labels":{"`+fixture.Label+`":"somebody-else"}}}`)
+	st.Await(fixture.ConfigMaps, "child", "to be deleted", cluster.Gone)
+	st.Await(fixture.Things, "p", "to lose the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
+	if st.Get(fixture.Things, "p").GetDeletionTimestamp() != nil {
 		t.Error("opting out deleted the parent")
 	}
 }
 
-func testControllerDeletion(t *testing.T, s *shared) {
+func testControllerDeletion(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.wants()
+	st.script.Want()
 	st.run(st.finalizes)
 	for i := range 5 {
-		st.parent(fmt.Sprintf("p%d", i), map[string]any{})
+		st.Parent(fmt.Sprintf("p%d", i), map[string]any{})
 	}
 	for i := range 5 {
-		st.Await(things, fmt.Sprintf("p%d", i), "to have the finalizer", st.hasFinalizer)
+		st.Await(fixture.Things, fmt.Sprintf("p%d", i), "to have the finalizer", st.hasFinalizer)
 	}
 	st.running.Delete()
 	st.running.AwaitGone()
 	for i := range 5 {
-		if o := st.Get(things, fmt.Sprintf("p%d", i)); len(o.GetFinalizers()) > 0 {
+		if o := st.Get(fixture.Things, fmt.Sprintf("p%d", i)); len(o.GetFinalizers()) > 0 {
 			t.Errorf("%s keeps the finalizers %v of a controller that is gone", o.GetName(), o.GetFinalizers())
 		}
 	}
 }
 
-func testRelated(t *testing.T, s *shared) {
+func testRelated(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.Create(configMaps, configMap("related", map[string]any{"v": "1"}))
-	st.Create(configMaps, configMap("unrelated", map[string]any{"v": "1"}))
-	st.hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+	st.Create(fixture.ConfigMaps, fixture.ConfigMap("related", map[string]any{"v": "1"}))
+	st.Create(fixture.ConfigMaps, fixture.ConfigMap("unrelated", map[string]any{"v": "1"}))
+	st.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
 		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{
 			{APIVersion: "v1", Resource: "configmaps", Names: []string{"related"}},
 		}}, nil
 	}))
-	st.responses(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	st.script.Respond(func(q *fixture.Call) (*fixture.Reply, error) {
 		seen := ""
 		for _, r := range q.Related.OfType("v1", "ConfigMap") {
-			seen += value(r, "data", "v")
+			seen += fixture.Value(r, "data", "v")
 		}
-		return &hook.CompositeResponse{Status: map[string]any{"seen": seen}}, nil
+		return &fixture.Reply{Status: map[string]any{"seen": seen}}, nil
 	})
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
-		spec.Hooks.Customize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(st.hook.URL("/customize"))}}
+		spec.Hooks.Customize = &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(st.Hook.URL("/customize"))}}
 	})
-	st.parent("p", map[string]any{})
+	st.Parent("p", map[string]any{})
 	sees := func(want string) func(*unstructured.Unstructured) bool {
-		return func(o *unstructured.Unstructured) bool { return value(o, "status", "seen") == want }
+		return func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "seen") == want }
 	}
-	st.Await(things, "p", "to see the related object", sees("1"))
-	st.Patch(configMaps, "related", `{"data":{"v":"2"}}`)
-	st.Await(things, "p", "to see the change of the related object", sees("2"))
-	calls := st.quiet()
-	st.Patch(configMaps, "unrelated", `{"data":{"v":"2"}}`)
-	if after := st.quiet(); after != calls {
+	st.Await(fixture.Things, "p", "to see the related object", sees("1"))
+	st.Patch(fixture.ConfigMaps, "related", `{"data":{"v":"2"}}`)
+	st.Await(fixture.Things, "p", "to see the change of the related object", sees("2"))
+	calls := st.settled()
+	st.Patch(fixture.ConfigMaps, "unrelated", `{"data":{"v":"2"}}`)
+	if after := st.settled(); after != calls {
 		t.Errorf("the hook was called %d times for an object that is not related", after-calls)
 	}
-	if n := len(st.hook.Requests("/customize")); n != 1 {
+	if n := len(st.Requests("/customize")); n != 1 {
 		t.Errorf("the customize hook was called %d times for a parent that did not change, want 1", n)
 	}
 }
 
-func testClusterParent(t *testing.T, s *shared) {
+func testClusterParent(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
-	st.responses(func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
-		child := configMap("child", map[string]any{"a": "1"})
+	st.script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+		child := fixture.ConfigMap("child", map[string]any{"a": "1"})
 		child.SetNamespace(st.Namespace)
-		return &hook.CompositeResponse{Children: []*hook.Object{child}}, nil
+		return &fixture.Reply{Children: []*hook.Object{child}}, nil
 	})
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.ParentResource.Resource = "clusterthings" })
-	p := st.In("").Create(clusterThings, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "conformance.example.com/v1", "kind": "ClusterThing",
-		"metadata": map[string]any{"name": st.controller, "labels": map[string]any{selected: st.controller}},
+	p := st.In("").Create(fixture.ClusterThings, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "fixture.example.com/v1", "kind": "ClusterThing",
+		"metadata": map[string]any{"name": st.Name, "labels": map[string]any{fixture.Label: st.Name}},
 	}})
-	child := st.Await(configMaps, "child", "to be created", cluster.Exists)
+	child := st.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
 	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != p.GetUID() {
 		t.Errorf("owner is %v", owner)
 	}
 	cluster.Eventually(t, limit, "the child to be shown to the hook by namespace and name", func(context.Context) (bool, string) {
-		_, q := st.calls()
-		shown := q.Children.OfType("v1", "ConfigMap")
+		shown := st.script.Last().Children.OfType("v1", "ConfigMap")
 		return shown[st.Namespace+"/child"] != nil, fmt.Sprint(shown)
 	})
-	st.Delete(configMaps, "child")
-	again := st.Await(configMaps, "child", "to be created again", func(o *unstructured.Unstructured) bool {
+	st.Delete(fixture.ConfigMaps, "child")
+	again := st.Await(fixture.ConfigMaps, "child", "to be created again", func(o *unstructured.Unstructured) bool {
 		return o != nil && o.GetUID() != child.GetUID()
 	})
 	if again.GetDeletionTimestamp() != nil {

@@ -34,10 +34,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // testRefusals sends every response that docs/reference/compatibility.md refuses, each from one parent of one controller.
-func testRefusals(t *testing.T, s *shared) {
+func testRefusals(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
 	child := func(text string) string { return `{"children":[` + configMapText("good") + `,` + text + `]}` }
 	responses := map[string]struct{ body, event string }{
@@ -50,7 +51,7 @@ func testRefusals(t *testing.T, s *shared) {
 			"ConfigMap default/x is not in its parent's namespace NS; a namespaced parent can only have children in its namespace",
 		},
 		"cluster": {
-			child(`{"apiVersion":"conformance.example.com/v1","kind":"ClusterThing","metadata":{"name":"x"}}`),
+			child(`{"apiVersion":"fixture.example.com/v1","kind":"ClusterThing","metadata":{"name":"x"}}`),
 			"ClusterThing x is cluster-scoped, but its parent is in namespace NS",
 		},
 		"nameless":  {child(`{"apiVersion":"v1","kind":"ConfigMap"}`), "children[1]: ConfigMap has no metadata.name"},
@@ -58,7 +59,7 @@ func testRefusals(t *testing.T, s *shared) {
 		"twice":     {child(configMapText("good")), "ConfigMap NS/good is there twice, also as children[0]"},
 		"labels":    {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":1}}}`), "invalid labels on desired child ConfigMap NS/x"},
 	}
-	st.hook.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var q hook.CompositeRequest
 		hooktest.Composite(func(got *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 			q = *got
@@ -67,15 +68,15 @@ func testRefusals(t *testing.T, s *shared) {
 		hooktest.Body("application/json", responses[q.Parent.GetName()].body).ServeHTTP(w, r)
 	}))
 	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
-		spec.ChildResources = append(spec.ChildResources, rule("conformance.example.com/v1", "clusterthings", v1alpha1.ChildUpdateOnDelete))
+		spec.ChildResources = append(spec.ChildResources, fixture.Child{Resource: fixture.ClusterThings, Method: v1alpha1.ChildUpdateOnDelete}.OfComposite())
 	})
 	for _, name := range slices.Sorted(maps.Keys(responses)) {
-		st.parent(name, map[string]any{})
+		st.Parent(name, map[string]any{})
 	}
 	for _, name := range slices.Sorted(maps.Keys(responses)) {
 		st.AwaitEvent(name, "Warning", "SyncError", strings.ReplaceAll(responses[name].event, "NS", st.Namespace))
 	}
-	if st.Get(configMaps, "good") != nil {
+	if st.Get(fixture.ConfigMaps, "good") != nil {
 		t.Error("a child of a refused response was created: a response is refused as a whole")
 	}
 	st.running.AwaitCounters("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(responses)) })
@@ -93,14 +94,14 @@ func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
 // testHostile lets one controller's hook give every hostile response, while another controller goes on as usual.
-func testHostile(t *testing.T, s *shared) {
+func testHostile(t *testing.T, s *fixture.Environment) {
 	hostile, healthy := newStage(t, s), newStage(t, s)
 	handlers := hooktest.Hostile()
 	names := slices.Sorted(maps.Keys(handlers))
 	var mu sync.Mutex
 	asked := map[string]int{}
 	for _, name := range names {
-		hostile.hook.Handle("/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hostile.Handle("/"+name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			asked[name]++
 			mu.Unlock()
@@ -109,14 +110,14 @@ func testHostile(t *testing.T, s *shared) {
 	}
 	var controllers []string
 	for i, name := range names {
-		c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", hostile.controller, i)}}
-		url, selector := hostile.hook.URL("/"+name), metav1.LabelSelector{MatchLabels: map[string]string{selected: hostile.controller}}
+		c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", hostile.Name, i)}}
+		url, selector := hostile.Hook.URL("/"+name), metav1.LabelSelector{MatchLabels: map[string]string{fixture.Label: hostile.Name}}
 		c.Spec = v1alpha1.CompositeControllerSpec{
 			GenerateSelector: new(bool),
 			ParentResource: v1alpha1.CompositeControllerParentResourceRule{
-				ResourceRule: v1alpha1.ResourceRule{APIVersion: "conformance.example.com/v1", Resource: "things"}, LabelSelector: &selector,
+				ResourceRule: v1alpha1.ResourceRule{APIVersion: "fixture.example.com/v1", Resource: "things"}, LabelSelector: &selector,
 			},
-			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("v1", "configmaps", v1alpha1.ChildUpdateInPlace)},
+			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{fixture.Child{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}.OfComposite()},
 			Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{
 				URL: &url, Timeout: &metav1.Duration{Duration: time.Second},
 			}}},
@@ -135,15 +136,15 @@ func testHostile(t *testing.T, s *shared) {
 			}
 		}
 	})
-	healthy.responses(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
-		return &hook.CompositeResponse{Children: []*hook.Object{configMap(q.Parent.GetName(), map[string]any{"a": "1"})}}, nil
+	healthy.script.Respond(func(q *fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap(q.Parent.GetName(), map[string]any{"a": "1"})}}, nil
 	})
 	healthy.run(nil)
-	hostile.parent("victim", map[string]any{})
+	hostile.Parent("victim", map[string]any{})
 	for i := range 10 {
 		name := fmt.Sprintf("p%d", i)
-		healthy.parent(name, map[string]any{})
-		healthy.Await(configMaps, name, "to be created while other hooks misbehave", cluster.Exists)
+		healthy.Parent(name, map[string]any{})
+		healthy.Await(fixture.ConfigMaps, name, "to be created while other hooks misbehave", cluster.Exists)
 	}
 	cluster.Eventually(t, limit, "every hostile hook to be called", func(context.Context) (bool, string) {
 		mu.Lock()
@@ -157,7 +158,7 @@ func testHostile(t *testing.T, s *shared) {
 		return len(missing) == 0, strings.Join(missing, ", ")
 	})
 	hostile.AwaitEvent("victim", "Warning", "SyncError", "sync hook failed")
-	list, err := s.Dynamic.Resource(configMaps).Namespace(hostile.Namespace).List(t.Context(), metav1.ListOptions{})
+	list, err := s.Dynamic.Resource(fixture.ConfigMaps).Namespace(hostile.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +168,10 @@ func testHostile(t *testing.T, s *shared) {
 		}
 	}
 	select {
-	case <-s.server.Ended():
+	case <-s.Server.Ended():
 		t.Fatal("the server ended")
 	default:
 	}
-	healthy.Patch(things, "p0", `{"metadata":{"annotations":{"a":"1"}}}`)
-	healthy.Await(things, "p0", "to be synced", func(o *unstructured.Unstructured) bool { return o != nil })
+	healthy.Patch(fixture.Things, "p0", `{"metadata":{"annotations":{"a":"1"}}}`)
+	healthy.Await(fixture.Things, "p0", "to be synced", func(o *unstructured.Unstructured) bool { return o != nil })
 }

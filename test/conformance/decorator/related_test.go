@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 const (
@@ -44,49 +45,46 @@ func TestAChangeOfARelatedObjectCallsTheMatchingTargetsOnly(t *testing.T) {
 	}
 }
 
-func relatedFanOut(t *testing.T, shared *shared, version v1alpha1.HookVersion) {
-	s := newStage(t, shared, nothing)
-	s.hook.Handle("/customize", hooktest.Customize(func(q *hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+func relatedFanOut(t *testing.T, e *fixture.Environment, version v1alpha1.HookVersion) {
+	s := newStage(t, e, nothing)
+	s.Handle("/customize", hooktest.Customize(func(q *hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
 		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{
 			APIVersion: "v1", Resource: "secrets", Namespace: s.Namespace, Names: []string{q.Parent.GetAnnotations()["wants"]},
 		}}}, nil
 	}))
 	s.createTargets()
 	for _, name := range []string{"shared", "unrelated"} {
-		s.createLabeled(secrets, "Secret", name, nil)
+		s.Selected(fixture.Secrets, name, nil)
 	}
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
-		spec.Hooks.Customize = s.hookAt("/customize")
+		spec.Hooks.Customize = s.At("/customize")
 		spec.Hooks.Customize.Version = &version
 		spec.Hooks.Sync.Version = &version
-	}, configMaps)
+	}, fixture.ConfigMaps)
 	cluster.Eventually(t, limit, "a call for each target", func(context.Context) (bool, string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.calls) == many, fmt.Sprintf("%d targets called", len(s.calls))
+		n := len(s.script.Count())
+		return n == many, fmt.Sprintf("%d targets called", n)
 	})
-	s.quiet()
+	s.settled()
 
 	customized := s.customizeCalls()
-	s.mu.Lock()
-	clear(s.calls)
-	s.mu.Unlock()
-	s.Patch(secrets, "unrelated", `{"metadata":{"labels":{"poke":"1"}}}`)
-	if n := s.quiet(); n != 0 {
+	s.script.Forget()
+	s.Patch(fixture.Secrets, "unrelated", `{"metadata":{"labels":{"poke":"1"}}}`)
+	if n := s.settled(); n != 0 {
 		t.Errorf("a change of an object that nobody asked for called %d hooks", n)
 	}
-	s.Patch(secrets, "shared", `{"metadata":{"labels":{"poke":"1"}}}`)
+	// The event of this Secret comes after that of the other.
+	s.Patch(fixture.Secrets, "shared", `{"metadata":{"labels":{"poke":"1"}}}`)
 	cluster.Eventually(t, limit, "the matching targets to be called", func(context.Context) (bool, string) {
-		_, n := s.called("")
+		n := s.script.All()
 		return n >= matching, fmt.Sprintf("%d calls", n)
 	})
-	s.quiet()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.calls) != matching {
-		t.Errorf("%d targets were called, want %d", len(s.calls), matching)
+	s.settled()
+	calls := s.script.Count()
+	if len(calls) != matching {
+		t.Errorf("%d targets were called, want %d", len(calls), matching)
 	}
-	for name, n := range s.calls {
+	for name, n := range calls {
 		if n != 1 {
 			t.Errorf("the hook was called %d times for %s", n, name)
 		}
@@ -98,7 +96,7 @@ func relatedFanOut(t *testing.T, shared *shared, version v1alpha1.HookVersion) {
 
 // createTargets creates the ConfigMaps, some of which want the Secret that is shared.
 func (s *stage) createTargets() {
-	s.t.Helper()
+	s.T.Helper()
 	var running sync.WaitGroup
 	slots := make(chan struct{}, 16)
 	for i := range many {
@@ -109,16 +107,16 @@ func (s *stage) createTargets() {
 			if i%(many/matching) == 0 {
 				wants = "shared"
 			}
-			_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("target-%d", i), Labels: map[string]string{selected: s.controller},
+			_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Create(s.T.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("target-%d", i), Labels: map[string]string{fixture.Label: s.Name},
 				Annotations: map[string]string{"wants": wants},
 			}, Immutable: new(false)}, metav1.CreateOptions{})
 			if err != nil {
-				s.t.Errorf("creating target %d: %v", i, err)
+				s.T.Errorf("creating target %d: %v", i, err)
 			}
 		})
 	}
 	running.Wait()
 }
 
-func (s *stage) customizeCalls() int { return len(s.hook.Requests("/customize")) }
+func (s *stage) customizeCalls() int { return len(s.Requests("/customize")) }

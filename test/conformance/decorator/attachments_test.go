@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 const (
@@ -36,15 +37,15 @@ const (
 
 // attach returns one ConfigMap to attach.
 func attach(name string) []*hook.Object {
-	return []*hook.Object{configMap(name, map[string]any{"a": "1"})}
+	return []*hook.Object{fixture.ConfigMap(name, map[string]any{"a": "1"})}
 }
 
 // TestAttachments is what a decorator does with attachments.
 func TestAttachments(t *testing.T) {
-	s := setUp(t)
+	e := setUp(t)
 	for _, c := range []struct {
 		name string
-		run  func(*testing.T, *shared)
+		run  func(*testing.T, *fixture.Environment)
 	}{
 		{"AreMarkedOwnedAndRepaired", markedAndOwned},
 		{"OfOthersAreLeftAlone", foreignAttachments},
@@ -54,108 +55,116 @@ func TestAttachments(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.run(t, s)
+			c.run(t, e)
 		})
 	}
 }
 
-func markedAndOwned(t *testing.T, shared *shared) {
-	s := newStage(t, shared, func(*request) *response { return &response{Attachments: attach("attached")} })
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
-	target := s.createLabeled(secrets, "Secret", "target", nil)
-	o := s.Await(configMaps, "attached", "to be there", cluster.Exists)
-	if o.GetAnnotations()[marker] != s.controller || o.GetAnnotations()[lastApplied] == "" {
+func markedAndOwned(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(*fixture.Call) *fixture.Reply { return &fixture.Reply{Children: attach("attached")} })
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+	}, fixture.Secrets)
+	target := s.Selected(fixture.Secrets, "target", nil)
+	o := s.Await(fixture.ConfigMaps, "attached", "to be there", cluster.Exists)
+	if o.GetAnnotations()[marker] != s.Name || o.GetAnnotations()[lastApplied] == "" {
 		t.Errorf("the annotations are %v", o.GetAnnotations())
 	}
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.UID != target.GetUID() || owner.BlockOwnerDeletion == nil || !*owner.BlockOwnerDeletion {
 		t.Errorf("the owners are %v", o.GetOwnerReferences())
 	}
-	s.Patch(configMaps, "attached", `{"data":{"a":"2","b":"kept"}}`)
-	s.Await(configMaps, "attached", "to be repaired", func(o *unstructured.Unstructured) bool {
+	s.Patch(fixture.ConfigMaps, "attached", `{"data":{"a":"2","b":"kept"}}`)
+	s.Await(fixture.ConfigMaps, "attached", "to be repaired", func(o *unstructured.Unstructured) bool {
 		data, _, err := unstructured.NestedStringMap(o.Object, "data")
 		return err == nil && data["a"] == "1" && data["b"] == "kept"
 	})
-	s.Delete(configMaps, "attached")
-	s.Await(configMaps, "attached", "to be there again", cluster.Exists)
+	s.Delete(fixture.ConfigMaps, "attached")
+	s.Await(fixture.ConfigMaps, "attached", "to be there again", cluster.Exists)
 	s.responses(nothing)
-	s.Patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
-	s.Await(configMaps, "attached", "to be gone", cluster.Gone)
+	s.Patch(fixture.Secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
+	s.Await(fixture.ConfigMaps, "attached", "to be gone", cluster.Gone)
 }
 
-func foreignAttachments(t *testing.T, shared *shared) {
-	s := newStage(t, shared, nothing)
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace) }, secrets)
-	target := s.createLabeled(secrets, "Secret", "target", nil)
+func foreignAttachments(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, nothing)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+	}, fixture.Secrets)
+	target := s.Selected(fixture.Secrets, "target", nil)
 	owned := func(name, by string) {
-		o := configMap(name, nil)
+		o := fixture.ConfigMap(name, nil)
 		o.SetAnnotations(map[string]string{marker: by})
 		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(target, corev1.SchemeGroupVersion.WithKind("Secret"))})
-		s.Create(configMaps, o)
+		s.Create(fixture.ConfigMaps, o)
 	}
 	owned("of-another", "another")
-	owned("of-ours", s.controller)
-	s.Await(configMaps, "of-ours", "to be deleted, for the hook does not want it", cluster.Gone)
-	if s.Get(configMaps, "of-another") == nil {
+	owned("of-ours", s.Name)
+	s.Await(fixture.ConfigMaps, "of-ours", "to be deleted, for the hook does not want it", cluster.Gone)
+	if s.Get(fixture.ConfigMaps, "of-another") == nil {
 		t.Error("the attachment of another decorator was deleted")
 	}
-	s.Create(configMaps, configMap("orphan", nil))
-	s.responses(func(*request) *response { return &response{Attachments: attach("orphan")} })
-	s.Patch(secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
+	s.Create(fixture.ConfigMaps, fixture.ConfigMap("orphan", nil))
+	s.responses(func(*fixture.Call) *fixture.Reply { return &fixture.Reply{Children: attach("orphan")} })
+	s.Patch(fixture.Secrets, "target", `{"metadata":{"labels":{"poke":"1"}}}`)
 	s.AwaitEvent("target", corev1.EventTypeWarning, "SyncError", "ConfigMap "+s.Namespace+"/orphan exists and is not controlled by")
-	if o := s.Get(configMaps, "orphan"); len(o.GetOwnerReferences()) != 0 {
+	if o := s.Get(fixture.ConfigMaps, "orphan"); len(o.GetOwnerReferences()) != 0 {
 		t.Errorf("an orphan was adopted: %v", o.GetOwnerReferences())
 	}
 }
 
-func severalKinds(t *testing.T, shared *shared) {
-	s := newStage(t, shared, func(q *request) *response {
-		return &response{Attachments: attach("of-" + q.Object.GetKind() + "-" + q.Object.GetName())}
+func severalKinds(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply {
+		return &fixture.Reply{Children: attach("of-" + q.Parent.GetKind() + "-" + q.Parent.GetName())}
 	})
-	s.responses(func(q *request) *response { return &response{Attachments: attach(q.Object.GetName())} })
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, configMaps, v1alpha1.ChildUpdateRecreate) }, secrets, bareThings)
-	s.createLabeled(secrets, "Secret", "secret", nil)
-	s.createLabeled(bareThings, "BareThing", "thing", nil)
+	s.responses(func(q *fixture.Call) *fixture.Reply { return &fixture.Reply{Children: attach(q.Parent.GetName())} })
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateRecreate)
+	}, fixture.Secrets, bareThings)
+	s.Selected(fixture.Secrets, "secret", nil)
+	s.Selected(bareThings, "thing", nil)
 	for name, kind := range map[string]string{"secret": "Secret", "thing": "BareThing"} {
-		o := s.Await(configMaps, name, "to be there", cluster.Exists)
+		o := s.Await(fixture.ConfigMaps, name, "to be there", cluster.Exists)
 		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != kind {
 			t.Errorf("%s is controlled by %v, want a %s", name, owner, kind)
 		}
 		before := o.GetUID()
-		s.Patch(configMaps, name, `{"data":{"a":"2"}}`)
-		s.Await(configMaps, name, "to be created anew", func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before })
+		s.Patch(fixture.ConfigMaps, name, `{"data":{"a":"2"}}`)
+		s.Await(fixture.ConfigMaps, name, "to be created anew", func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before })
 	}
 }
 
-func statusOfAttachments(t *testing.T, shared *shared) {
-	s := newStage(t, shared, func(*request) *response {
+func statusOfAttachments(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(*fixture.Call) *fixture.Reply {
 		service := &hook.Object{Object: map[string]any{
 			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "svc"},
 			"spec":   map[string]any{"clusterIP": "None", "selector": map[string]any{"a": "b"}},
 			"status": map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": "10.1.2.3"}}}},
 		}}
-		return &response{Attachments: []*hook.Object{service}}
+		return &fixture.Reply{Children: []*hook.Object{service}}
 	})
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { attaches(spec, services, v1alpha1.ChildUpdateInPlace) }, secrets)
-	s.createLabeled(secrets, "Secret", "target", nil)
-	s.Await(services, "svc", "to be there", cluster.Exists)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.Services, v1alpha1.ChildUpdateInPlace)
+	}, fixture.Secrets)
+	s.Selected(fixture.Secrets, "target", nil)
+	s.Await(fixture.Services, "svc", "to be there", cluster.Exists)
 	s.AwaitEvent("target", corev1.EventTypeWarning, "ChildStatusIgnored", "Service "+s.Namespace+"/svc")
-	s.quiet()
+	s.settled()
 }
 
-func requestKeys(t *testing.T, shared *shared) {
+func requestKeys(t *testing.T, e *fixture.Environment) {
 	for _, version := range []v1alpha1.HookVersion{v1alpha1.HookVersionV1, v1alpha1.HookVersionV2} {
-		s := newStage(t, shared, func(*request) *response { return &response{Attachments: attach("attached")} })
+		s := newStage(t, e, func(*fixture.Call) *fixture.Reply { return &fixture.Reply{Children: attach("attached")} })
 		s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
-			attaches(spec, configMaps, v1alpha1.ChildUpdateInPlace)
-			attaches(spec, deployments, v1alpha1.ChildUpdateInPlace)
+			attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+			attaches(spec, fixture.Deployments, v1alpha1.ChildUpdateInPlace)
 			spec.Hooks.Sync.Version = &version
-		}, secrets)
-		s.createLabeled(secrets, "Secret", "target", nil)
-		s.Await(configMaps, "attached", "to be there", cluster.Exists)
-		s.awaitCalls("target", 2)
-		s.quiet()
-		calls := s.hook.Requests("/sync")
+		}, fixture.Secrets)
+		s.Selected(fixture.Secrets, "target", nil)
+		s.Await(fixture.ConfigMaps, "attached", "to be there", cluster.Exists)
+		s.script.AwaitCalls(t, "target", 2)
+		s.settled()
+		calls := s.Requests("/sync")
 		var body map[string]json.RawMessage
 		if err := json.Unmarshal(calls[len(calls)-1].Body, &body); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,185 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package churn
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+var duration = flag.Duration("churn.duration", 24*time.Second, "how long to churn")
+
+const (
+	// rounds are of equal length. The first one is the warm-up: what it leaves is what the others must leave.
+	rounds = 4
+	// controllerSlots and parentSlots are how many of them there are at most at a time.
+	controllerSlots, parentSlots = 8, 60
+	// parentWorkers and controllerWorkers act at the same time, each on slots of its own.
+	parentWorkers, controllerWorkers = 4, 2
+
+	// controllerPause lets controllers work before they are changed again.
+	controllerPause = 100 * time.Millisecond
+
+	// A server that leaks one thing for each object is far above these: a round has thousands of changes in a long run.
+	// The API server itself gets watches of kube-controller-manager, and connections, in its first minutes.
+	engineSlack    = 4
+	goroutineSlack = 80
+	heapSlack      = 8 << 20
+	heapGrowth     = 1.15
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+
+// tally counts what was done.
+type tally struct {
+	created, changed, deselected, deleted                     atomic.Int64
+	controllersCreated, controllersEdited, controllersDeleted atomic.Int64
+}
+
+func (c *tally) String() string {
+	return fmt.Sprintf("parents: %d created, %d changed, %d deselected, %d deleted; controllers: %d created, %d edited, %d deleted",
+		c.created.Load(), c.changed.Load(), c.deselected.Load(), c.deleted.Load(),
+		c.controllersCreated.Load(), c.controllersEdited.Load(), c.controllersDeleted.Load())
+}
+
+// TestChurn compares what the server holds after each round, when all parents and controllers are gone.
+func TestChurn(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{Limit: 2 * time.Minute})
+	test := e.NewTest(t)
+	site := newSite(test)
+	var samples []*sample
+	for round := range rounds {
+		site.churn(*duration / rounds)
+		site.drain()
+		samples = append(samples, takeSample(test))
+		t.Logf("after round %d: %s\n%s", round, &site.tally, samples[round])
+	}
+	first, last := samples[0], samples[rounds-1]
+	if last.engine > first.engine+engineSlack {
+		t.Errorf("the engine has %d goroutines after the last round, %d after the first\n%s", last.engine, first.engine, last.grown(first))
+	}
+	if last.goroutines > first.goroutines+goroutineSlack {
+		t.Errorf("there are %d goroutines after the last round, %d after the first\n%s", last.goroutines, first.goroutines,
+			last.grown(first))
+	}
+	if float64(last.heap) > heapGrowth*float64(first.heap)+heapSlack {
+		t.Errorf("the heap has %d bytes after the last round, %d after the first", last.heap, first.heap)
+	}
+	for name, size := range last.sizes {
+		if size > first.sizes[name] {
+			t.Errorf("%s is %v after the last round, %v after the first", name, size, first.sizes[name])
+		}
+	}
+	for name, series := range last.series {
+		if series > first.series[name]+seriesSlack {
+			t.Errorf("%s has %d series after the last round, %d after the first", name, series, first.series[name])
+		}
+	}
+}
+
+// churn has all workers act for a while.
+func (s *site) churn(d time.Duration) {
+	s.t.T.Helper()
+	ctx, end := s.t.T.Context(), time.Now().Add(d)
+	var working sync.WaitGroup
+	for w := range parentWorkers {
+		working.Go(func() {
+			for time.Now().Before(end) {
+				s.changeParent(ctx, w+parentWorkers*rand.IntN(parentSlots/parentWorkers))
+			}
+		})
+	}
+	for w := range controllerWorkers {
+		working.Go(func() {
+			for time.Now().Before(end) {
+				s.changeController(ctx, w+controllerWorkers*rand.IntN(controllerSlots/controllerWorkers))
+				pause(ctx, controllerPause)
+			}
+		})
+	}
+	working.Wait()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// drain deletes all controllers and parents, half of the parents before the controllers, and waits until all are gone.
+func (s *site) drain() {
+	s.t.T.Helper()
+	ctx := s.t.T.Context()
+	for slot := range parentSlots / 2 {
+		s.deleteParent(ctx, slot)
+	}
+	for slot := range controllerSlots {
+		s.deleteController(ctx, slot)
+	}
+	for slot := range parentSlots {
+		s.deleteParent(ctx, slot)
+	}
+	cluster.Eventually(s.t.T, s.t.Limit, "all parents and controllers to be gone", func(ctx context.Context) (bool, string) {
+		left, err := s.left(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		return len(left) == 0, fmt.Sprintf("%d are left: %s", len(left), strings.Join(left, ", "))
+	})
+}
+
+// left lists the parents and controllers that are still there, with their finalizers.
+func (s *site) left(ctx context.Context) ([]string, error) {
+	api, options := s.t.Versioned.MetacontrollerV1alpha1(), metav1.ListOptions{}
+	var left []string
+	for _, list := range []func() (runtime.Object, error){
+		func() (runtime.Object, error) { return s.t.Resource(fixture.Things).List(ctx, options) },
+		func() (runtime.Object, error) { return api.CompositeControllers().List(ctx, options) },
+		func() (runtime.Object, error) { return api.DecoratorControllers().List(ctx, options) },
+	} {
+		found, err := list()
+		if err != nil {
+			return nil, fmt.Errorf("listing what is left: %w", err)
+		}
+		err = meta.EachListItem(found, func(each runtime.Object) error {
+			o, err := meta.Accessor(each)
+			if err == nil {
+				left = append(left, fmt.Sprintf("%s %v", o.GetName(), o.GetFinalizers()))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading what is left: %w", err)
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,163 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package churn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"maps"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+// seriesSlack allows series that appear with something that happens rarely, such as another reason of an error.
+const seriesSlack = 20
+
+// A sample is what the server holds at one moment.
+type sample struct {
+	goroutines int
+	// engine is how many of them are the engine's.
+	engine int
+	// heap is what is reachable, in bytes.
+	heap int
+	// sizes are the sums of the engine's gauges by metric, and series how many series every metric of the engine has.
+	sizes  map[string]float64
+	series map[string]int
+	// stacks are how many goroutines there are by stack.
+	stacks map[string]int
+}
+
+func (s *sample) String() string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(s.sizes)) {
+		lines = append(lines, fmt.Sprintf("  %s %v", name, s.sizes[name]))
+	}
+	all := 0
+	for _, n := range s.series {
+		all += n
+	}
+	return fmt.Sprintf("  goroutines %d, of the engine %d\n  heap %.1f MiB\n  series of the engine %d\n%s", s.goroutines, s.engine, float64(s.heap)/(1<<20), all, strings.Join(lines, "\n"))
+}
+
+// takeSample waits until the goroutines of what has been deleted have ended, and measures.
+func takeSample(t *fixture.Test) *sample {
+	t.T.Helper()
+	s := &sample{sizes: map[string]float64{}, series: map[string]int{}}
+	before := -1
+	cluster.Eventually(t.T, t.Limit, "the number of goroutines to stay", func(ctx context.Context) (bool, string) {
+		text, err := t.Server.Read(ctx, "/debug/pprof/goroutine?debug=1")
+		if err != nil {
+			return false, err.Error()
+		}
+		s.stacks, s.engine = stacksOf(text), 0
+		for stack, n := range s.stacks {
+			if ofEngine(stack) {
+				s.engine += n
+			}
+		}
+		if _, err := fmt.Sscanf(text, "goroutine profile: total %d", &s.goroutines); err != nil {
+			return false, err.Error()
+		}
+		same := s.goroutines == before
+		before = s.goroutines
+		return same, fmt.Sprintf("%d goroutines", s.goroutines)
+	})
+	page, err := t.Server.Metrics(t.T.Context())
+	if err != nil {
+		t.T.Fatal(err)
+	}
+	for name, family := range page {
+		if !strings.HasPrefix(name, "metacontroller_") && !strings.HasPrefix(name, "workqueue_") {
+			continue
+		}
+		s.series[name] = len(family.GetMetric())
+		if family.GetType() == dto.MetricType_GAUGE {
+			s.sizes[name], _ = page.Value(name)
+		}
+	}
+	s.heap = heap(t)
+	return s
+}
+
+// stacksOf reads a profile of goroutines.
+func stacksOf(profile string) map[string]int {
+	stacks := map[string]int{}
+	for block := range strings.SplitSeq(profile, "\n\n") {
+		for line := range strings.SplitSeq(block, "\n") {
+			n := 0
+			if _, err := fmt.Sscanf(line, "%d @ ", &n); err == nil {
+				_, stack, _ := strings.Cut(block, line+"\n")
+				stacks[stack] += n
+				break
+			}
+		}
+	}
+	return stacks
+}
+
+// ofEngine reports whether a goroutine is at work for the engine.
+func ofEngine(stack string) bool {
+	return slices.ContainsFunc([]string{"/pkg/controller/", "/pkg/children/", "/pkg/cluster", "/pkg/hook/"}, func(folder string) bool {
+		return strings.Contains(stack, "metacontroller-apiserver"+folder)
+	})
+}
+
+// grown tells of which stacks there are more goroutines than before.
+func (s *sample) grown(before *sample) string {
+	var text strings.Builder
+	for stack, n := range s.stacks {
+		if more := n - before.stacks[stack]; more > 0 {
+			fmt.Fprintf(&text, "%d more:\n%s\n", more, stack)
+		}
+	}
+	return text.String()
+}
+
+// heap returns the bytes of the heap after garbage collections.
+func heap(t *fixture.Test) int {
+	t.T.Helper()
+	// What has a finalizer, or is in a pool, goes with a later collection.
+	for range 3 {
+		if _, err := t.Server.Read(t.T.Context(), "/debug/pprof/heap?gc=1"); err != nil {
+			t.T.Fatal(err)
+		}
+	}
+	text, err := t.Server.Read(t.T.Context(), "/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		t.T.Fatal(err)
+	}
+	_, after, found := strings.Cut(text, "# HeapAlloc = ")
+	n := 0
+	if _, err := fmt.Sscan(after, &n); err != nil || !found {
+		t.T.Fatalf("reading the heap's size: %v", err)
+	}
+	return n
+}
+
+func encode(value any) string {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return string(encoded)
+}

@@ -1,0 +1,178 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package finalizers
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+// duals are served in two versions, as name says which resource.
+func dualManifest(plural, kind string, versions ...string) string {
+	manifest := fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.fixture.example.com}
+spec:
+  group: fixture.example.com
+  names: {kind: %[2]s, plural: %[1]s}
+  scope: Namespaced
+  versions:
+`, plural, kind)
+	for _, v := range []string{"v1alpha1", "v1"} {
+		served := false
+		for _, wanted := range versions {
+			served = served || wanted == v
+		}
+		manifest += fmt.Sprintf(`  - name: %s
+    served: %v
+    storage: %v
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, v, served, v == "v1")
+	}
+	return manifest
+}
+
+func resource(version, plural string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: fixture.Group, Version: version, Resource: plural}
+}
+
+// targets is how many objects a decorator has of each kind.
+const targets = 5
+
+// TestEdits changes which kinds a decorator finalizes. No object of a kind that it still names may lose its finalizer.
+func TestEdits(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{})
+	e.DefineManifests(t, dualManifest("edited", "Edited", "v1alpha1", "v1"))
+	older, newer := resource("v1alpha1", "edited"), resource("v1", "edited")
+	for _, c := range []struct {
+		name          string
+		before, after []schema.GroupVersionResource
+	}{
+		{"AKindIsAdded", []schema.GroupVersionResource{fixture.ConfigMaps}, []schema.GroupVersionResource{fixture.ConfigMaps, fixture.Secrets}},
+		{"AKindIsAddedInFront", []schema.GroupVersionResource{fixture.ConfigMaps}, []schema.GroupVersionResource{fixture.Secrets, fixture.ConfigMaps}},
+		{"KindsAreReordered", []schema.GroupVersionResource{fixture.ConfigMaps, fixture.Secrets}, []schema.GroupVersionResource{fixture.Secrets, fixture.ConfigMaps}},
+		{"AnotherVersionOfAKind", []schema.GroupVersionResource{older}, []schema.GroupVersionResource{newer}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, e, fixture.Decorator, c.before...)
+			running := s.Run(s.definition)
+			for i := range targets {
+				s.target(c.before[0], targetName(i))
+			}
+			for i := range targets {
+				s.Await(c.before[0], targetName(i), "to have the finalizer", s.carries)
+			}
+			found := s.watch(c.before[0])
+			running.Patch(`{"spec":{"resources":` + s.resources(c.after...) + `}}`)
+			running.AwaitReady()
+			// What the new definition names works.
+			last := c.after[len(c.after)-1]
+			s.target(last, "late")
+			s.Await(last, "late", "to have the finalizer", s.carries)
+			s.keptFinalizers(c.before[0], targetName(0), found)
+		})
+	}
+	t.Run("AKindIsRemoved", func(t *testing.T) {
+		t.Parallel()
+		s := newStage(t, e, fixture.Decorator, fixture.ConfigMaps, fixture.Secrets)
+		running := s.Run(s.definition)
+		s.target(fixture.ConfigMaps, "kept")
+		s.target(fixture.Secrets, "left")
+		s.Await(fixture.ConfigMaps, "kept", "to have the finalizer", s.carries)
+		s.Await(fixture.Secrets, "left", "to have the finalizer", s.carries)
+		found := s.watch(fixture.ConfigMaps)
+		running.Patch(`{"spec":{"resources":` + s.resources(fixture.ConfigMaps) + `}}`)
+		s.Await(fixture.Secrets, "left", "to be released", s.released)
+		running.AwaitReady()
+		s.keptFinalizers(fixture.ConfigMaps, "kept", found)
+	})
+	t.Run("TheHookIsRemovedAndThenTheKind", func(t *testing.T) {
+		t.Parallel()
+		hookThenKind(newStage(t, e, fixture.Composite, fixture.Things))
+	})
+}
+
+// hookThenKind edits twice in a row: without a finalize hook the controller releases its parents, and must do so although they
+// are no longer of its kind.
+func hookThenKind(s *stage) {
+	w := s.newWarden()
+	running := s.Run(s.definition)
+	for i := range targets {
+		s.Parent(targetName(i), nil)
+	}
+	for i := range targets {
+		s.Await(fixture.Things, targetName(i), "to have the finalizer", s.carries)
+	}
+	running.Patch(`{"spec":{"hooks":{"finalize":null}}}`)
+	running.Patch(`{"spec":{"parentResource":{"resource":"clusterthings"}}}`)
+	running.AwaitReady()
+	w.set(true)
+	for i := range targets {
+		s.Await(fixture.Things, targetName(i), "to be released", s.released)
+	}
+}
+
+// TestVersionThatIsNoLongerServed deletes a controller whose parents are only served in another version by now.
+func TestVersionThatIsNoLongerServed(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{})
+	e.DefineManifests(t, dualManifest("dropped", "Dropped", "v1alpha1", "v1"))
+	older, newer := resource("v1alpha1", "dropped"), resource("v1", "dropped")
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+		t.Run(string(kind), func(t *testing.T) {
+			e.DefineManifests(t, dualManifest("dropped", "Dropped", "v1alpha1", "v1"))
+			s := newStage(t, e, kind, older)
+			cluster.Eventually(t, s.Limit, "the older version to be served", s.serves(older))
+			running := s.Run(s.definition)
+			for i := range targets {
+				s.target(newer, targetName(i))
+			}
+			for i := range targets {
+				s.Await(newer, targetName(i), "to have the finalizer", s.carries)
+			}
+			e.DefineManifests(t, dualManifest("dropped", "Dropped", "v1"))
+			running.AwaitCondition("Ready", "to say that the version is not served", notServed)
+			running.Delete()
+			for i := range targets {
+				s.Await(newer, targetName(i), "to be released", s.released)
+			}
+			running.AwaitGone()
+		})
+	}
+}
+
+func targetName(i int) string { return fmt.Sprintf("target-%d", i) }
+
+// target creates an object that the controller selects.
+func (s *stage) target(r schema.GroupVersionResource, name string) {
+	s.T.Helper()
+	if r.Group == fixture.Group && r.Resource != fixture.Things.Resource {
+		kind := map[string]string{"edited": "Edited", "dropped": "Dropped"}[r.Resource]
+		s.Create(r, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": r.GroupVersion().String(), "kind": kind,
+			"metadata": map[string]any{"name": name, "labels": map[string]any{fixture.Label: s.Name}},
+		}})
+		return
+	}
+	s.Selected(r, name, nil)
+}

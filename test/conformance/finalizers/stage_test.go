@@ -1,0 +1,246 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package finalizers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+
+// A stage is a controller with a finalize hook, which finalizes at once.
+type stage struct {
+	*fixture.Test
+
+	script     *fixture.Script
+	definition fixture.Definition
+	finalizer  string
+}
+
+func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, parents ...schema.GroupVersionResource) *stage {
+	t.Helper()
+	s := &stage{Test: e.NewTest(t), script: e.NewScript(kind)}
+	s.script.Want()
+	s.Handle("/hook", s.script)
+	s.definition = fixture.Definition{Kind: kind, Parents: parents, Sync: s.At("/hook"), Finalize: s.At("/hook")}
+	s.finalizer = s.Finalizer(s.definition)
+	return s
+}
+
+// resources is the field resources of a DecoratorController, which selects the case's objects.
+func (s *stage) resources(all ...schema.GroupVersionResource) string {
+	rules := make([]map[string]any, len(all))
+	for i, r := range all {
+		rules[i] = map[string]any{
+			"apiVersion": r.GroupVersion().String(), "resource": r.Resource,
+			"labelSelector": map[string]any{"matchLabels": map[string]any{fixture.Label: s.Name}},
+		}
+	}
+	encoded, err := json.Marshal(rules)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return string(encoded)
+}
+
+func (s *stage) carries(o *unstructured.Unstructured) bool {
+	return fixture.HasFinalizer(o, s.finalizer)
+}
+
+func (s *stage) released(o *unstructured.Unstructured) bool { return o != nil && !s.carries(o) }
+
+// A record is what a watch showed of the objects of one resource.
+type record struct {
+	finalizer string
+
+	mu sync.Mutex
+	// without are the objects that were shown without the finalizer.
+	without []string
+	// annotated are the annotations that were shown last by name.
+	annotated map[string]map[string]string
+}
+
+// watch records what happens to the objects of a resource from now on.
+func (s *stage) watch(r schema.GroupVersionResource) *record {
+	s.T.Helper()
+	found := &record{finalizer: s.finalizer, annotated: map[string]map[string]string{}}
+	events, err := s.Resource(r).Watch(s.T.Context(), metav1.ListOptions{LabelSelector: fixture.Label + "=" + s.Name})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for event := range events.ResultChan() {
+			if o, ok := event.Object.(*unstructured.Unstructured); ok {
+				found.note(o)
+			}
+		}
+	})
+	s.T.Cleanup(func() {
+		events.Stop()
+		watching.Wait()
+	})
+	return found
+}
+
+func (r *record) note(o *unstructured.Unstructured) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.annotated[o.GetName()] = o.GetAnnotations()
+	if !fixture.HasFinalizer(o, r.finalizer) {
+		r.without = append(r.without, o.GetKind()+" "+o.GetName()+" at version "+o.GetResourceVersion())
+	}
+}
+
+// keptFinalizers fails the test if an object was shown without the finalizer. It writes to an object and waits until the watch
+// shows that, since a watch shows events in their order.
+func (s *stage) keptFinalizers(r schema.GroupVersionResource, name string, found *record) {
+	s.T.Helper()
+	s.Patch(r, name, `{"metadata":{"annotations":{"end":"of-test"}}}`)
+	cluster.Eventually(s.T, s.Limit, "the watch to show the end", func(context.Context) (bool, string) {
+		found.mu.Lock()
+		defer found.mu.Unlock()
+		return found.annotated[name]["end"] != "", fmt.Sprint(found.annotated)
+	})
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	if len(found.without) > 0 {
+		s.T.Errorf("%d times an object was without its finalizer: %v", len(found.without), found.without)
+	}
+}
+
+// A warden is an admission webhook that refuses to have the finalizer taken off the Things of a namespace while it is closed.
+type warden struct {
+	finalizer string
+
+	mu      sync.Mutex
+	open    bool
+	refused int
+}
+
+func (s *stage) newWarden() *warden {
+	s.T.Helper()
+	w := &warden{finalizer: s.finalizer}
+	web := hooktest.NewServer(s.T, hooktest.WithTLS())
+	web.Handle("/", w)
+	hooks := s.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := hooks.Create(s.T.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    "warden." + fixture.Group,
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new(web.URL("/")), CABundle: []byte(web.CABundle())},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.Namespace}},
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{fixture.Group}, APIVersions: []string{"*"}, Resources: []string{fixture.Things.Resource},
+				},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() {
+		if err := hooks.Delete(context.WithoutCancel(s.T.Context()), s.Name, metav1.DeleteOptions{}); err != nil {
+			s.T.Errorf("deleting the webhook: %v", err)
+		}
+	})
+	s.awaitWarden(w)
+	return w
+}
+
+// awaitWarden waits until the API server calls the webhook.
+func (s *stage) awaitWarden(w *warden) {
+	s.T.Helper()
+	probe := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": fixture.Things.GroupVersion().String(), "kind": "Thing",
+		"metadata": map[string]any{"name": "probe", "finalizers": []any{s.finalizer}},
+	}}
+	s.Create(fixture.Things, probe)
+	cluster.Eventually(s.T, s.Limit, "the webhook to refuse", func(ctx context.Context) (bool, string) {
+		probe.SetFinalizers(nil)
+		_, err := s.Resource(fixture.Things).Update(ctx, probe, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return false, "the update is accepted"
+		}
+		live := s.Get(fixture.Things, "probe")
+		probe.SetResourceVersion(live.GetResourceVersion())
+		return w.attempts() > 0, err.Error()
+	})
+	w.set(true)
+	s.Patch(fixture.Things, "probe", `{"metadata":{"finalizers":null}}`)
+	s.Delete(fixture.Things, "probe")
+	w.set(false)
+}
+
+// set opens or closes it, and starts to count anew.
+func (w *warden) set(open bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open, w.refused = open, 0
+}
+
+// attempts returns how often a finalizer was tried to be taken off and stayed.
+func (w *warden) attempts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
+}
+
+// ServeHTTP answers an AdmissionReview.
+func (w *warden) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		http.Error(writer, fmt.Sprintf("this is no review: %v", err), http.StatusBadRequest)
+		return
+	}
+	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	if w.finalizerOf(review.Request.OldObject.Raw) && !w.finalizerOf(review.Request.Object.Raw) {
+		w.mu.Lock()
+		if response.Allowed = w.open; !w.open {
+			w.refused++
+			response.Result = &metav1.Status{Message: "the warden is closed", Code: http.StatusForbidden}
+		}
+		w.mu.Unlock()
+	}
+	review.Request, review.Response = nil, response
+	hooktest.JSON(review).ServeHTTP(writer, r)
+}
+
+func (w *warden) finalizerOf(raw []byte) bool {
+	var o metav1.PartialObjectMetadata
+	return json.Unmarshal(raw, &o) == nil && slices.Contains(o.Finalizers, w.finalizer)
+}

@@ -1,0 +1,159 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+	http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+package missing
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+
+// servedCondition tells whether all resources of a controller are served.
+const servedCondition = "ResourcesServed"
+
+// A stage is a controller with a finalize hook and two kinds of children: ConfigMaps, and a custom resource of its own.
+type stage struct {
+	*fixture.Test
+
+	kind       fixture.Kind
+	child      cluster.CustomResource
+	script     *fixture.Script
+	definition fixture.Definition
+}
+
+func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, name string) *stage {
+	t.Helper()
+	// A group of its own: nothing that happens to it concerns other tests.
+	group := strings.ToLower(name) + "." + fixture.Group
+	s := &stage{
+		Test: e.NewTest(t), kind: kind, script: e.NewScript(kind),
+		child: cluster.CustomResource{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "passings"}, Kind: "Passing"},
+	}
+	s.script.Respond(s.respond)
+	s.Handle("/hook", s.script)
+	s.definition = fixture.Definition{
+		Kind: kind, Sync: s.At("/hook"), Finalize: s.At("/hook"),
+		Children: []fixture.Child{
+			{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}, {Resource: s.child.Resource, Method: v1alpha1.ChildUpdateInPlace},
+		},
+	}
+	return s
+}
+
+// respond wants a child of each kind. Finalizing is done when no ConfigMap is left.
+func (s *stage) respond(c *fixture.Call) (*fixture.Reply, error) {
+	if c.Finalizing {
+		return &fixture.Reply{Finalized: len(c.Children.OfType("v1", "ConfigMap")) == 0}, nil
+	}
+	name, n := c.Parent.GetName(), fixture.Value(c.Parent, "spec", "n")
+	return &fixture.Reply{
+		Children: []*hook.Object{fixture.ConfigMap(name, map[string]any{"n": n}), {Object: map[string]any{
+			"apiVersion": s.child.Resource.GroupVersion().String(), "kind": s.child.Kind, "metadata": map[string]any{"name": name},
+		}}},
+	}, nil
+}
+
+// lose takes the child's kind away, and waits until the controller says so.
+func (s *stage) lose(c *controllers.Controller) {
+	s.T.Helper()
+	s.Kubectl(s.T, "delete", "crd", s.child.Resource.GroupResource().String())
+	s.awaitMissing(c)
+}
+
+func (s *stage) awaitMissing(c *controllers.Controller) {
+	s.T.Helper()
+	c.AwaitCondition(servedCondition, "to name the kind", func(c metav1.Condition) bool {
+		return c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonResourceNotFound && strings.Contains(c.Message, s.child.Resource.Resource)
+	})
+}
+
+func (s *stage) regain(c *controllers.Controller) {
+	s.T.Helper()
+	s.Cluster.Define(s.T, s.child)
+	c.AwaitCondition(servedCondition, "to be true", func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+}
+
+func has(n string) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "n") == n }
+}
+
+func TestMissingChildKind(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{})
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+		for name, run := range map[string]func(*stage){
+			"GoesWhileTheControllerRuns": goes, "IsMissingWhenTheControllerStarts": comesLater, "ParentsAreFinalizedWithoutIt": finalizes,
+		} {
+			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
+				t.Parallel()
+				run(newStage(t, e, kind, string(kind)+name))
+			})
+		}
+	}
+}
+
+// goes has the controller serve its parents without the kind, and create its children when it is back.
+func goes(s *stage) {
+	s.Cluster.Define(s.T, s.child)
+	c := s.Run(s.definition)
+	s.Parent("p", map[string]any{"n": "1"})
+	s.Await(s.child.Resource, "p", "to be created", cluster.Exists)
+	s.Await(fixture.ConfigMaps, "p", "to be created", has("1"))
+	s.lose(c)
+	c.AwaitReady()
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Await(fixture.ConfigMaps, "p", "to be updated", has("2"))
+	s.regain(c)
+	s.Await(s.child.Resource, "p", "to be created again", cluster.Exists)
+	s.Delete(fixture.Things, "p")
+	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+}
+
+// comesLater starts the controller before the kind is there.
+func comesLater(s *stage) {
+	c := s.Run(s.definition)
+	s.awaitMissing(c)
+	s.Parent("p", map[string]any{"n": "1"})
+	s.Await(fixture.ConfigMaps, "p", "to be created", has("1"))
+	s.regain(c)
+	s.Await(s.child.Resource, "p", "to be created", cluster.Exists)
+}
+
+// finalizes deletes a parent after the kind of its children, as most uninstallations do.
+func finalizes(s *stage) {
+	s.Cluster.Define(s.T, s.child)
+	c := s.Run(s.definition)
+	s.Parent("p", map[string]any{"n": "1"})
+	s.Await(s.child.Resource, "p", "to be created", cluster.Exists)
+	s.lose(c)
+	s.Delete(fixture.Things, "p")
+	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+	if s.Get(fixture.ConfigMaps, "p") != nil {
+		s.T.Error("the parent went before the finalize hook had its children deleted")
+	}
+}

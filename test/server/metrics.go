@@ -1,0 +1,141 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/client-go/rest"
+)
+
+// Page is what the server's /metrics says at one moment.
+type Page map[string]*dto.MetricFamily
+
+// Metrics reads the server's metrics with an administrator's certificate.
+func (s *Server) Metrics(ctx context.Context) (Page, error) {
+	body, err := s.fetch(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	page, err := parser.TextToMetricFamilies(body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the server's metrics: %w", err)
+	}
+	return page, nil
+}
+
+// fetch reads a path with an administrator's certificate. The caller closes what it returns.
+func (s *Server) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	transport, err := s.transport()
+	if err != nil {
+		return nil, err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("reading %s: %s", path, response.Status)
+	}
+	return response.Body, nil
+}
+
+// transport authenticates as the cluster's administrator. Whether it is the right server does not matter.
+func (s *Server) transport() (http.RoundTripper, error) {
+	config := s.cluster.Config(s.t)
+	// client-go keeps transports of equal configurations, so that connections are used again.
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true, CertData: config.CertData, KeyData: config.KeyData, CertFile: config.CertFile, KeyFile: config.KeyFile,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the server: %w", err)
+	}
+	return transport, nil
+}
+
+// Value adds up the samples of a metric that have the given labels, which are names followed by their values. It reports
+// whether there is one.
+func (p Page) Value(metric string, labels ...string) (float64, bool) {
+	family, ok := p[metric]
+	if !ok {
+		return 0, false
+	}
+	sum, found := 0.0, false
+	for _, sample := range family.GetMetric() {
+		if !matches(sample, labels) {
+			continue
+		}
+		found = true
+		// A sample has one of these; the others are zero.
+		sum += sample.GetGauge().GetValue() + sample.GetCounter().GetValue() + sample.GetUntyped().GetValue()
+	}
+	return sum, found
+}
+
+// ByLabel adds up the samples of a metric by the values of one label.
+func (p Page) ByLabel(metric, label string) map[string]float64 {
+	sums := map[string]float64{}
+	for _, sample := range p[metric].GetMetric() {
+		sums[labelsOf(sample)[label]] += sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
+	}
+	return sums
+}
+
+func matches(sample *dto.Metric, labels []string) bool {
+	have := labelsOf(sample)
+	for i := 0; i < len(labels); i += 2 {
+		if have[labels[i]] != labels[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
+func labelsOf(sample *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, pair := range sample.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	return labels
+}
+
+// Read returns what the server serves at a path with an administrator's certificate.
+func (s *Server) Read(ctx context.Context, path string) (string, error) {
+	body, err := s.fetch(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	return string(text), nil
+}
