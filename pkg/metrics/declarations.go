@@ -38,41 +38,47 @@ func Reasons() []string {
 	}
 }
 
+// labelName is the label of a hosted controller in the families of client-go, labelController in ours.
+const (
+	labelName       = "name"
+	labelController = "controller"
+)
+
 // The families of workqueue_* are those of k8s.io/component-base/metrics/prometheus/workqueue, word by word.
 var (
 	queueBuckets = prometheus.ExponentialBuckets(10e-9, 10, 10)
 	queueDepth   = declare(Family{
-		Name: "workqueue_depth", Type: Gauge, Help: "[BETA] Current depth of workqueue", Labels: []string{"name"},
+		Name: "workqueue_depth", Type: Gauge, Help: "[BETA] Current depth of workqueue", Labels: []string{labelName},
 	})
 	queueAdds = declare(Family{
-		Name: "workqueue_adds_total", Type: Counter, Help: "[BETA] Total number of adds handled by workqueue", Labels: []string{"name"},
+		Name: "workqueue_adds_total", Type: Counter, Help: "[BETA] Total number of adds handled by workqueue", Labels: []string{labelName},
 	})
 	queueDuration = declare(Family{
-		Name: "workqueue_queue_duration_seconds", Type: Histogram, Labels: []string{"name"}, Buckets: queueBuckets,
+		Name: "workqueue_queue_duration_seconds", Type: Histogram, Labels: []string{labelName}, Buckets: queueBuckets,
 		Help: "[BETA] How long in seconds an item stays in workqueue before being requested.",
 	})
 	workDuration = declare(Family{
-		Name: "workqueue_work_duration_seconds", Type: Histogram, Labels: []string{"name"}, Buckets: queueBuckets,
+		Name: "workqueue_work_duration_seconds", Type: Histogram, Labels: []string{labelName}, Buckets: queueBuckets,
 		Help: "[BETA] How long in seconds processing an item from workqueue takes.",
 	})
 	unfinishedWork = declare(Family{
-		Name: "workqueue_unfinished_work_seconds", Type: Gauge, Labels: []string{"name"},
+		Name: "workqueue_unfinished_work_seconds", Type: Gauge, Labels: []string{labelName},
 		Help: "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large " +
 			"values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
 	})
 	longestRunning = declare(Family{
-		Name: "workqueue_longest_running_processor_seconds", Type: Gauge, Labels: []string{"name"},
+		Name: "workqueue_longest_running_processor_seconds", Type: Gauge, Labels: []string{labelName},
 		Help: "[BETA] How many seconds has the longest running processor for workqueue been running.",
 	})
 	queueRetries = declare(Family{
-		Name: "workqueue_retries_total", Type: Counter, Help: "[BETA] Total number of retries handled by workqueue", Labels: []string{"name"},
+		Name: "workqueue_retries_total", Type: Counter, Help: "[BETA] Total number of retries handled by workqueue", Labels: []string{labelName},
 	})
 )
 
 // The families of hosted controllers.
 var (
 	queueKeys = declare(Family{
-		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{"controller", "state"},
+		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{labelController, "state"},
 		Help: "Parents in a controller's workqueue by state. A parent may be counted in several: queued by priority (live, " +
 			"retry, self_triggered, resync), queued again after its sync (again), being synced (processing), held back by " +
 			"expectations (held), in back-off or postponed (retrying), and with a time for its next resync (scheduled).",
@@ -81,26 +87,26 @@ var (
 		}},
 	})
 	syncs = declare(Family{
-		Name: "metacontroller_syncs_total", Type: Counter, Labels: []string{"controller", "result"},
+		Name: "metacontroller_syncs_total", Type: Counter, Labels: []string{labelController, "result"},
 		Help:   "Syncs of parents by result.",
 		Values: map[string][]string{"result": {"success", "error", "waiting", "postponed"}},
 	})
 	syncDuration = declare(Family{
-		Name: "metacontroller_sync_duration_seconds", Type: Histogram, Labels: []string{"controller"},
+		Name: "metacontroller_sync_duration_seconds", Type: Histogram, Labels: []string{labelController},
 		Help: "Duration of syncs of parents, including hook calls and writes.", Buckets: prometheus.ExponentialBuckets(.001, 4, 9),
 	})
 	syncErrors = declare(Family{
-		Name: "metacontroller_sync_errors_total", Type: Counter, Labels: []string{"controller", "reason"},
+		Name: "metacontroller_sync_errors_total", Type: Counter, Labels: []string{labelController, "reason"},
 		Help:   "Syncs that failed, by the reason of the error: that of the API server, or one of the engine.",
 		Values: map[string][]string{"reason": Reasons()},
 	})
 	parents = declare(Family{
-		Name: "metacontroller_parents", Type: Gauge, Labels: []string{"controller", "state"},
+		Name: "metacontroller_parents", Type: Gauge, Labels: []string{labelController, "state"},
 		Help:   "Parents of a controller by the result of their last sync; ready are those that neither fail nor wait.",
 		Values: map[string][]string{"state": {"ready", "failing", "waiting", "postponed"}},
 	})
 	expectationsPending = declare(Family{
-		Name: "metacontroller_expectations_pending", Type: Gauge, Labels: []string{"controller"},
+		Name: "metacontroller_expectations_pending", Type: Gauge, Labels: []string{labelController},
 		Help: "Parents whose last writes the controller's caches do not show yet.",
 	})
 )

@@ -17,7 +17,6 @@ limitations under the License.
 package metrics_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,7 +156,7 @@ func TestProcessMetrics(t *testing.T) {
 	})
 	other := metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 4, 1) })
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 7, 70 })
-	_ = recovery.Call(context.Background(), "testing", func() error { panic("boom") })
+	_ = recovery.Call(t.Context(), "testing", func() error { panic("boom") })
 	// The order of outcome and verb is that of the alphabet.
 	if got := series(t, "metacontroller_child_writes_total", "update"); got["conflict"] != before+1 || len(got) != 5 {
 		t.Errorf("writes: %v", got)
@@ -235,7 +234,7 @@ func TestWhatIsScrapedIsDeclared(t *testing.T) {
 	}
 }
 
-func TestNothingIsCountedWithoutAController(t *testing.T) {
+func TestNothingIsCountedWithoutAController(*testing.T) {
 	var c *metrics.Controller
 	c.Synced(metrics.Failed, time.Second)
 	c.SyncError("Forbidden")
@@ -265,7 +264,7 @@ func BenchmarkScrape100(b *testing.B) {
 	for n := range 100 {
 		c := metrics.NewController("CompositeController", fmt.Sprint(n))
 		c.Queue().Observe(func() metrics.QueueState { return metrics.QueueState{} })
-		defer c.Expose()()
+		b.Cleanup(c.Expose())
 	}
 	for b.Loop() {
 		if _, err := legacyregistry.DefaultGatherer.Gather(); err != nil {

@@ -18,6 +18,7 @@ package eventrecorder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -138,9 +139,7 @@ func (l *lane) send(ctx context.Context, r *record.EventCorrelateResult) error {
 
 // final reports whether it is no use to send the same event again: the API server refused it, or it cannot be sent.
 func final(err error) bool {
-	switch err.(type) {
-	case *apierrors.StatusError, *rest.RequestConstructionError:
-		return true
-	}
-	return false
+	_, refused := errors.AsType[*apierrors.StatusError](err)
+	_, unsendable := errors.AsType[*rest.RequestConstructionError](err)
+	return refused || unsendable
 }

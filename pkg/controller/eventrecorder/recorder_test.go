@@ -163,16 +163,19 @@ func TestAnOldMessageDoesNotUseUpTheLimitOfANewOne(t *testing.T) {
 	}{
 		"AnotherMessage": {
 			"describe must not show last hour's error.", func(int) string { return "broken" },
-			[2]string{"SyncError", "really broken"}, "SyncError: really broken",
+			[2]string{"SyncError", "really broken"},
+			"SyncError: really broken",
 		},
 		"AnotherReason": {
 			"Nor hide what is wrong besides.", func(int) string { return "broken" },
-			[2]string{"ChildFlapping", "broken"}, "ChildFlapping: broken",
+			[2]string{"ChildFlapping", "broken"},
+			"ChildFlapping: broken",
 		},
 		"AfterManyWithNumbers": {
 			"Numbers make no new kind of message; the latest message is that of the combined event.",
 			func(n int) string { return fmt.Sprintf("no response after %d ms", n) },
-			[2]string{"SyncError", "really broken"}, ": (combined from similar events): really broken", // a patch, which has no reason
+			[2]string{"SyncError", "really broken"},
+			": (combined from similar events): really broken", // a patch, which has no reason
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

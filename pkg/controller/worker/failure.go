@@ -79,12 +79,12 @@ func (f *failure) add(err error) {
 		}
 		return
 	}
-	switch err := err.(type) {
+	switch leaf := err.(type) { //nolint:errorlint // What is wrapped has its turn below.
 	case *recovery.PanicError:
 		f.fail(metrics.ReasonPanic)
 		return
 	case postponer:
-		if after := err.RetryAfter(); after > 0 {
+		if after := leaf.RetryAfter(); after > 0 {
 			f.after = max(f.after, after)
 			if f.result == metrics.Waiting {
 				f.result = metrics.Postponed
@@ -93,16 +93,16 @@ func (f *failure) add(err error) {
 		return
 	case *WaitError:
 		if f.wait == nil {
-			f.wait = err
+			f.wait = leaf
 		}
 		return
 	case apierrors.APIStatus:
-		if reason := apierrors.ReasonForError(err.(error)); reason != "Conflict" {
-			f.fail(string(reason))
+		if !apierrors.IsConflict(err) {
+			f.fail(string(leaf.Status().Reason))
 		}
 		return
 	case reasoner:
-		f.fail(err.FailureReason())
+		f.fail(leaf.FailureReason())
 		return
 	}
 	if wrapped := errors.Unwrap(err); wrapped != nil {

@@ -23,7 +23,7 @@ import (
 
 func BenchmarkAddGetDone(b *testing.B) {
 	q := New[int](Options{})
-	b.Cleanup(run(q))
+	b.Cleanup(run(b, q))
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		q.Add(n%1000, Live)
@@ -36,7 +36,7 @@ func BenchmarkAddGetDone(b *testing.B) {
 
 func BenchmarkAddQueued(b *testing.B) {
 	q := New[int](Options{})
-	b.Cleanup(run(q))
+	b.Cleanup(run(b, q))
 	for n := range 10000 {
 		q.Add(n, Resync)
 	}
@@ -48,7 +48,7 @@ func BenchmarkAddQueued(b *testing.B) {
 
 func BenchmarkDelayed10000(b *testing.B) {
 	q := New[int](Options{})
-	b.Cleanup(run(q))
+	b.Cleanup(run(b, q))
 	for n := range 10000 {
 		q.AddAfter(n, time.Hour+time.Duration(n), Resync)
 	}

@@ -41,13 +41,14 @@ func newTestQueue(t *testing.T) (*Queue[string], *testclock.FakeClock) {
 	t.Helper()
 	c := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	q := New[string](Options{Clock: c, Jitter: -1})
-	t.Cleanup(run(q))
+	t.Cleanup(run(t, q))
 	return q, c
 }
 
 // run runs a queue until stop is called, which returns when the run has ended.
-func run[K comparable](q *Queue[K]) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func run[K comparable](tb testing.TB, q *Queue[K]) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { q.Run(ctx) })
 	return func() { cancel(); running.Wait() }
@@ -354,7 +355,7 @@ func TestDoneWithoutGetIsIgnored(t *testing.T) {
 
 func TestGetEndsWithRun(t *testing.T) {
 	q := New[string](Options{})
-	stop := run(q)
+	stop := run(t, q)
 	var waiting sync.WaitGroup
 	var ended atomic.Int32
 	for range 4 {
@@ -382,7 +383,7 @@ func TestGetEndsWithRun(t *testing.T) {
 func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
 	const keys, workers, producers, rounds = 50, 8, 4, 2000
 	q := New[int](Options{BaseDelay: time.Microsecond, MaxDelay: 10 * time.Microsecond})
-	stop := run(q)
+	stop := run(t, q)
 	var busy [keys]atomic.Bool
 	var asked, seen [keys]atomic.Int64
 	var work, produce sync.WaitGroup
