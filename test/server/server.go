@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,6 +73,11 @@ type Server struct {
 	port    int
 	log     string
 	process *process.Process
+
+	// scraping guards the page of metrics that was read last, and when reading it began.
+	scraping sync.Mutex
+	scraped  time.Time
+	page     Page
 }
 
 // Start starts the server, registers it at the cluster c, and returns when its API is available there. The server ends with
