@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -117,7 +118,7 @@ func (s *Server) end() {
 		s.t.Errorf("the race detector saw this in the server:\n%s", report)
 	}
 	if lines := complaints(string(printed), s.options.Tolerate); len(lines) > 0 {
-		s.t.Errorf("%d lines of the server's log must not be there, the first is:\n%s", len(lines), lines[0])
+		s.t.Errorf("%d lines of the server's log must not be there, among them:\n%s", len(lines), strings.Join(lines[:min(len(lines), 5)], "\n"))
 	}
 	if s.t.Failed() {
 		s.t.Log(s.process.Tail(logLines))
