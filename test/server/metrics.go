@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -31,8 +32,16 @@ import (
 // Page is what the server's /metrics says at one moment.
 type Page map[string]*dto.MetricFamily
 
-// Metrics reads the server's metrics with an administrator's certificate.
+// Metrics reads the server's metrics with an administrator's certificate. Those who ask while it is being read share the next
+// page: a page is always from after the call.
 func (s *Server) Metrics(ctx context.Context) (Page, error) {
+	asked := time.Now()
+	s.scraping.Lock()
+	defer s.scraping.Unlock()
+	if s.scraped.After(asked) {
+		return s.page, nil
+	}
+	started := time.Now()
 	body, err := s.fetch(ctx, "/metrics")
 	if err != nil {
 		return nil, err
@@ -43,6 +52,7 @@ func (s *Server) Metrics(ctx context.Context) (Page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the server's metrics: %w", err)
 	}
+	s.page, s.scraped = page, started
 	return page, nil
 }
 

@@ -26,6 +26,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,6 +74,11 @@ type Server struct {
 	port    int
 	log     string
 	process *process.Process
+
+	// scraping guards the page of metrics that was read last, and when reading it began.
+	scraping sync.Mutex
+	scraped  time.Time
+	page     Page
 }
 
 // Start starts the server, registers it at the cluster c, and returns when its API is available there. The server ends with
@@ -111,7 +118,7 @@ func (s *Server) end() {
 		s.t.Errorf("the race detector saw this in the server:\n%s", report)
 	}
 	if lines := complaints(string(printed), s.options.Tolerate); len(lines) > 0 {
-		s.t.Errorf("%d lines of the server's log must not be there, the first is:\n%s", len(lines), lines[0])
+		s.t.Errorf("%d lines of the server's log must not be there, among them:\n%s", len(lines), strings.Join(lines[:min(len(lines), 5)], "\n"))
 	}
 	if s.t.Failed() {
 		s.t.Log(s.process.Tail(logLines))

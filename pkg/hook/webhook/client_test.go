@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -59,9 +60,20 @@ func TestMain(m *testing.M) {
 	os.Setenv("HTTP_PROXY", proxy.URL) //nolint:errcheck // the name and value are valid
 	os.Unsetenv("NO_PROXY")            //nolint:errcheck // as above
 	os.Unsetenv("no_proxy")            //nolint:errcheck // as above
-	code := m.Run()
-	proxy.Close()
-	os.Exit(code)
+	goleak.VerifyTestMain(proxiedTests{m: m, proxy: proxy})
+}
+
+// proxiedTests closes the proxy before goroutines are looked for.
+type proxiedTests struct {
+	m     *testing.M
+	proxy *httptest.Server
+}
+
+// Run implements goleak.TestingM.
+func (t proxiedTests) Run() int {
+	code := t.m.Run()
+	t.proxy.Close()
+	return code
 }
 
 // configure returns a config for a hook at url.

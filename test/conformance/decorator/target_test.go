@@ -148,12 +148,16 @@ func statusOfTargets(t *testing.T, e *fixture.Environment) {
 
 func bothSelectors(t *testing.T, e *fixture.Environment) {
 	s := newStage(t, e, nothing)
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
-		spec.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{
-			MatchAnnotations: map[string]string{"decorate": "yes"},
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "skip", Operator: metav1.LabelSelectorOpDoesNotExist}},
-		}
-	}, fixture.ConfigMaps)
+	s.running = s.Run(fixture.Definition{
+		Kind: fixture.Decorator, Parents: []schema.GroupVersionResource{fixture.ConfigMaps}, Sync: s.At("/sync"),
+		Annotations: map[string]string{"decorate": "yes"},
+		EditDecorator: func(spec *v1alpha1.DecoratorControllerSpec) {
+			spec.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{
+				MatchAnnotations: map[string]string{"decorate": "yes"},
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "skip", Operator: metav1.LabelSelectorOpDoesNotExist}},
+			}
+		},
+	})
 	annotated := func(a map[string]any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"annotations": a}}
 	}

@@ -84,7 +84,8 @@ type record struct {
 	finalizer string
 
 	mu sync.Mutex
-	// without are the objects that were shown without the finalizer.
+	// with are the objects that were shown with the finalizer, and without those that were shown without it afterwards.
+	with    map[string]bool
 	without []string
 	// annotated are the annotations that were shown last by name.
 	annotated map[string]map[string]string
@@ -93,7 +94,7 @@ type record struct {
 // watch records what happens to the objects of a resource from now on.
 func (s *stage) watch(r schema.GroupVersionResource) *record {
 	s.T.Helper()
-	found := &record{finalizer: s.finalizer, annotated: map[string]map[string]string{}}
+	found := &record{finalizer: s.finalizer, with: map[string]bool{}, annotated: map[string]map[string]string{}}
 	events, err := s.Resource(r).Watch(s.T.Context(), metav1.ListOptions{LabelSelector: fixture.Label + "=" + s.Name})
 	if err != nil {
 		s.T.Fatal(err)
@@ -117,7 +118,9 @@ func (r *record) note(o *unstructured.Unstructured) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.annotated[o.GetName()] = o.GetAnnotations()
-	if !fixture.HasFinalizer(o, r.finalizer) {
+	if fixture.HasFinalizer(o, r.finalizer) {
+		r.with[o.GetName()] = true
+	} else if r.with[o.GetName()] {
 		r.without = append(r.without, o.GetKind()+" "+o.GetName()+" at version "+o.GetResourceVersion())
 	}
 }

@@ -29,9 +29,9 @@ const patience = 4 * time.Second
 
 // backsOff waits until the hook at a path, which fails, is called rarely, and returns the time between the last two calls.
 func (s *stage) backsOff(path string) (backoff time.Duration) {
-	s.t.Helper()
-	cluster.Eventually(s.t, limit, "backoff", func(context.Context) (bool, string) {
-		if requests := s.hook.Requests(path); len(requests) > 1 {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, "backoff", func(context.Context) (bool, string) {
+		if requests := s.Requests(path); len(requests) > 1 {
 			backoff = requests[len(requests)-1].Time.Sub(requests[len(requests)-2].Time)
 		}
 		return backoff > patience, backoff.String()
@@ -42,11 +42,11 @@ func (s *stage) backsOff(path string) (backoff time.Duration) {
 // mends mends what makes the hook at a path fail, and checks that the hook is called sooner than after the backoff before,
 // of which the next is the double.
 func (s *stage) mends(path string, backoff time.Duration, mend func()) {
-	s.t.Helper()
-	before, since := len(s.hook.Requests(path)), time.Now()
+	s.T.Helper()
+	before, since := len(s.Requests(path)), time.Now()
 	mend()
 	s.awaitCalls(path, "", before+1)
-	if waited := s.hook.Requests(path)[before].Time.Sub(since); waited > backoff {
-		s.t.Errorf("the hook was called after %v, the backoff before was %v: what failed must be retried as soon as the cause is mended", waited, backoff)
+	if waited := s.Requests(path)[before].Time.Sub(since); waited > backoff {
+		s.T.Errorf("the hook was called after %v, the backoff before was %v: what failed must be retried as soon as the cause is mended", waited, backoff)
 	}
 }

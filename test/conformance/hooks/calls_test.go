@@ -31,10 +31,11 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // testRetryAfter is about docs/reference/contract.md#s18.2 and docs/reference/compatibility.md#d18.1.
-func testRetryAfter(t *testing.T, s *shared, kind string) {
+func testRetryAfter(t *testing.T, s *shared, kind fixture.Kind) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		for form, header := range map[string]func() string{
 			"Seconds": func() string { return "2" },
@@ -45,18 +46,18 @@ func testRetryAfter(t *testing.T, s *shared, kind string) {
 				t.Run(fmt.Sprintf("%d%s%s", code, form, strings.ToUpper(at[1:2])+at[2:]), func(t *testing.T) {
 					t.Parallel()
 					st := newStage(t, s, kind)
-					st.hook.Handle("/sync", fine())
-					st.hook.Handle("/customize", answering(func(question) any { return rules() }))
-					st.hook.Handle(at, hooktest.Sequence(
+					st.Handle("/sync", fine())
+					st.Handle("/customize", answering(func(question) any { return rules() }))
+					st.Handle(at, hooktest.Sequence(
 						http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 							hooktest.RetryLater(code, header()).ServeHTTP(w, r)
 						}),
 						map[string]http.Handler{"/sync": fine(), "/customize": answering(func(question) any { return rules() })}[at],
 					))
 					st.run(definition{sync: st.at("/sync", v2), customize: st.at("/customize", v2)})
-					st.parent("p", nil)
+					st.Parent("p", nil)
 					st.awaitStatus("p", "done", "yes")
-					requests := st.hook.Requests(at)
+					requests := st.Requests(at)
 					if waited := requests[1].Time.Sub(requests[0].Time); waited < 1900*time.Millisecond {
 						t.Errorf("the hook was called again after %v, it asked for two seconds at least", waited)
 					}
@@ -68,16 +69,16 @@ func testRetryAfter(t *testing.T, s *shared, kind string) {
 }
 
 // testBackoff is about a hook that asks for patience without a time (docs/reference/contract.md#s18.2).
-func testBackoff(t *testing.T, s *shared, kind string) {
+func testBackoff(t *testing.T, s *shared, kind fixture.Kind) {
 	for name, header := range map[string]string{"None": "", "Zero": "0", "Past": "Thu, 01 Jan 1970 00:00:00 GMT", "Nonsense": "soon"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			st.hook.Handle("/sync", hooktest.RetryLater(http.StatusTooManyRequests, header))
+			st.Handle("/sync", hooktest.RetryLater(http.StatusTooManyRequests, header))
 			st.run(definition{sync: st.at("/sync", v1)})
-			st.parent("p", nil)
+			st.Parent("p", nil)
 			st.awaitCalls("/sync", "p", 8)
-			requests := st.hook.Requests("/sync")
+			requests := st.Requests("/sync")
 			// 5 ms doubled seven times, less a fifth of jitter.
 			if waited := requests[7].Time.Sub(requests[6].Time); waited < 250*time.Millisecond {
 				t.Errorf("the eighth call came %v after the seventh: there is no backoff", waited)
@@ -88,7 +89,7 @@ func testBackoff(t *testing.T, s *shared, kind string) {
 }
 
 // testTags is about docs/reference/contract.md#s2.6.
-func testTags(t *testing.T, s *shared, kind string) {
+func testTags(t *testing.T, s *shared, kind fixture.Kind) {
 	const tag = `"one"`
 	tagged := func(st *stage) *v1alpha1.Hook {
 		hook := st.at("/sync", v1)
@@ -100,25 +101,25 @@ func testTags(t *testing.T, s *shared, kind string) {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			st.hook.Handle("/sync", hooktest.Tagged(tag, code, map[string]any{"status": map[string]any{"done": "yes"}}))
+			st.Handle("/sync", hooktest.Tagged(tag, code, map[string]any{"status": map[string]any{"done": "yes"}}))
 			st.run(definition{sync: tagged(st)})
-			st.parent("p", nil)
+			st.Parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
 			// The tag stands for the former response, so the status is put back.
-			st.Patch(things, "p", `{"status":{"done":"no"}}`, "status")
+			st.Patch(fixture.Things, "p", `{"status":{"done":"no"}}`, "status")
 			st.awaitStatus("p", "done", "yes")
-			st.parent("q", nil)
+			st.Parent("q", nil)
 			st.awaitStatus("q", "done", "yes")
-			requests := st.hook.Requests("/sync")
+			requests := st.Requests("/sync")
 			if first, last := sent(requests[0]), sent(requests[1]); first != "" || last != tag {
 				t.Errorf("the first request has the tag %q, the second %q; want none and %s", first, last, tag)
 			}
 			// A parent of the same name is another one.
-			st.Delete(things, "p")
-			other := st.parent("p", nil)
+			st.Delete(fixture.Things, "p")
+			other := st.Parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
 			first := slices.IndexFunc(st.calls("/sync", ""), func(q question) bool { return q.parent().GetUID() == other.GetUID() })
-			if got := sent(st.hook.Requests("/sync")[first]); got != "" {
+			if got := sent(st.Requests("/sync")[first]); got != "" {
 				t.Errorf("the tag %s of a parent that is gone was sent for another one of its name", got)
 			}
 			st.calm("p")
@@ -131,25 +132,25 @@ func testTags(t *testing.T, s *shared, kind string) {
 			w.Header().Set("ETag", tag)
 			hooktest.HTML().ServeHTTP(w, r)
 		})
-		st.hook.Handle("/sync", hooktest.Sequence(page, hooktest.Tagged(tag, http.StatusNotModified, map[string]any{
+		st.Handle("/sync", hooktest.Sequence(page, hooktest.Tagged(tag, http.StatusNotModified, map[string]any{
 			"status": map[string]any{"done": "yes"},
 		})))
 		st.run(definition{sync: tagged(st)})
-		st.parent("p", nil)
+		st.Parent("p", nil)
 		st.awaitStatus("p", "done", "yes")
 	})
 	t.Run("WithoutEtagEnabled", func(t *testing.T) {
 		t.Parallel()
 		st := newStage(t, s, kind)
-		st.hook.Handle("/sync", hooktest.Status(http.StatusNotModified, ""))
+		st.Handle("/sync", hooktest.Status(http.StatusNotModified, ""))
 		st.run(definition{sync: st.at("/sync", v1)})
-		st.parent("p", nil)
+		st.Parent("p", nil)
 		st.syncError("p", "sync hook failed (version=v1): unsupported status code: 304 body: ")
 	})
 }
 
 // testModes is about responseUnMarshallMode (docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.5).
-func testModes(t *testing.T, s *shared, kind string) {
+func testModes(t *testing.T, s *shared, kind fixture.Kind) {
 	for name, tc := range map[string]struct {
 		version v1alpha1.HookVersion
 		mode    v1alpha1.ResponseUnmarshallMode
@@ -171,14 +172,14 @@ func testModes(t *testing.T, s *shared, kind string) {
 				if surprised, ok := responses[at].(map[string]any); ok {
 					surprised["surprise"] = 1
 				}
-				st.hook.Handle("/sync", hooktest.JSON(responses["/sync"]))
-				st.hook.Handle("/customize", hooktest.JSON(responses["/customize"]))
+				st.Handle("/sync", hooktest.JSON(responses["/sync"]))
+				st.Handle("/customize", hooktest.JSON(responses["/customize"]))
 				d := definition{sync: st.at("/sync", tc.version), customize: st.at("/customize", tc.version)}
 				if tc.mode != "" {
 					d.sync.Webhook.ResponseUnMarshallMode, d.customize.Webhook.ResponseUnMarshallMode = &tc.mode, &tc.mode
 				}
 				st.run(d)
-				st.parent("p", nil)
+				st.Parent("p", nil)
 				if !tc.strict {
 					st.awaitStatus("p", "done", "yes")
 					st.calm("p")
@@ -193,7 +194,7 @@ func testModes(t *testing.T, s *shared, kind string) {
 
 // testMisbehaving is about what users read when a hook misbehaves: one Warning event that says what to do. That such hooks
 // harm nobody else is tested in package composite.
-func testMisbehaving(t *testing.T, s *shared, kind string) {
+func testMisbehaving(t *testing.T, s *shared, kind fixture.Kind) {
 	for name, tc := range map[string]struct {
 		handler http.Handler
 		text    string
@@ -215,7 +216,7 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			st.hook.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				// A redirected request has its body again.
 				if body, err := io.ReadAll(r.Body); err == nil && about(body, "healthy") {
 					r.Body = io.NopCloser(bytes.NewReader(body))
@@ -230,10 +231,10 @@ func testMisbehaving(t *testing.T, s *shared, kind string) {
 				hook.Webhook.Timeout = &metav1.Duration{Duration: 6 * time.Second}
 			}
 			st.run(definition{sync: hook})
-			st.parent("p", nil)
-			st.syncError("p", "sync hook failed (version=v2): "+strings.ReplaceAll(tc.text, "ENDPOINT", st.hook.URL("/sync")))
+			st.Parent("p", nil)
+			st.syncError("p", "sync hook failed (version=v2): "+strings.ReplaceAll(tc.text, "ENDPOINT", st.Hook.URL("/sync")))
 			// Another parent of the same controller goes on as usual.
-			st.parent("healthy", nil)
+			st.Parent("healthy", nil)
 			st.awaitStatus("healthy", "done", "yes")
 			st.calm("healthy")
 			st.onlyOneWarning("p")

@@ -32,22 +32,23 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // secret creates a Secret of the stage's namespace, or changes its data.
 func (s *stage) secret(name string, data map[string]string) {
-	s.t.Helper()
+	s.T.Helper()
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{}}
 	for key, value := range data {
 		o.Data[key] = []byte(value)
 	}
 	secrets := s.Kube.CoreV1().Secrets(s.Namespace)
-	_, err := secrets.Update(s.t.Context(), o, metav1.UpdateOptions{})
+	_, err := secrets.Update(s.T.Context(), o, metav1.UpdateOptions{})
 	if err != nil {
-		_, err = secrets.Create(s.t.Context(), o, metav1.CreateOptions{})
+		_, err = secrets.Create(s.T.Context(), o, metav1.CreateOptions{})
 	}
 	if err != nil {
-		s.t.Fatalf("writing secret %s: %v", name, err)
+		s.T.Fatalf("writing secret %s: %v", name, err)
 	}
 }
 
@@ -67,15 +68,15 @@ func (s *stage) secured(security v1alpha1.WebhookSecurity) *v1alpha1.Hook {
 }
 
 // testBundles is about the three sources of a CA bundle (docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.2).
-func testBundles(t *testing.T, s *shared, kind string) {
+func testBundles(t *testing.T, s *shared, kind fixture.Kind) {
 	for source, bundle := range map[string]func(*stage) *v1alpha1.CABundle{
-		"Inline": func(st *stage) *v1alpha1.CABundle { return &v1alpha1.CABundle{Inline: new(st.hook.CABundle())} },
+		"Inline": func(st *stage) *v1alpha1.CABundle { return &v1alpha1.CABundle{Inline: new(st.Hook.CABundle())} },
 		"Secret": func(st *stage) *v1alpha1.CABundle {
-			st.secret("authority", map[string]string{"ca.crt": st.hook.CABundle()})
+			st.secret("authority", map[string]string{"ca.crt": st.Hook.CABundle()})
 			return &v1alpha1.CABundle{SecretRef: st.bundle("authority")}
 		},
 		"ConfigMap": func(st *stage) *v1alpha1.CABundle {
-			st.create(configMaps, st.Namespace, "authority", map[string]any{"data": map[string]any{"root": st.hook.CABundle()}}, nil)
+			st.create(fixture.ConfigMaps, st.Namespace, "authority", map[string]any{"data": map[string]any{"root": st.Hook.CABundle()}}, nil)
 			reference := st.bundle("authority")
 			reference.Key = new("root")
 			return &v1alpha1.CABundle{ConfigMapRef: reference}
@@ -84,9 +85,9 @@ func testBundles(t *testing.T, s *shared, kind string) {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind, hooktest.WithTLS())
-			st.hook.Handle("/sync", fine())
+			st.Handle("/sync", fine())
 			st.run(definition{sync: st.secured(v1alpha1.WebhookSecurity{CABundle: bundle(st)})})
-			st.parent("p", nil)
+			st.Parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
 			st.calm("p")
 		})
@@ -94,7 +95,7 @@ func testBundles(t *testing.T, s *shared, kind string) {
 }
 
 // testTLSFaults is about what the events of a TLS connection that fails say.
-func testTLSFaults(t *testing.T, s *shared, kind string) {
+func testTLSFaults(t *testing.T, s *shared, kind fixture.Kind) {
 	stranger := hooktest.NewServer(t, hooktest.WithTLS())
 	for name, tc := range map[string]struct {
 		options  []hooktest.Option
@@ -161,7 +162,7 @@ func testTLSFaults(t *testing.T, s *shared, kind string) {
 		"key-of-another-certificate": {
 			[]hooktest.Option{hooktest.WithClientCertificates()},
 			func(st *stage) v1alpha1.WebhookSecurity {
-				certificate, _ := st.hook.ClientCertificate()
+				certificate, _ := st.Hook.ClientCertificate()
 				_, key := hooktest.NewServer(t, hooktest.WithClientCertificates()).ClientCertificate()
 				st.secret("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
 				security := bundled(st)
@@ -174,12 +175,12 @@ func testTLSFaults(t *testing.T, s *shared, kind string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind, tc.options...)
-			st.hook.Handle("/sync", fine())
+			st.Handle("/sync", fine())
 			st.run(definition{sync: st.secured(tc.security(st))})
-			st.parent("p", nil)
-			text := strings.NewReplacer("ENDPOINT", st.hook.URL("/sync"), "NAMESPACE", st.Namespace).Replace(tc.text)
+			st.Parent("p", nil)
+			text := strings.NewReplacer("ENDPOINT", st.Hook.URL("/sync"), "NAMESPACE", st.Namespace).Replace(tc.text)
 			st.syncError("p", text)
-			if n := len(st.hook.Requests("/sync")); n > 0 {
+			if n := len(st.Requests("/sync")); n > 0 {
 				t.Errorf("the hook got %d requests over a connection that is not safe", n)
 			}
 			st.onlyOneWarning("p")
@@ -189,12 +190,12 @@ func testTLSFaults(t *testing.T, s *shared, kind string) {
 
 // bundled trusts the authority of the stage's hook.
 func bundled(st *stage) v1alpha1.WebhookSecurity {
-	return v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new(st.hook.CABundle())}}
+	return v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new(st.Hook.CABundle())}}
 }
 
 // onlyOneWarning fails the test if the Warning events about a parent are not all the same one.
 func (s *stage) onlyOneWarning(name string) {
-	s.t.Helper()
+	s.T.Helper()
 	var seen []string
 	for _, e := range s.Events(name) {
 		if e.Type == corev1.EventTypeWarning {
@@ -202,27 +203,27 @@ func (s *stage) onlyOneWarning(name string) {
 		}
 	}
 	if len(seen) != 1 {
-		s.t.Errorf("there are %d Warning events, want one that is counted:\n%s", len(seen), strings.Join(seen, "\n"))
+		s.T.Errorf("there are %d Warning events, want one that is counted:\n%s", len(seen), strings.Join(seen, "\n"))
 	}
 }
 
 // testClientCertificate renews the certificate that the hook demands.
-func testClientCertificate(t *testing.T, s *shared, kind string) {
+func testClientCertificate(t *testing.T, s *shared, kind fixture.Kind) {
 	st := newStage(t, s, kind, hooktest.WithClientCertificates())
-	st.hook.Handle("/sync", reporting(func(q question) map[string]any {
+	st.Handle("/sync", reporting(func(q question) map[string]any {
 		round, _ := q.parent().Object["spec"].(map[string]any)["round"].(string)
 		return map[string]any{"round": round}
 	}))
-	certificate, key := st.hook.ClientCertificate()
+	certificate, key := st.Hook.ClientCertificate()
 	st.secret("client", map[string]string{"cert": string(certificate), "key": string(key)})
 	security := bundled(st)
 	security.ClientTLS = &v1alpha1.ClientTLS{SecretRef: st.reference("client"), CertKey: new("cert"), PrivateKeyKey: new("key")}
 	// The endpoint's settings count where the webhook has none (docs/reference/contract.md#s2.4).
 	st.run(definition{sync: st.at("/sync", v1), endpoints: []v1alpha1.EndpointConfig{
 		{Host: "127.0.0.1", WebhookSecurity: v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new("no match: the port is missing")}}},
-		{Host: st.hook.Host(), WebhookSecurity: security},
+		{Host: st.Hook.Host(), WebhookSecurity: security},
 	}})
-	st.parent("p", map[string]any{"round": "1"})
+	st.Parent("p", map[string]any{"round": "1"})
 	st.awaitStatus("p", "round", "1")
 	st.secret("client", map[string]string{"cert": "broken", "key": string(key)})
 	// Secrets and parents are watched apart: the parent may change before the server knows of the Secret, and is synced then.
@@ -231,7 +232,7 @@ func testClientCertificate(t *testing.T, s *shared, kind string) {
 		"/client: certificate and key cannot be used: tls: failed to find any PEM data in certificate input"
 	cluster.Eventually(t, limit, "a sync without client certificate", func(context.Context) (bool, string) {
 		round++
-		st.Patch(things, "p", fmt.Sprintf(`{"spec":{"round":"%d"}}`, round))
+		st.Patch(fixture.Things, "p", fmt.Sprintf(`{"spec":{"round":"%d"}}`, round))
 		return slices.ContainsFunc(st.Events("p"), func(e corev1.Event) bool { return strings.HasSuffix(e.Message, fault) }),
 			fmt.Sprintf("round %d", round)
 	})
@@ -241,7 +242,7 @@ func testClientCertificate(t *testing.T, s *shared, kind string) {
 }
 
 // testHeaders is about the Authorization header (docs/reference/contract.md#s2.3). A parent's hook reports it.
-func testHeaders(t *testing.T, s *shared, kind string) {
+func testHeaders(t *testing.T, s *shared, kind fixture.Kind) {
 	for name, tc := range map[string]struct {
 		data     map[string]string
 		security func(*stage) v1alpha1.WebhookSecurity
@@ -296,10 +297,10 @@ func testHeaders(t *testing.T, s *shared, kind string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			st.hook.Handle("/sync", fine())
+			st.Handle("/sync", fine())
 			st.secret("login", tc.data)
 			st.run(definition{sync: st.secured(tc.security(st))})
-			st.parent("p", nil)
+			st.Parent("p", nil)
 			if tc.text != "" {
 				event := st.syncError("p", strings.ReplaceAll(tc.text, "NAMESPACE", st.Namespace))
 				for _, secret := range tc.data {
@@ -310,7 +311,7 @@ func testHeaders(t *testing.T, s *shared, kind string) {
 				return
 			}
 			st.awaitStatus("p", "done", "yes")
-			if got := st.hook.Requests("/sync")[0].Header.Get("Authorization"); got != tc.want {
+			if got := st.Requests("/sync")[0].Header.Get("Authorization"); got != tc.want {
 				t.Errorf("the header is %q, want %q", got, tc.want)
 			}
 		})
@@ -329,11 +330,11 @@ func (s *stage) authorization(key, scheme string) *v1alpha1.WebhookAuthorization
 
 // testMissingSecret is about docs/reference/compatibility.md#d2.3, docs/reference/compatibility.md#d1.5: a Secret that is missing at the start keeps nothing from
 // running, and is used as soon as it is there.
-func testMissingSecret(t *testing.T, s *shared, kind string) {
+func testMissingSecret(t *testing.T, s *shared, kind fixture.Kind) {
 	st := newStage(t, s, kind)
-	st.hook.Handle("/sync", fine())
+	st.Handle("/sync", fine())
 	st.run(definition{sync: st.secured(v1alpha1.WebhookSecurity{Authorization: st.authorization("token", "")})})
-	st.parent("p", nil)
+	st.Parent("p", nil)
 	text := fmt.Sprintf("authorization of the hook, Secret %[1]s/login: secrets \"%[1]s/login\" not found", st.Namespace)
 	st.syncError("p", text)
 	// After so many failures the next attempt is more than four seconds away.
@@ -344,9 +345,9 @@ func testMissingSecret(t *testing.T, s *shared, kind string) {
 }
 
 // testRotation lets a hook refuse the old token: the new one is used at once.
-func testRotation(t *testing.T, s *shared, kind string) {
+func testRotation(t *testing.T, s *shared, kind fixture.Kind) {
 	st := newStage(t, s, kind)
-	st.hook.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer two" {
 			hooktest.Status(http.StatusUnauthorized, "who are you?").ServeHTTP(w, r)
 			return
@@ -358,7 +359,7 @@ func testRotation(t *testing.T, s *shared, kind string) {
 		sync:         st.secured(v1alpha1.WebhookSecurity{Authorization: st.authorization("token", "")}),
 		resyncPeriod: ptr.To[int32](3600),
 	})
-	st.parent("p", nil)
+	st.Parent("p", nil)
 	st.syncError("p", "unsupported status code: 401 body: who are you?")
 	st.mends("/sync", st.backsOff("/sync"), func() { st.secret("login", map[string]string{"token": "two"}) })
 	st.awaitStatus("p", "done", "yes")

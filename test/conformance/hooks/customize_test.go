@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 const (
@@ -60,63 +61,63 @@ func seeing(typeKey string) http.Handler {
 
 // configMap creates a ConfigMap that has the stage's label.
 func (s *stage) configMap(namespace, name string) {
-	s.t.Helper()
-	s.create(configMaps, namespace, name, nil, map[string]string{selected: s.controller})
+	s.T.Helper()
+	s.create(fixture.ConfigMaps, namespace, name, nil, map[string]string{fixture.Label: s.Name})
 }
 
 // testNamespaceSelector is about docs/reference/contract.md#s16.2 and docs/reference/compatibility.md#d16.3.
-func testNamespaceSelector(t *testing.T, s *shared, kind string) {
+func testNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
 	st := newStage(t, s, kind)
 	first, second := s.Namespace(t), s.Namespace(t)
 	st.configMap(first, "a")
 	st.configMap(second, "b")
-	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
-	st.hook.Handle("/customize", answering(func(question) any {
+	st.Handle("/sync", seeing("ConfigMap.v1"))
+	st.Handle("/customize", answering(func(question) any {
 		return rules(map[string]any{
 			"apiVersion": "v1", "resource": "configmaps",
-			"labelSelector":     map[string]any{"matchLabels": map[string]any{selected: st.controller}},
-			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"team": st.controller}},
+			"labelSelector":     map[string]any{"matchLabels": map[string]any{fixture.Label: st.Name}},
+			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"team": st.Name}},
 		})
 	}))
 	st.run(definition{sync: st.at("/sync", v2), customize: st.at("/customize", v2)})
-	st.parent("p", nil)
+	st.Parent("p", nil)
 	st.awaitStatus("p", "seen", "none")
 	join := func(keys ...string) string {
 		slices.Sort(keys)
 		return strings.Join(keys, " ")
 	}
 	label := func(namespace, value string) {
-		st.In("").Patch(namespaces, namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
+		st.In("").Patch(fixture.Namespaces, namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
 	}
-	label(first, `"`+st.controller+`"`)
+	label(first, `"`+st.Name+`"`)
 	st.awaitStatus("p", "seen", first+"/a")
-	label(second, `"`+st.controller+`"`)
+	label(second, `"`+st.Name+`"`)
 	st.awaitStatus("p", "seen", join(first+"/a", second+"/b"))
 	st.configMap(first, "c")
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", second+"/b"))
 	label(second, "null")
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c"))
 
-	calls := st.quiet("/sync")
-	st.In(second).Patch(configMaps, "b", `{"data":{"changed":"1"}}`)
+	calls := st.settled("/sync")
+	st.In(second).Patch(fixture.ConfigMaps, "b", `{"data":{"changed":"1"}}`)
 	label(second, `"another"`)
-	if now := st.quiet("/sync"); now != calls {
+	if now := st.settled("/sync"); now != calls {
 		t.Errorf("changes in a namespace that is not selected called the hook %d times", now-calls)
 	}
 	// A namespace that comes with the label.
 	third := st.Namespace + "-late"
-	st.create(namespaces, "", third, nil, map[string]string{"team": st.controller})
+	st.create(fixture.Namespaces, "", third, nil, map[string]string{"team": st.Name})
 	st.configMap(third, "d")
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", third+"/d"))
-	st.In(first).Delete(configMaps, "a")
+	st.In(first).Delete(fixture.ConfigMaps, "a")
 	st.awaitStatus("p", "seen", join(first+"/c", third+"/d"))
-	if n := len(st.hook.Requests("/customize")); n != 1 {
+	if n := len(st.Requests("/customize")); n != 1 {
 		t.Errorf("the customize hook was called %d times for a parent that did not change, want 1", n)
 	}
 }
 
 // testRefusedRules is about the restrictions of docs/reference/contract.md#s16.2. A parent's name says which rule it gets.
-func testRefusedRules(t *testing.T, s *shared, kind string) {
+func testRefusedRules(t *testing.T, s *shared, kind fixture.Kind) {
 	for _, version := range []v1alpha1.HookVersion{v1, v2} {
 		t.Run(string(version), func(t *testing.T) {
 			st := newStage(t, s, kind)
@@ -159,7 +160,7 @@ func testRefusedRules(t *testing.T, s *shared, kind string) {
 				},
 				"namespaces-of-cluster-scoped": {
 					rule: map[string]any{"apiVersion": "v1", "resource": "namespaces", "namespaceSelector": empty},
-					text: "relatedResources[0] (v1 namespaces): namespaceSelector needs a namespaced type; remove it",
+					text: "relatedResources[0] (v1 fixture.Namespaces): namespaceSelector needs a namespaced type; remove it",
 				},
 				"namespaces": {
 					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespaceSelector": empty},
@@ -174,11 +175,11 @@ func testRefusedRules(t *testing.T, s *shared, kind string) {
 					allowed: version == v2,
 				},
 			}
-			st.hook.Handle("/sync", fine())
-			st.hook.Handle("/customize", answering(func(q question) any { return rules(cases[q.parent().GetName()].rule) }))
+			st.Handle("/sync", fine())
+			st.Handle("/customize", answering(func(q question) any { return rules(cases[q.parent().GetName()].rule) }))
 			st.run(definition{sync: st.at("/sync", version), customize: st.at("/customize", version)})
 			for _, name := range slices.Sorted(maps.Keys(cases)) {
-				st.parent(name, nil)
+				st.Parent(name, nil)
 			}
 			for _, name := range slices.Sorted(maps.Keys(cases)) {
 				if cases[name].allowed {
@@ -196,7 +197,7 @@ func testRefusedRules(t *testing.T, s *shared, kind string) {
 }
 
 // testScope is about what related rules reach, and what of it a sync request shows (docs/reference/contract.md#s9, docs/reference/contract.md#s16.2).
-func testScope(t *testing.T, s *shared, kind string) {
+func testScope(t *testing.T, s *shared, kind fixture.Kind) {
 	for name, tc := range map[string]struct {
 		reason     string
 		parent     schema.GroupVersionResource
@@ -208,42 +209,42 @@ func testScope(t *testing.T, s *shared, kind string) {
 		want string
 	}{
 		"V1LabelsReachTheParentsNamespace": {
-			"Without namespace a v1 rule is about the parent's namespace.", things, v1, v2,
+			"Without namespace a v1 rule is about the parent's namespace.", fixture.Things, v1, v2,
 			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
 			"ConfigMap.v1", "HERE/near",
 		},
 		"V2LabelsReachAllNamespaces": {
-			"v2 lifts the restriction.", things, v2, v2,
+			"v2 lifts the restriction.", fixture.Things, v2, v2,
 			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
 			"ConfigMap.v1", "HERE/near THERE/far",
 		},
 		"V1ShowsThePlainNamesOfTheParentsNamespace": {
-			"A v1 sync request has no place for others.", things, v2, v1,
+			"A v1 sync request has no place for others.", fixture.Things, v2, v1,
 			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
 			"ConfigMap.v1", "near",
 		},
 		"V1NamesAreSoughtEverywhere": {
-			"Names without namespace are the exception to the restriction.", things, v1, v2,
+			"Names without namespace are the exception to the restriction.", fixture.Things, v1, v2,
 			map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"near", "far"}},
 			"ConfigMap.v1", "HERE/near THERE/far",
 		},
 		"V2ReachesAnotherNamespace": {
-			"v2 lifts the restriction.", things, v2, v2,
+			"v2 lifts the restriction.", fixture.Things, v2, v2,
 			map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "THERE", "labelSelector": "STAGE"},
 			"ConfigMap.v1", "THERE/far",
 		},
 		"V1LeavesOutWhatIsClusterScoped": {
-			"The type is there, its objects are not.", things, v1, v1,
+			"The type is there, its objects are not.", fixture.Things, v1, v1,
 			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}},
 			"Namespace.v1", "none",
 		},
 		"V2ShowsWhatIsClusterScoped": {
-			"Under its plain name. The namespace of the rule does not count.", things, v2, v2,
+			"Under its plain name. The namespace of the rule does not count.", fixture.Things, v2, v2,
 			map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{"default"}, "namespace": "THERE"},
 			"Namespace.v1", "default",
 		},
 		"V1OfAClusterScopedParentIsNotRestricted": {
-			"There is no namespace to restrict it to.", clusterThings, v1, v1,
+			"There is no namespace to restrict it to.", fixture.ClusterThings, v1, v1,
 			map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": "STAGE"},
 			"ConfigMap.v1", "HERE/near THERE/far",
 		},
@@ -254,33 +255,33 @@ func testScope(t *testing.T, s *shared, kind string) {
 			there := s.Namespace(t)
 			st.configMap(st.Namespace, "near")
 			st.configMap(there, "far")
-			st.hook.Handle("/sync", seeing(tc.typeKey))
-			st.hook.Handle("/customize", answering(func(question) any {
+			st.Handle("/sync", seeing(tc.typeKey))
+			st.Handle("/customize", answering(func(question) any {
 				rule := maps.Clone(tc.rule)
 				if rule["labelSelector"] == "STAGE" {
-					rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{selected: st.controller}}
+					rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{fixture.Label: st.Name}}
 				}
 				if rule["namespace"] == "THERE" {
 					rule["namespace"] = there
 				}
 				if rule["names"] != nil && tc.typeKey == "ConfigMap.v1" {
 					// The names are everywhere in this cluster, so they must be this test's own.
-					rule["names"] = []any{"near-" + st.controller, "far-" + st.controller}
+					rule["names"] = []any{"near-" + st.Name, "far-" + st.Name}
 				}
 				return rules(rule)
 			}))
 			near, far := "near", "far"
 			if tc.rule["names"] != nil {
-				near, far = "near-"+st.controller, "far-"+st.controller
+				near, far = "near-"+st.Name, "far-"+st.Name
 				st.configMap(st.Namespace, near)
 				st.configMap(there, far)
 			}
 			st.run(definition{resource: tc.parent, sync: st.at("/sync", tc.synced), customize: st.at("/customize", tc.customized)})
 			namespace, parent := st.Namespace, "p"
-			if tc.parent == clusterThings {
-				namespace, parent = "", st.controller
+			if tc.parent == fixture.ClusterThings {
+				namespace, parent = "", st.Name
 			}
-			st.create(tc.parent, namespace, parent, nil, map[string]string{selected: st.controller})
+			st.create(tc.parent, namespace, parent, nil, map[string]string{fixture.Label: st.Name})
 			words := strings.Fields(tc.want)
 			for i := range words {
 				words[i] = strings.NewReplacer("HERE", st.Namespace, "THERE", there, "near", near, "far", far).Replace(words[i])
@@ -295,18 +296,18 @@ func testScope(t *testing.T, s *shared, kind string) {
 }
 
 // testSelection is about docs/reference/contract.md#s16.3: a related object wakes the parents whose rules select it, before or after the change.
-func testSelection(t *testing.T, s *shared, kind string) {
+func testSelection(t *testing.T, s *shared, kind fixture.Kind) {
 	st := newStage(t, s, kind)
-	// Names are sought in all namespaces, so they are this test's own.
-	one, witnessed := "one-"+st.controller, "witnessed-"+st.controller
-	st.hook.Handle("/sync", seeing("ConfigMap.v1"))
-	st.hook.Handle("/customize", answering(func(q question) any {
+	// Names are sought in all fixture.Namespaces, so they are this test's own.
+	one, witnessed := "one-"+st.Name, "witnessed-"+st.Name
+	st.Handle("/sync", seeing("ConfigMap.v1"))
+	st.Handle("/customize", answering(func(q question) any {
 		rule := map[string]any{"apiVersion": "v1", "resource": "configmaps"}
 		switch name := q.parent().GetName(); name {
 		case "red", "blue":
 			rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{"color": name}}
 		case "named":
-			rule["names"] = []any{one, "two-" + st.controller}
+			rule["names"] = []any{one, "two-" + st.Name}
 		case "witness":
 			rule["names"] = []any{witnessed}
 		case "nothing":
@@ -316,21 +317,21 @@ func testSelection(t *testing.T, s *shared, kind string) {
 	}))
 	st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
 	for _, name := range []string{"red", "blue", "named", "nothing"} {
-		st.parent(name, nil)
+		st.Parent(name, nil)
 		st.awaitCalls("/sync", name, 1)
 	}
-	st.parent("witness", nil)
-	st.create(configMaps, st.Namespace, witnessed, nil, nil)
+	st.Parent("witness", nil)
+	st.create(fixture.ConfigMaps, st.Namespace, witnessed, nil, nil)
 	st.awaitCalls("/sync", "witness", 1)
 	calls := map[string]int{}
 	// called returns the parents whose hook was called since it was asked last. What the witness sees comes after what the
 	// others saw.
 	called := func() string {
-		st.quiet("/sync")
+		st.settled("/sync")
 		calls["witness"] = len(st.calls("/sync", "witness"))
-		st.Patch(configMaps, witnessed, `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
+		st.Patch(fixture.ConfigMaps, witnessed, `{"data":{"n":"`+strconv.Itoa(calls["witness"])+`"}}`)
 		st.awaitCalls("/sync", "witness", calls["witness"]+1)
-		st.quiet("/sync")
+		st.settled("/sync")
 		var names []string
 		for _, name := range []string{"blue", "named", "nothing", "red"} {
 			n := len(st.calls("/sync", name))
@@ -347,23 +348,23 @@ func testSelection(t *testing.T, s *shared, kind string) {
 		do   func()
 		want string
 	}{
-		{"an object that nobody selects is created", func() { st.create(configMaps, st.Namespace, "three", nil, nil) }, ""},
+		{"an object that nobody selects is created", func() { st.create(fixture.ConfigMaps, st.Namespace, "three", nil, nil) }, ""},
 		{"a selected object is created", func() {
-			st.create(configMaps, st.Namespace, "four", nil, map[string]string{"color": "red"})
+			st.create(fixture.ConfigMaps, st.Namespace, "four", nil, map[string]string{"color": "red"})
 		}, "red"},
-		{"it changes", func() { st.Patch(configMaps, "four", `{"data":{"a":"1"}}`) }, "red"},
+		{"it changes", func() { st.Patch(fixture.ConfigMaps, "four", `{"data":{"a":"1"}}`) }, "red"},
 		{"its label moves to another parent", func() {
-			st.Patch(configMaps, "four", `{"metadata":{"labels":{"color":"blue"}}}`)
+			st.Patch(fixture.ConfigMaps, "four", `{"metadata":{"labels":{"color":"blue"}}}`)
 		}, "blue red"},
-		{"it loses the label", func() { st.Patch(configMaps, "four", `{"metadata":{"labels":{"color":null}}}`) }, "blue"},
-		{"it changes unselected", func() { st.Patch(configMaps, "four", `{"data":{"a":"2"}}`) }, ""},
+		{"it loses the label", func() { st.Patch(fixture.ConfigMaps, "four", `{"metadata":{"labels":{"color":null}}}`) }, "blue"},
+		{"it changes unselected", func() { st.Patch(fixture.ConfigMaps, "four", `{"data":{"a":"2"}}`) }, ""},
 		{"a named object is created, selected twice", func() {
-			st.create(configMaps, st.Namespace, one, nil, map[string]string{"color": "red"})
+			st.create(fixture.ConfigMaps, st.Namespace, one, nil, map[string]string{"color": "red"})
 		}, "named red"},
-		{"it is deleted", func() { st.Delete(configMaps, one) }, "named red"},
+		{"it is deleted", func() { st.Delete(fixture.ConfigMaps, one) }, "named red"},
 		{"an object of that name is created elsewhere", func() {
 			there := s.Namespace(t)
-			st.create(configMaps, there, "three", nil, map[string]string{"color": "red"})
+			st.create(fixture.ConfigMaps, there, "three", nil, map[string]string{"color": "red"})
 		}, ""},
 	} {
 		step.do()
@@ -374,17 +375,17 @@ func testSelection(t *testing.T, s *shared, kind string) {
 }
 
 // testResponsesAreKept is about docs/reference/compatibility.md#d16.1.
-func testResponsesAreKept(t *testing.T, s *shared, kind string) {
+func testResponsesAreKept(t *testing.T, s *shared, kind fixture.Kind) {
 	t.Run("OfAParentWithGeneration", func(t *testing.T) {
 		st := newStage(t, s, kind)
-		st.hook.Handle("/sync", fine())
-		st.hook.Handle("/customize", hooktest.Sequence(
+		st.Handle("/sync", fine())
+		st.Handle("/customize", hooktest.Sequence(
 			hooktest.Status(http.StatusInternalServerError, "not yet"), answering(func(question) any { return rules() })))
 		st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
-		st.parent("p", map[string]any{"a": "1"})
+		st.Parent("p", map[string]any{"a": "1"})
 		st.awaitStatus("p", "done", "yes")
 		st.syncError("p", "customize hook failed (version=v1): unsupported status code: 500 body: not yet")
-		st.quiet("/sync")
+		st.settled("/sync")
 		want := 2 // errors are not kept
 		for _, step := range []struct {
 			patch        string
@@ -392,20 +393,20 @@ func testResponsesAreKept(t *testing.T, s *shared, kind string) {
 			asks         bool
 		}{
 			{patch: `{"status":{"other":"1"}}`, subresources: []string{"status"}},
-			{patch: `{"metadata":{"finalizers":["hooks.example.com/x"]}}`},
+			{patch: `{"metadata":{"finalizers":["fixture.example.com/x"]}}`},
 			{patch: `{"metadata":{"finalizers":null}}`},
 			{patch: `{"spec":{"a":"2"}}`, asks: true},
 			{patch: `{"metadata":{"labels":{"b":"1"}}}`, asks: true},
 			{patch: `{"metadata":{"annotations":{"b":"1"}}}`, asks: true},
 		} {
-			before := len(st.hook.Requests("/sync"))
-			st.Patch(things, "p", step.patch, step.subresources...)
+			before := len(st.Requests("/sync"))
+			st.Patch(fixture.Things, "p", step.patch, step.subresources...)
 			st.awaitCalls("/sync", "p", before+1)
-			st.quiet("/sync")
+			st.settled("/sync")
 			if step.asks {
 				want++
 			}
-			if got := len(st.hook.Requests("/customize")); got != want {
+			if got := len(st.Requests("/customize")); got != want {
 				t.Errorf("after %s the customize hook had been called %d times, want %d", step.patch, got, want)
 				want = got
 			}
@@ -413,32 +414,32 @@ func testResponsesAreKept(t *testing.T, s *shared, kind string) {
 	})
 	t.Run("OfAParentWithoutGeneration", func(t *testing.T) {
 		st := newStage(t, s, kind)
-		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{} }))
-		st.hook.Handle("/customize", answering(func(question) any { return rules() }))
-		st.run(definition{resource: configMaps, sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
+		st.Handle("/sync", answering(func(question) any { return map[string]any{} }))
+		st.Handle("/customize", answering(func(question) any { return rules() }))
+		st.run(definition{resource: fixture.ConfigMaps, sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
 		st.configMap(st.Namespace, "p")
 		st.awaitCalls("/sync", "p", 1)
-		st.quiet("/sync")
-		before := len(st.hook.Requests("/customize"))
-		st.Patch(configMaps, "p", `{"data":{"a":"1"}}`)
+		st.settled("/sync")
+		before := len(st.Requests("/customize"))
+		st.Patch(fixture.ConfigMaps, "p", `{"data":{"a":"1"}}`)
 		st.awaitCalls("/customize", "p", before+1)
 	})
 }
 
 // testLatecomer lets a rule name a kind that is served later than it is asked for.
-func testLatecomer(t *testing.T, s *shared, kind string) {
+func testLatecomer(t *testing.T, s *shared, kind fixture.Kind) {
 	st := newStage(t, s, kind)
-	st.hook.Handle("/sync", fine())
-	resource := things
-	resource.Resource = "late" + strings.ToLower(kind[:4]) + "s"
-	st.hook.Handle("/customize", answering(func(question) any {
-		return rules(map[string]any{"apiVersion": "hooks.example.com/v1", "resource": resource.Resource})
+	st.Handle("/sync", fine())
+	resource := fixture.Things
+	resource.Resource = "late" + strings.ToLower(string(kind[:4])) + "s"
+	st.Handle("/customize", answering(func(question) any {
+		return rules(map[string]any{"apiVersion": "fixture.example.com/v1", "resource": resource.Resource})
 	}))
 	st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
-	st.parent("p", nil)
-	st.syncError("p", "discovery: can't find resource "+resource.Resource+" in apiVersion hooks.example.com/v1")
+	st.Parent("p", nil)
+	st.syncError("p", "discovery: can't find resource "+resource.Resource+" in apiVersion fixture.example.com/v1")
 	st.mends("/customize", st.backsOff("/customize"), func() {
-		s.Define(t, cluster.CustomResource{Resource: resource, Kind: "Late" + kind[:4]})
+		s.Define(t, cluster.CustomResource{Resource: resource, Kind: "Late" + string(kind[:4])})
 	})
 	st.awaitStatus("p", "done", "yes")
 }

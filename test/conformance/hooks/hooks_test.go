@@ -16,17 +16,21 @@ limitations under the License.
 
 package hooks
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
 
 // TestHooks runs the tests of this package on one server. Each is named after its section of the contract. What is the same
 // code for both kinds of controllers is tested with one of them.
 func TestHooks(t *testing.T) {
 	s := setUp(t)
-	both, one := []string{composite, decorator}, []string{decorator}
+	both, one := []fixture.Kind{fixture.Composite, fixture.Decorator}, []fixture.Kind{fixture.Decorator}
 	for _, test := range []struct {
 		name  string
-		kinds []string
-		run   func(t *testing.T, s *shared, kind string)
+		kinds []fixture.Kind
+		run   func(t *testing.T, s *shared, kind fixture.Kind)
 	}{
 		{"02_ASecretThatAppearsLater", both, testMissingSecret},
 		{"02_ARotatedToken", both, testRotation},
@@ -51,7 +55,7 @@ func TestHooks(t *testing.T) {
 		{"18_MisbehavingHooks", one, testMisbehaving},
 	} {
 		for _, kind := range test.kinds {
-			t.Run(test.name+"/"+kind, func(t *testing.T) {
+			t.Run(test.name+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()
 				test.run(t, s, kind)
 			})

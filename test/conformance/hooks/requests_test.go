@@ -27,24 +27,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // testRequests is about docs/reference/contract.md#s9: what is on the wire. That every body is right to the byte is tested with the golden
 // bodies of package wire.
-func testRequests(t *testing.T, s *shared, kind string) {
+func testRequests(t *testing.T, s *shared, kind fixture.Kind) {
 	for _, version := range []v1alpha1.HookVersion{v1, v2} {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			parentKey := map[string]string{composite: "parent", decorator: "object"}[kind]
-			childrenKey := map[string]string{composite: "children", decorator: "attachments"}[kind]
+			parentKey := map[fixture.Kind]string{fixture.Composite: "parent", fixture.Decorator: "object"}[kind]
+			childrenKey := map[fixture.Kind]string{fixture.Composite: "children", fixture.Decorator: "attachments"}[kind]
 			child := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child"}}
-			st.hook.Handle("/sync", answering(func(question) any { return map[string]any{childrenKey: []any{child}} }))
-			st.hook.Handle("/finalize", answering(func(q question) any {
+			st.Handle("/sync", answering(func(question) any { return map[string]any{childrenKey: []any{child}} }))
+			st.Handle("/finalize", answering(func(q question) any {
 				children, _, _ := unstructured.NestedMap(q, childrenKey, "ConfigMap.v1")
 				return map[string]any{"finalized": len(children) == 0}
 			}))
-			st.hook.Handle("/customize", answering(func(question) any {
+			st.Handle("/customize", answering(func(question) any {
 				return rules(map[string]any{"apiVersion": "v1", "resource": "secrets", "names": []any{"login"}, "namespace": st.Namespace})
 			}))
 			st.secret("login", nil)
@@ -52,7 +53,7 @@ func testRequests(t *testing.T, s *shared, kind string) {
 				sync: st.at("/sync", version), finalize: st.at("/finalize", version), customize: st.at("/customize", version),
 				children: true,
 			})
-			st.parent("p", nil)
+			st.Parent("p", nil)
 			inner := map[v1alpha1.HookVersion]string{v1: "%.0s%s", v2: "%s/%s"}[version]
 			name := func(n string) string { return fmt.Sprintf(inner, st.Namespace, n) }
 			shows := func(q question) bool {
@@ -60,7 +61,7 @@ func testRequests(t *testing.T, s *shared, kind string) {
 				return ok
 			}
 			synced := st.awaitRequest("/sync", shows)
-			st.Delete(things, "p")
+			st.Delete(fixture.Things, "p")
 			finalized := st.awaitRequest("/finalize", shows)
 			st.awaitRequest("/finalize", func(q question) bool { return !shows(q) })
 			customized := st.awaitRequest("/customize", func(question) bool { return true })
@@ -83,7 +84,7 @@ func testRequests(t *testing.T, s *shared, kind string) {
 
 // awaitRequest waits for a request as wanted, and returns it.
 func (s *stage) awaitRequest(path string, want func(question) bool) question {
-	s.t.Helper()
+	s.T.Helper()
 	for n := 1; ; n++ {
 		q := s.awaitCalls(path, "", n)
 		if at := slices.IndexFunc(q, want); at >= 0 {
@@ -95,24 +96,24 @@ func (s *stage) awaitRequest(path string, want func(question) bool) question {
 
 // checkEnvelope checks the keys of a request, and what all requests have in common.
 func (s *stage) checkEnvelope(q question, finalizing bool, keys ...string) {
-	s.t.Helper()
+	s.T.Helper()
 	slices.Sort(keys)
 	if got := slices.Sorted(maps.Keys(q)); !slices.Equal(got, keys) {
-		s.t.Errorf("the request has the keys %v, want %v", got, keys)
+		s.T.Errorf("the request has the keys %v, want %v", got, keys)
 	}
 	if got, ok := q["finalizing"]; ok && got != finalizing {
-		s.t.Errorf("finalizing is %v, want %v", got, finalizing)
+		s.T.Errorf("finalizing is %v, want %v", got, finalizing)
 	}
 	parent := q.parent()
 	if parent.GetName() != "p" || parent.GetKind() != "Thing" || parent.GetUID() == "" {
-		s.t.Errorf("the parent is shown as %v", parent.Object)
+		s.T.Errorf("the parent is shown as %v", parent.Object)
 	}
 	if _, there, _ := unstructured.NestedFieldNoCopy(parent.Object, "metadata", "managedFields"); there {
-		s.t.Error("the parent is shown with managedFields (docs/reference/compatibility.md#d9)")
+		s.T.Error("the parent is shown with managedFields (docs/reference/compatibility.md#d9)")
 	}
 	encoded, err := json.Marshal(q["controller"])
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	var controller struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -120,10 +121,10 @@ func (s *stage) checkEnvelope(q question, finalizing bool, keys ...string) {
 		Status            map[string]any `json:"status"`
 	}
 	if err := json.Unmarshal(encoded, &controller); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	if controller.Kind != s.kind || controller.APIVersion != v1alpha1.SchemeGroupVersion.String() || controller.Name != s.controller ||
+	if controller.Kind != string(s.kind) || controller.APIVersion != v1alpha1.SchemeGroupVersion.String() || controller.Name != s.Name ||
 		controller.UID == "" || controller.Status == nil || len(controller.Status) > 0 {
-		s.t.Errorf("the controller is shown as %s", encoded)
+		s.T.Errorf("the controller is shown as %s", encoded)
 	}
 }

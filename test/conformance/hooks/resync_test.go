@@ -25,18 +25,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // testResync is about docs/reference/contract.md#s5.3, docs/reference/contract.md#s6 step 6.
-func testResync(t *testing.T, s *shared, kind string) {
+func testResync(t *testing.T, s *shared, kind fixture.Kind) {
 	t.Run("ResyncAfterSecondsMayBeAFraction", func(t *testing.T) {
 		t.Parallel()
 		st := newStage(t, s, kind)
-		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0.3} }))
+		st.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0.3} }))
 		st.run(definition{sync: st.at("/sync", v2)})
-		st.parent("p", nil)
+		st.Parent("p", nil)
 		st.awaitCalls("/sync", "p", 6)
-		requests := st.hook.Requests("/sync")
+		requests := st.Requests("/sync")
 		if waited := requests[5].Time.Sub(requests[4].Time); waited < 290*time.Millisecond {
 			t.Errorf("the hook was called again after %v, it asked for 300 ms", waited)
 		}
@@ -45,11 +46,11 @@ func testResync(t *testing.T, s *shared, kind string) {
 		t.Parallel()
 		st := newStage(t, s, kind)
 		// The response is refused, but the time in it is not.
-		st.hook.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0} }))
+		st.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0} }))
 		st.run(definition{sync: st.at("/sync", v2)})
-		st.parent("p", nil)
+		st.Parent("p", nil)
 		st.awaitCalls("/sync", "p", 1)
-		calls := st.quiet("/sync")
+		calls := st.settled("/sync")
 		if calls > 3 {
 			t.Errorf("the hook was called %d times, zero asks for no further call", calls)
 		}
@@ -57,14 +58,14 @@ func testResync(t *testing.T, s *shared, kind string) {
 	t.Run("ResyncPeriodSeconds", func(t *testing.T) {
 		t.Parallel()
 		st := newStage(t, s, kind)
-		st.hook.Handle("/sync", fine())
+		st.Handle("/sync", fine())
 		// Less than one means one (docs/reference/contract.md#s5.3).
 		st.run(definition{sync: st.at("/sync", v1), resyncPeriod: new(int32)})
-		st.parent("p", nil)
-		st.parent("q", nil)
+		st.Parent("p", nil)
+		st.Parent("q", nil)
 		st.awaitCalls("/sync", "p", 6)
 		st.awaitCalls("/sync", "q", 6)
-		requests := st.hook.Requests("/sync")
+		requests := st.Requests("/sync")
 		if took := requests[len(requests)-1].Time.Sub(requests[0].Time); took < 2*time.Second {
 			t.Errorf("six calls took %v; the period is a second", took)
 		}
@@ -72,69 +73,69 @@ func testResync(t *testing.T, s *shared, kind string) {
 }
 
 // testIgnoreStatus is about docs/reference/contract.md#s5.2.
-func testIgnoreStatus(t *testing.T, s *shared, kind string) {
+func testIgnoreStatus(t *testing.T, s *shared, kind fixture.Kind) {
 	for _, ignore := range []bool{false, true} {
 		t.Run(strconv.FormatBool(ignore), func(t *testing.T) {
 			t.Parallel()
 			st := newStage(t, s, kind)
-			st.hook.Handle("/sync", fine())
+			st.Handle("/sync", fine())
 			st.run(definition{sync: st.at("/sync", v1), ignoreStatus: &ignore})
-			st.parent("p", nil)
+			st.Parent("p", nil)
 			st.awaitStatus("p", "done", "yes")
-			st.quiet("/sync")
+			st.settled("/sync")
 			for _, step := range []struct {
 				patch        string
 				subresources []string
 				status       bool
 			}{
 				{patch: `{"status":{"foreign":"1"}}`, subresources: []string{"status"}, status: true},
-				{patch: `{"metadata":{"finalizers":["hooks.example.com/x"]}}`, status: true},
+				{patch: `{"metadata":{"finalizers":["fixture.example.com/x"]}}`, status: true},
 				{patch: `{"spec":{"a":"1"}}`},
 				{patch: `{"metadata":{"labels":{"a":"1"}}}`},
 				{patch: `{"metadata":{"annotations":{"a":"1"}}}`},
 			} {
-				before := len(st.hook.Requests("/sync"))
-				st.Patch(things, "p", step.patch, step.subresources...)
+				before := len(st.Requests("/sync"))
+				st.Patch(fixture.Things, "p", step.patch, step.subresources...)
 				if !step.status || !ignore {
 					st.awaitCalls("/sync", "p", before+1)
-					st.quiet("/sync")
-				} else if after := st.quiet("/sync"); after > before {
+					st.settled("/sync")
+				} else if after := st.settled("/sync"); after > before {
 					t.Errorf("%d calls after %s", after-before, step.patch)
 				}
 			}
 			// A parent that is being deleted is always looked at.
-			before := len(st.hook.Requests("/sync"))
-			st.Delete(things, "p")
+			before := len(st.Requests("/sync"))
+			st.Delete(fixture.Things, "p")
 			st.awaitCalls("/sync", "p", before+1)
-			st.Patch(things, "p", `{"metadata":{"finalizers":null}}`)
+			st.Patch(fixture.Things, "p", `{"metadata":{"finalizers":null}}`)
 		})
 	}
 }
 
 // testServerSideSelection is about the wish that parents which are not selected cost nothing: the API server leaves them out.
-func testServerSideSelection(t *testing.T, s *shared, kind string) {
-	plural := "selected" + kind[:4]
+func testServerSideSelection(t *testing.T, s *shared, kind fixture.Kind) {
+	plural := "selected" + string(kind[:4])
 	switch kind {
-	case composite:
+	case fixture.Composite:
 		plural = "selectedones"
-	case decorator:
+	case fixture.Decorator:
 		plural = "selectedtwos"
 	}
 	st := newStage(t, s, kind)
-	st.hook.Handle("/sync", fine())
-	resource := things
+	st.Handle("/sync", fine())
+	resource := fixture.Things
 	resource.Resource = plural
 	s.Define(t, cluster.CustomResource{Resource: resource, Kind: "K" + plural})
 	path := fmt.Sprintf("/apis/%s/%s/%s", resource.Group, resource.Version, plural)
 	st.run(definition{resource: resource, sync: st.at("/sync", v1)})
 	seen := s.proxy.selectors(path)
-	if want := selected + "=" + st.controller; !seen[want] || len(seen) != 1 {
+	if want := fixture.Label + "=" + st.Name; !seen[want] || len(seen) != 1 {
 		t.Errorf("the parents were watched with the label selectors %v, want only %q", seen, want)
 	}
 	// With a finalize hook, parents that were selected once must be seen too (docs/reference/contract.md#s15).
 	st.running.Delete()
 	st.running.AwaitGone()
-	st.hook.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))
+	st.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))
 	st.run(definition{resource: resource, sync: st.at("/sync", v1), finalize: st.at("/finalize", v1)})
 	if seen := s.proxy.selectors(path); !seen[""] {
 		t.Errorf("the parents were watched with the label selectors %v only; with a finalize hook all must be seen", seen)

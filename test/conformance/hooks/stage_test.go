@@ -19,7 +19,6 @@ package hooks
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,6 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
@@ -45,67 +45,36 @@ const (
 	limit = 2 * time.Minute
 	// hookTimeout is more than any response takes there. A call that is cut short is an event that no test expects.
 	hookTimeout = time.Minute
-	// selected is the label by which a test's controller selects its parents.
-	selected = "hooks.example.com/test"
-
-	composite = "CompositeController"
-	decorator = "DecoratorController"
 )
 
-var (
-	things        = schema.GroupVersionResource{Group: "hooks.example.com", Version: "v1", Resource: "things"}
-	clusterThings = schema.GroupVersionResource{Group: "hooks.example.com", Version: "v1", Resource: "clusterthings"}
-	configMaps    = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	namespaces    = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-)
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
-// TestMain lets many tests run at the same time, however few processors there are: they spend their time waiting.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		panic(err)
-	}
-	os.Exit(cluster.Main(m))
-}
-
-// shared is the server and the clients of all tests.
+// shared is the server, behind a proxy, and the clients of all tests.
 type shared struct {
-	*cluster.Cluster
-	*cluster.Clients
-	proxy  *proxy
-	server *server.Server
+	*fixture.Environment
+
+	proxy *proxy
 }
 
 func setUp(t *testing.T) *shared {
 	t.Helper()
-	c := cluster.Shared(t)
-	s := &shared{Cluster: c, Clients: cluster.NewClients(t, c.Config(t)), proxy: newProxy(t, c)}
-	s.server = server.Start(t, c, server.Options{Kubeconfig: s.proxy.kubeconfig})
-	c.Define(t,
-		cluster.CustomResource{Resource: things, Kind: "Thing"},
-		cluster.CustomResource{Resource: clusterThings, Kind: "ClusterThing", ClusterScoped: true})
-	return s
+	p := newProxy(t, cluster.Shared(t))
+	return &shared{proxy: p, Environment: fixture.SetUp(t, fixture.Options{Limit: limit, Server: server.Options{Kubeconfig: p.kubeconfig}})}
 }
 
-// A stage is one test: the objects of a namespace, a controller of either kind, and its hooks.
+// A stage is one test of a controller of either kind.
 type stage struct {
-	*shared
-	*cluster.Objects
-	t          *testing.T
-	kind       string
-	controller string
-	hook       *hooktest.Server
+	*fixture.Test
+
+	kind fixture.Kind
 	// running is the controller from run on.
 	running *controllers.Controller
 }
 
 // newStage makes the stage of a test, without controller.
-func newStage(t *testing.T, s *shared, kind string, options ...hooktest.Option) *stage {
+func newStage(t *testing.T, s *shared, kind fixture.Kind, options ...hooktest.Option) *stage {
 	t.Helper()
-	namespace := s.Namespace(t)
-	return &stage{
-		shared: s, Objects: s.Objects(t, namespace, limit), t: t, kind: kind, controller: namespace, hook: hooktest.NewServer(t, options...),
-	}
+	return &stage{Test: s.NewTest(t, options...), kind: kind}
 }
 
 // definition is what both kinds of controllers have in common. Parents are Things, unless resource says something else.
@@ -121,46 +90,25 @@ type definition struct {
 
 // run creates the controller and waits until it runs.
 func (s *stage) run(d definition) {
-	s.t.Helper()
-	if d.resource.Empty() {
-		d.resource = things
+	s.T.Helper()
+	full := fixture.Definition{
+		Kind: s.kind, Sync: d.sync, Finalize: d.finalize, Customize: d.customize,
+		Endpoints: d.endpoints, ResyncPeriod: d.resyncPeriod, IgnoreStatus: d.ignoreStatus,
 	}
-	rule := v1alpha1.ResourceRule{APIVersion: d.resource.GroupVersion().String(), Resource: d.resource.Resource}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{selected: s.controller}}
-	var children []v1alpha1.CompositeControllerChildResourceRule
-	var attachments []v1alpha1.DecoratorControllerAttachmentRule
+	if !d.resource.Empty() {
+		full.Parents = []schema.GroupVersionResource{d.resource}
+	}
 	if d.children {
-		for _, rule := range []v1alpha1.ResourceRule{{APIVersion: "v1", Resource: "configmaps"}, {APIVersion: "apps/v1", Resource: "deployments"}} {
-			children = append(children, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule})
-			attachments = append(attachments, v1alpha1.DecoratorControllerAttachmentRule{ResourceRule: rule})
-		}
+		full.Children = []fixture.Child{{Resource: fixture.ConfigMaps}, {Resource: fixture.Deployments}}
 	}
-	if s.kind == decorator {
-		s.running = controllers.Decorator(s.t, s.Clients, limit, s.controller, v1alpha1.DecoratorControllerSpec{
-			Resources: []v1alpha1.DecoratorControllerResourceRule{
-				{ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus},
-			},
-			Attachments:     attachments,
-			Hooks:           &v1alpha1.DecoratorControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
-			EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod,
-		})
-		return
-	}
-	s.running = controllers.Composite(s.t, s.Clients, limit, s.controller, v1alpha1.CompositeControllerSpec{
-		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
-			ResourceRule: rule, LabelSelector: selector, IgnoreStatusChanges: d.ignoreStatus,
-		},
-		ChildResources:  children,
-		Hooks:           &v1alpha1.CompositeControllerHooks{Sync: d.sync, Finalize: d.finalize, Customize: d.customize},
-		EndpointConfigs: d.endpoints, ResyncPeriodSeconds: d.resyncPeriod, GenerateSelector: new(true),
-	})
+	s.running = s.Run(full)
 }
 
 // at declares a hook at a path of the stage's server.
 func (s *stage) at(path string, version v1alpha1.HookVersion) *v1alpha1.Hook {
-	return &v1alpha1.Hook{Version: &version, Webhook: &v1alpha1.Webhook{
-		URL: new(s.hook.URL(path)), Timeout: &metav1.Duration{Duration: hookTimeout},
-	}}
+	hook := s.At(path)
+	hook.Version, hook.Webhook.Timeout = &version, &metav1.Duration{Duration: hookTimeout}
+	return hook
 }
 
 // question is the body of a request, of any hook.
@@ -201,7 +149,7 @@ func fine() http.Handler {
 // calls returns the requests at a path about one parent, or about all when name is empty.
 func (s *stage) calls(path, name string) []question {
 	var found []question
-	for _, r := range s.hook.Requests(path) {
+	for _, r := range s.Requests(path) {
 		var q question
 		if err := json.Unmarshal(r.Body, &q); err == nil && (name == "" || q.parent().GetName() == name) {
 			found = append(found, q)
@@ -212,54 +160,37 @@ func (s *stage) calls(path, name string) []question {
 
 // awaitCalls waits until the hook at a path was called so often about one parent, or about all when name is empty.
 func (s *stage) awaitCalls(path, name string, want int) []question {
-	s.t.Helper()
+	s.T.Helper()
 	var found []question
-	cluster.Eventually(s.t, limit, fmt.Sprintf("%d calls of %s", want, path), func(context.Context) (bool, string) {
+	cluster.Eventually(s.T, limit, fmt.Sprintf("%d calls of %s", want, path), func(context.Context) (bool, string) {
 		found = s.calls(path, name)
 		return len(found) >= want, fmt.Sprintf("%d calls", len(found))
 	})
 	return found
 }
 
-// quiet waits until the hook at a path is left alone, and returns the number of calls so far.
-func (s *stage) quiet(path string) int {
-	s.t.Helper()
-	return cluster.Quiet(s.t, limit, func() int { return len(s.hook.Requests(path)) })
+// settled waits until the controller has dealt with all that was written before, and returns how often the hook at a path was
+// called.
+func (s *stage) settled(path string) int {
+	s.T.Helper()
+	s.Settle()
+	return len(s.Requests(path))
 }
 
-// parent creates a Thing that the controller selects.
-func (s *stage) parent(name string, spec map[string]any) *unstructured.Unstructured {
-	s.t.Helper()
-	return s.create(things, s.Namespace, name, map[string]any{"spec": spec}, map[string]string{selected: s.controller})
-}
-
-// kindOf are the kinds of the resources that tests create.
-var kindOf = map[string]string{
-	"things": "Thing", "clusterthings": "ClusterThing", "configmaps": "ConfigMap", "secrets": "Secret", "namespaces": "Namespace",
-	"latecomers": "Latecomer",
-}
-
-func (s *stage) create(r schema.GroupVersionResource, namespace, name string, content map[string]any, labels map[string]string) *unstructured.Unstructured {
-	s.t.Helper()
-	o := &unstructured.Unstructured{Object: content}
-	if content == nil {
-		o.Object = map[string]any{}
-	}
-	o.SetAPIVersion(r.GroupVersion().String())
-	o.SetKind(kindOf[r.Resource])
-	o.SetName(name)
-	o.SetLabels(labels)
-	return s.In(namespace).Create(r, o)
+// create creates an object, with some content and the labels given.
+func (s *stage) create(r schema.GroupVersionResource, namespace, name string, content map[string]any, labels map[string]string) {
+	s.T.Helper()
+	s.CreateIn(namespace, r, name, content, labels)
 }
 
 // awaitStatus waits until a field of a Thing's status is as wanted.
 func (s *stage) awaitStatus(name, field, want string) {
-	s.t.Helper()
-	s.awaitStatusOf(things, s.Namespace, name, field, want)
+	s.T.Helper()
+	s.awaitStatusOf(fixture.Things, s.Namespace, name, field, want)
 }
 
 func (s *stage) awaitStatusOf(r schema.GroupVersionResource, namespace, name, field, want string) {
-	s.t.Helper()
+	s.T.Helper()
 	s.In(namespace).Await(r, name, fmt.Sprintf("to have the status %s %q", field, want), func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
@@ -272,7 +203,7 @@ func (s *stage) awaitStatusOf(r schema.GroupVersionResource, namespace, name, fi
 // syncError waits for the event of a failed sync of a parent, and returns it. Its text is "Sync error: ", the prefix of the
 // controller's kind, and text.
 func (s *stage) syncError(name, text string) *corev1.Event {
-	s.t.Helper()
+	s.T.Helper()
 	return s.AwaitEventAs(name, fmt.Sprintf("that says %q", text), func(e *corev1.Event) bool {
 		return e.Type == corev1.EventTypeWarning && e.Reason == "SyncError" && strings.HasPrefix(e.Message, "Sync error: ") &&
 			strings.HasSuffix(e.Message, text)
@@ -281,10 +212,10 @@ func (s *stage) syncError(name, text string) *corev1.Event {
 
 // calm fails the test if there is a Warning event about a parent.
 func (s *stage) calm(name string) {
-	s.t.Helper()
+	s.T.Helper()
 	for _, e := range s.Events(name) {
 		if e.Type == corev1.EventTypeWarning {
-			s.t.Errorf("there is an event %s: %s", e.Reason, e.Message)
+			s.T.Errorf("there is an event %s: %s", e.Reason, e.Message)
 		}
 	}
 }
