@@ -162,3 +162,21 @@ func BenchmarkClaimLookup(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOrphanEvent measures what a change of an orphan costs when selectors use many labels.
+func BenchmarkOrphanEvent(b *testing.B) {
+	for _, selectors := range []int{1, 2000} {
+		b.Run(fmt.Sprint(selectors), func(b *testing.B) {
+			s := newStore()
+			o := spec{namespace: "ns", name: "a", uid: "u", version: "1", labels: map[string]string{"key-0": "a", "tier": "x"}}.object(b)
+			s.put(o)
+			for n := range selectors {
+				s.orphansMatching("ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("key-", n): "a"}))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				s.put(o)
+			}
+		})
+	}
+}

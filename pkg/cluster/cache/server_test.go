@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -96,15 +97,28 @@ func (s *apiServer) watches() int {
 	return s.open
 }
 
-// run starts the server and a cache of it.
-func (s *apiServer) run() *Cache {
+// run starts the server and a cache of it, whose transport may be wrapped.
+func (s *apiServer) run(wrap ...transport.WrapperFunc) *Cache {
 	s.t.Helper()
-	server := httptest.NewServer(s)
-	s.t.Cleanup(server.Close)
-	c, err := New(Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
+	config := s.config()
+	config.WrapTransport = transport.Wrappers(wrap...)
+	c, err := New(Options{Config: config})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.start(c)
+	return c
+}
+
+// config starts the server.
+func (s *apiServer) config() *rest.Config {
+	server := httptest.NewServer(s)
+	s.t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, QPS: -1}
+}
+
+// start runs a cache until the end of the test.
+func (s *apiServer) start(c *Cache) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -115,7 +129,6 @@ func (s *apiServer) run() *Cache {
 		stop()
 		<-ended
 	})
-	return c
 }
 
 // waits is a watch in which nothing happens.

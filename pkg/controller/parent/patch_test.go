@@ -144,7 +144,9 @@ func TestAMapThatWasRemovedMeanwhileIsAConflict(t *testing.T) {
 		"an annotation changed": func() (*object.Object, error) {
 			return Changes{Annotations: map[string]*string{"a": new("2")}}.Write(t.Context(), api, target, o)
 		},
-		"a finalizer":        func() (*object.Object, error) { return Changes{DropFinalizer: "ours"}.Write(t.Context(), api, target, o) },
+		"a finalizer": func() (*object.Object, error) {
+			return Changes{DropFinalizer: "ours"}.Write(t.Context(), api, target, o)
+		},
 		"a status":           func() (*object.Object, error) { return Changes{Status: status}.Write(t.Context(), api, target, o) },
 		"a status by itself": func() (*object.Object, error) { return WriteStatus(t.Context(), api, target, o, status) },
 	} {
