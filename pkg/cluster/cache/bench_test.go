@@ -138,7 +138,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkClaimLookup measures what a sync asks of the indexes: the children of one owner, and the orphans that its
+// BenchmarkClaimLookup measures the lookups of a sync in the indexes: the children of one owner, and the orphans that its
 // selector matches, among many children of others.
 func BenchmarkClaimLookup(b *testing.B) {
 	i := newInformer(nil, Query{})

@@ -82,7 +82,7 @@ func TestAPanicWhileReadingFailsTheRequestOnly(t *testing.T) {
 	}
 }
 
-// TestAPanicOfAnInformerIsItsErrorUntilItRunsAgain breaks the store, in place of a fault that nobody knows.
+// TestAPanicOfAnInformerIsItsErrorUntilItRunsAgain breaks the store, in place of an unknown bug.
 func TestAPanicOfAnInformerIsItsErrorUntilItRunsAgain(t *testing.T) {
 	s := onePod(t)
 	c, err := New(Options{Config: s.config()})

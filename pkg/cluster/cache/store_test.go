@@ -57,8 +57,8 @@ func (s spec) object(t testing.TB) *object.Object {
 	return o
 }
 
-// TestStoreAnswersAsALookAtEveryObjectWould makes many random changes, and compares every index with a scan.
-func TestStoreAnswersAsALookAtEveryObjectWould(t *testing.T) {
+// TestIndexesFindWhatAScanFinds makes many random changes, and compares every index with a scan.
+func TestIndexesFindWhatAScanFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newStore()
 	all := map[key]*object.Object{}
