@@ -29,7 +29,7 @@ type CompositeRequest struct {
 	Parent *Object `json:"parent"`
 	// Children are the observed children that the parent controls, with an entry for each of spec.childResources.
 	Children ObjectMap `json:"children"`
-	// Related are the objects that the customize hook asked for, with an entry for each of its rules. Without a customize
+	// Related are the objects that the customize hook selects, with an entry for each of its rules. Without a customize
 	// hook it is empty.
 	Related ObjectMap `json:"related"`
 	// Finalizing is true when the finalize hook is called, and false for the sync hook.
@@ -41,13 +41,13 @@ type CompositeResponse struct {
 	// Status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new
 	// status holds observedGeneration only.
 	Status map[string]any `json:"status,omitempty"`
-	// Children are all children that shall exist, as they shall be. Observed children that are not listed are deleted:
+	// Children are all children that shall exist, in their desired state. Observed children that are not listed are deleted:
 	// absent, null and [] all mean that none shall exist. Each child needs apiVersion, kind and metadata.name; without
 	// metadata.namespace it goes to the parent's namespace. The order matters to rolling updates only. Nil elements and
-	// two children of the same kind and name are refused.
+	// two children of the same kind and name are rejected.
 	Children []*Object `json:"children"`
 	// ResyncAfterSeconds, when greater than 0, makes the server call again after that many seconds, of which fractions
-	// count, even if nothing changed. A change calls earlier.
+	// count, even if nothing changed; after a year at the latest. A change calls earlier.
 	ResyncAfterSeconds float64 `json:"resyncAfterSeconds,omitempty"`
 	// Finalized says that nothing is left to clean up. The server then removes the controller's finalizer from the parent.
 	// It has no effect when the parent does not carry it.

@@ -32,7 +32,7 @@ type CustomizeRequest struct {
 
 // CustomizeResponse is the response of the customize hook.
 type CustomizeResponse struct {
-	// RelatedResources say which objects the sync and finalize hooks shall see besides children. A change of one of them
+	// RelatedResources select the objects that the sync and finalize hooks see besides children. A change of one of them
 	// calls the hook again. Absent, null and [] all mean none.
 	RelatedResources []RelatedResourceRule `json:"relatedResources"`
 }

@@ -30,7 +30,7 @@ type DecoratorRequest struct {
 	// Attachments are the observed objects that this controller attached to the target, with an entry for each of
 	// spec.attachments.
 	Attachments ObjectMap `json:"attachments"`
-	// Related are the objects that the customize hook asked for, with an entry for each of its rules. Without a customize
+	// Related are the objects that the customize hook selects, with an entry for each of its rules. Without a customize
 	// hook it is empty.
 	Related ObjectMap `json:"related"`
 	// Finalizing is true when the finalize hook is called, and false for the sync hook.
@@ -47,13 +47,13 @@ type DecoratorResponse struct {
 	// Status replaces the target's status as a whole. Absent or null, the status stays as it is; {} empties it. It is
 	// therefore encoded even when it is empty.
 	Status map[string]any `json:"status"`
-	// Attachments are all attachments that shall exist, as they shall be. Observed attachments that are not listed are
+	// Attachments are all attachments that shall exist, in their desired state. Observed attachments that are not listed are
 	// deleted: absent, null and [] all mean that none shall exist. Each needs apiVersion, kind and metadata.name; without
 	// metadata.namespace it goes to the target's namespace. Nil elements and two attachments of the same kind and name
-	// are refused.
+	// are rejected.
 	Attachments []*Object `json:"attachments"`
 	// ResyncAfterSeconds, when greater than 0, makes the server call again after that many seconds, of which fractions
-	// count, even if nothing changed. A change calls earlier.
+	// count, even if nothing changed; after a year at the latest. A change calls earlier.
 	ResyncAfterSeconds float64 `json:"resyncAfterSeconds,omitempty"`
 	// Finalized says that nothing is left to clean up. The server then removes the controller's finalizer from the target.
 	// It has no effect when the target does not carry it.

@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package hook is the JSON protocol between the server and the webhooks that it calls, as Go types.
 //
-// A webhook gets a request in the body of an HTTP POST and responses with a response in the body of a 200. There are three
+// A webhook gets a request in the body of an HTTP POST and returns a response in the body of a 200. There are three
 // kinds of hooks: sync and finalize, which share their bodies, and customize. A CompositeController's bodies are
 // [CompositeRequest] and [CompositeResponse], a DecoratorController's are [DecoratorRequest] and [DecoratorResponse], and
 // both share [CustomizeRequest] and [CustomizeResponse]. Versions v1 and v2 of the protocol have the same fields; they
@@ -24,7 +24,7 @@ limitations under the License.
 //
 // Authors of webhooks in Go import this package and decode and encode with encoding/json. Authors in other languages find
 // the same as JSON Schema and OpenAPI under docs/reference/hook-schema, generated from these types. The server itself
-// builds requests and reads responses with package wire, which never fills these types: it deals in bytes.
+// builds requests and reads responses with package wire, which never fills these types: it works on bytes.
 //
 // The package holds no client and makes no calls.
 package hook

@@ -21,12 +21,12 @@ import (
 	"time"
 )
 
-// MaxDelay is the longest time after which a hook can ask to be called again: a longer resyncAfterSeconds or Retry-After
+// MaxDelay is the longest time after which a hook can be called again at its own wish: a longer resyncAfterSeconds or Retry-After
 // counts as this.
 const MaxDelay = 365 * 24 * time.Hour
 
-// A RejectedError says that the hook returned and that the response cannot be used. Nothing of it is applied. Asking again
-// is of no use before the hook or its input changes.
+// A RejectedError says that the hook returned and that the response cannot be used. Nothing of it is applied. Another
+// call is of no use before the hook or its input changes.
 type RejectedError struct {
 	// Field is the place in the response, such as "children[2]" or "status". Empty: the response as a whole.
 	Field string
@@ -42,7 +42,7 @@ func (e *RejectedError) Error() string {
 	return e.Field + ": " + e.Detail
 }
 
-// IsRejected tells whether err is or wraps a [RejectedError].
+// IsRejected reports whether err is or wraps a [RejectedError].
 func IsRejected(err error) bool {
 	_, ok := errors.AsType[*RejectedError](err)
 	return ok

@@ -143,7 +143,7 @@ func TestRelatedResourceRuleValidate(t *testing.T) {
 	}
 }
 
-func TestFromTypedLeavesOutWhatNobodySet(t *testing.T) {
+func TestFromTypedLeavesOutFieldsThatWereNeverSet(t *testing.T) {
 	got, err := hook.FromTyped(&v1alpha1.CompositeController{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "metacontroller.k8s.io/v1alpha1", Kind: "CompositeController"},
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},

@@ -20,10 +20,10 @@ package hook
 type Name string
 
 const (
-	// Sync asks for the desired state of a parent's children, or of a target's attachments.
+	// Sync returns the desired state of a parent's children, or of a target's attachments.
 	Sync Name = "sync"
-	// Finalize is asked in place of Sync while a parent is being deleted or is no longer selected.
+	// Finalize is called in place of Sync while a parent is being deleted or is no longer selected.
 	Finalize Name = "finalize"
-	// Customize asks which other objects a parent's sync wants to see.
+	// Customize selects the other objects that a parent's sync is shown.
 	Customize Name = "customize"
 )

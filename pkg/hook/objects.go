@@ -25,7 +25,7 @@ type Object = unstructured.Unstructured
 
 // ObjectMap holds observed objects by type and then by name.
 //
-// The outer key is kind, a dot, and the apiVersion of the rule that asked for the type, such as "Pod.v1" or
+// The outer key is kind, a dot, and the apiVersion of the rule that names the type, such as "Pod.v1" or
 // "Deployment.apps/v1". There is an entry for each rule, even when no object was found. In Go, [TypeKey] makes the key.
 //
 // The inner key depends on the version of the hook that is called and on the scope of the parent (docs/reference/contract.md#s9):
@@ -41,7 +41,7 @@ func TypeKey(apiVersion, kind string) string {
 	return kind + "." + apiVersion
 }
 
-// OfType returns the objects of a type by inner key. It is nil when the type was not asked for.
+// OfType returns the objects of a type by inner key. It is nil when no rule names the type.
 func (m ObjectMap) OfType(apiVersion, kind string) map[string]*Object {
 	return m[TypeKey(apiVersion, kind)]
 }

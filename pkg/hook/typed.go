@@ -27,7 +27,7 @@ import (
 // FromTyped turns a typed object, for example an *appsv1.Deployment, into a child for a response. The object must carry
 // apiVersion and kind.
 //
-// Typed objects encode fields that nobody set: "status": {} and "creationTimestamp": null, the latter in templates too. A
+// Typed objects encode fields that were never set: "status": {} and "creationTimestamp": null, the latter in templates too. A
 // child must not name fields that it does not mean, since the server would hold the cluster to them; so the status and
 // every null creationTimestamp are left out.
 func FromTyped(typed runtime.Object) (*Object, error) {

@@ -14,5 +14,5 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package scratch lends buffers for bytes that nobody keeps, such as answers that are parsed and encodings that are hashed.
+// Package scratch pools buffers for bytes that are not kept, such as responses that are parsed and encodings that are hashed.
 package scratch

@@ -21,7 +21,7 @@ import (
 	"sync"
 )
 
-// largest is the size in bytes of the largest buffer that is lent again. What is larger is rare, and would stay in memory.
+// largest is the size in bytes of the largest buffer that is pooled. What is larger is rare, and would stay in memory.
 const largest = 1 << 20
 
 var pool = sync.Pool{New: func() any { return new(bytes.Buffer) }} //nolint:gochecknoglobals // A pool is shared, or it saves nothing.

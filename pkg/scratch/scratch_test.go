@@ -28,7 +28,7 @@ func TestBuffersComeBackEmpty(t *testing.T) {
 	for range 100 {
 		b := scratch.Borrow()
 		if b.Len() > 0 {
-			t.Fatalf("it has %d bytes of somebody else", b.Len())
+			t.Fatalf("it has %d bytes of an earlier use", b.Len())
 		}
 		b.WriteString("secret")
 		scratch.Return(b)

@@ -138,7 +138,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkClaimLookup measures what a sync asks of the indexes: the children of one owner, and the orphans that its
+// BenchmarkClaimLookup measures the lookups of a sync in the indexes: the children of one owner, and the orphans that its
 // selector matches, among many children of others.
 func BenchmarkClaimLookup(b *testing.B) {
 	i := newInformer(nil, Query{})
@@ -160,5 +160,23 @@ func BenchmarkClaimLookup(b *testing.B) {
 		if orphans := i.Orphans("ns1", selector); len(orphans) != 0 {
 			b.Fatalf("%d orphans", len(orphans))
 		}
+	}
+}
+
+// BenchmarkOrphanEvent measures what a change of an orphan costs when selectors use many labels.
+func BenchmarkOrphanEvent(b *testing.B) {
+	for _, selectors := range []int{1, 2000} {
+		b.Run(fmt.Sprint(selectors), func(b *testing.B) {
+			s := newStore()
+			o := spec{namespace: "ns", name: "a", uid: "u", version: "1", labels: map[string]string{"key-0": "a", "tier": "x"}}.object(b)
+			s.put(o)
+			for n := range selectors {
+				s.orphansMatching("ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("key-", n): "a"}))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				s.put(o)
+			}
+		})
 	}
 }

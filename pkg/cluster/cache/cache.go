@@ -37,9 +37,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// What asks the API server for nothing but the metadata of objects. It refuses a list where the first is acceptable, too.
+// The media types of objects and lists without anything but metadata. API servers refuse a list where the first is acceptable, too.
 const (
 	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	metadataOnlyList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -47,11 +48,11 @@ const (
 
 // Options configure a Cache.
 type Options struct {
-	// Config reaches the host cluster. Its QPS and burst are used as they are; a negative QPS means no limit.
+	// Config reaches the cluster. Its QPS and burst are used as they are; a negative QPS means no limit.
 	Config *rest.Config
 	// KeepManagedFields keeps metadata.managedFields in the objects.
 	KeepManagedFields bool
-	// Managers are how the names of the field managers begin of which objects know what they have applied. Empty: of none.
+	// Managers are the prefixes of the field managers whose managedFields objects keep. Empty: of none.
 	Managers []string
 }
 
@@ -164,23 +165,40 @@ func (c *Cache) release(i *Informer) {
 func (c *Cache) start(i *Informer) {
 	ctx, stop := context.WithCancel(c.ctx)
 	i.stop = stop
-	logger := klog.FromContext(ctx)
-	reflector := clientcache.NewReflectorWithOptions(c.listWatch(i), &object.Object{}, i, clientcache.ReflectorOptions{
-		Logger:          &logger,
-		Name:            i.query.Resource.String(),
-		TypeDescription: i.query.Resource.String(),
-		Backoff:         backoff(),
-	})
 	c.reflect.Go(func() {
 		defer stop()
-		reflector.RunWithContext(ctx)
+		for delay := backoff(); ctx.Err() == nil; {
+			err := c.run(ctx, i)
+			if err == nil {
+				return
+			}
+			i.listed(err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(delay.Step()):
+			}
+		}
+	})
+}
+
+// run lists and watches until ctx ends. The error is that of a panic.
+func (c *Cache) run(ctx context.Context, i *Informer) error {
+	logger := klog.FromContext(ctx)
+	return recovery.Call(ctx, "watching "+i.query.Resource.String(), func() error {
+		clientcache.NewReflectorWithOptions(c.listWatch(i), &object.Object{}, i, clientcache.ReflectorOptions{
+			Logger:          &logger,
+			Name:            i.query.Resource.String(),
+			TypeDescription: i.query.Resource.String(),
+			Backoff:         backoff(),
+		}).RunWithContext(ctx)
+		return nil
 	})
 }
 
 // lister lists before it watches; docs/design/0011-list-before-watch.md says why.
 type lister struct{ *clientcache.ListWatch }
 
-// IsWatchListSemanticsUnSupported tells reflectors not to ask for a list by a watch.
+// IsWatchListSemanticsUnSupported makes reflectors list, not stream the list in a watch.
 func (lister) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (c *Cache) listWatch(i *Informer) lister {
@@ -193,14 +211,16 @@ func (c *Cache) listWatch(i *Informer) lister {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			i.query.restrict(&o)
 			if o.ResourceVersion == "0" {
-				// Not what any of several API servers has at hand, which may be the past, but what is there now; and as one
-				// list, since API servers answer that from their caches.
+				// Not 0: the list may be older than what was seen before, of another API server. And not in pages, since API
+				// servers serve a whole list from their caches.
 				o.ResourceVersion, o.Limit = "", 0
 			}
 			list, err := c.list(ctx, client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", accept))
-			i.observed(err)
+			if ctx.Err() == nil {
+				// Otherwise the informer was stopped, which is no failure.
+				i.listed(err)
+			}
 			if err != nil {
-				i.failed()
 				return nil, err
 			}
 			return list, nil
@@ -212,26 +232,50 @@ func (c *Cache) listWatch(i *Informer) lister {
 			i.observed(err)
 			switch {
 			case ctx.Err() != nil && err != nil:
-				// The informer was stopped: for a reflector, which logs everything else, a watch that has ended.
+				// The informer was stopped. A reflector logs all other errors.
 				return nil, io.EOF
 			case err != nil:
 				return nil, err
 			}
-			events := object.NewEventReader(response, c.parsing)
+			events := eventReader{object.NewEventReader(response, c.parsing), ctx, i}
 			undecodable := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
 			return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), events, undecodable), nil
 		},
 	}}
 }
 
-func (c *Cache) list(ctx context.Context, request *rest.Request) (*object.List, error) {
-	// Packing a long list takes an API server longer than sending it.
-	response, err := request.SetHeader("Accept-Encoding", "identity").Stream(ctx)
-	if err != nil {
-		return nil, err
+// eventReader reads the events of a watch on a goroutine of client-go. A panic fails the watch.
+type eventReader struct {
+	*object.EventReader
+
+	ctx      context.Context //nolint:containedctx // It is that of the watch.
+	informer *Informer
+}
+
+// Decode implements watch.Decoder.
+func (r eventReader) Decode() (kind watch.EventType, o runtime.Object, err error) {
+	err = recovery.Call(r.ctx, "reading an event of a watch", func() (err error) {
+		kind, o, err = r.EventReader.Decode()
+		return err
+	})
+	if _, ok := err.(*recovery.PanicError); ok { //nolint:errorlint // Call returns it as it is; Decode must not wrap io.EOF either.
+		r.informer.observed(err)
 	}
-	defer func() { _ = response.Close() }()
-	return object.ReadList(response, c.parsing)
+	return kind, o, err
+}
+
+func (c *Cache) list(ctx context.Context, request *rest.Request) (list *object.List, err error) {
+	err = recovery.Call(ctx, "reading a list", func() error {
+		// To compress a long list takes an API server longer than to send it.
+		response, err := request.SetHeader("Accept-Encoding", "identity").Stream(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Close() }()
+		list, err = object.ReadList(response, c.parsing)
+		return err
+	})
+	return list, err
 }
 
 func (q Query) path() []string {
@@ -252,7 +296,7 @@ func (q Query) restrict(o *metav1.ListOptions) {
 	}
 }
 
-// backoff is how long an informer waits after failures. A resource that is served again is to be seen soon.
+// backoff is how long an informer waits after failures: at most 10 s, so that a resource that is served again is seen soon.
 func backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: math.MaxInt32, Cap: 10 * time.Second}
 }

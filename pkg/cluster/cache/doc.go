@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cache keeps the objects of the host cluster that the engine watches: one informer for each resource, shared by
-// all controllers that need it, with the objects in compact form and the indexes that the engine asks.
+// Package cache keeps the objects of the cluster that the engine watches: one informer for each resource, shared by
+// all controllers that need it, with the objects in compact form and the indexes that the engine needs.
 //
-// client-go's reflector does the listing and watching; what it brings goes straight into the store of its informer, and
-// then, on the same goroutine, to the subscribers, which only compute keys. There is no second queue between. Nothing is
-// ever written to the cluster from here.
+// client-go's reflector lists and watches. Its events go into the store of the informer, and then, on the same goroutine, to the
+// subscribers, which only compute keys; there is no second queue. A panic is an error of the informer, which starts again. Nothing
+// is written to the cluster.
 package cache

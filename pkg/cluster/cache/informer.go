@@ -20,44 +20,43 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clientcache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // EventType says what happened to an object.
 type EventType int
 
 const (
-	// Added says that an object is there that was not.
+	// Added says that an object was created, or is new to the informer.
 	Added EventType = iota
 	// Updated says that an object changed.
 	Updated
-	// Deleted says that an object is gone.
+	// Deleted says that an object was deleted.
 	Deleted
 )
 
 // Event is a change of one object.
 type Event struct {
-	// Type says which of Old and New are there: New when added, both when updated, Old when deleted.
+	// Type says which of Old and New are set: New when added, both when updated, Old when deleted.
 	Type     EventType
 	Old, New *object.Object
-	// Initial marks an object that was there already when the informer started or the subscriber came.
+	// Initial marks an object that existed already when the informer started or the subscriber came.
 	Initial bool
 }
 
-// Handler is told of changes. It runs on the informer's goroutine, after the store shows the change: it must not block,
-// and not subscribe. A panic is logged and goes no further.
+// Handler handles changes. It runs on the informer's goroutine, after the store shows the change: it must not block, and not
+// subscribe. A panic is logged and goes no further.
 type Handler func(Event)
 
-// Progress is told, after handlers, of the newest version that the informer has seen, with the change that brought it, or
-// the zero Event where none did.
+// Progress gets, after the handlers, the newest version that the informer has seen, with the event that brought it, or the zero
+// Event where none did. A panic is logged and goes no further.
 type Progress func(version string, e Event)
 
 // Informer watches one resource. It is safe for concurrent use.
@@ -72,7 +71,7 @@ type Informer struct {
 	unlisted     chan struct{}
 	unlistedOnce sync.Once
 
-	// deliver is held while subscribers are told of an event, or a new one is told of what there is.
+	// deliver is held while an event is delivered, or a new subscriber gets the present objects.
 	deliver     sync.Mutex
 	subscribers []*subscriber
 	progress    []*Progress
@@ -96,7 +95,7 @@ func (i *Informer) Release() { i.cache.release(i) }
 // Query returns what the informer watches.
 func (i *Informer) Query() Query { return i.query }
 
-// Synced is closed when the informer has all objects that were there at its start.
+// Synced is closed when the informer has all objects that existed at its start.
 func (i *Informer) Synced() <-chan struct{} { return i.synced }
 
 // HasSynced reports whether Synced is closed.
@@ -112,14 +111,14 @@ func (i *Informer) HasSynced() bool {
 // Failed is closed once an attempt to list failed; Err has the cause, until an attempt succeeds.
 func (i *Informer) Failed() <-chan struct{} { return i.unlisted }
 
-// Err returns the error of the last attempt to list or watch, nil if it succeeded.
+// Err returns the error of the last attempt to list or watch, a panic among them, nil if it succeeded.
 func (i *Informer) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.err
 }
 
-// LastSyncedVersion returns the newest resourceVersion whose event all subscribers have been told of, empty before the first.
+// LastSyncedVersion returns the newest resourceVersion whose event all subscribers have handled, empty before the first.
 // Versions of one resource are comparable since Kubernetes 1.35 (KEP-5504).
 func (i *Informer) LastSyncedVersion() string {
 	i.mu.Lock()
@@ -158,14 +157,14 @@ func (i *Informer) Orphans(namespace string, selector labels.Selector) []*object
 	return i.store.orphansMatching(namespace, selector)
 }
 
-// Subscribe tells handle of all objects there are, as added, and then of all changes in their order, until cancel is
-// called. No call is under way when cancel returns. A handler must not call cancel.
+// Subscribe calls handle for all present objects, as added, and then for all changes in their order, until cancel is called. No
+// call is under way when cancel returns. A handler must not call cancel.
 func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
 	s := &subscriber{handle: handle}
 	for _, o := range i.store.list("") {
-		s.tell(Event{Type: Added, New: o, Initial: true})
+		s.notify(Event{Type: Added, New: o, Initial: true})
 	}
 	i.subscribers = append(i.subscribers, s)
 	return func() {
@@ -187,7 +186,7 @@ func (i *Informer) Observe(p Progress) (cancel func()) {
 	}
 }
 
-// without returns a list without one element. The list that is given stays as it is, for it may be walked over.
+// without returns a list without one element. The given list is not changed: it may be in use.
 func without[T comparable](list []T, element T) []T {
 	var rest []T
 	for _, e := range list {
@@ -198,13 +197,18 @@ func without[T comparable](list []T, element T) []T {
 	return rest
 }
 
-func (s *subscriber) tell(e Event) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			klog.Background().Error(nil, "Handler of changes panicked", "panic", cause, "stack", string(debug.Stack()))
-		}
-	}()
-	s.handle(e)
+func (s *subscriber) notify(e Event) {
+	_ = recovery.Call(context.Background(), "handling an event of the cache", func() error {
+		s.handle(e)
+		return nil
+	})
+}
+
+func (p *Progress) call(version string, e Event) {
+	_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error {
+		(*p)(version, e)
+		return nil
+	})
 }
 
 // Add implements clientcache.ReflectorStore.
@@ -241,8 +245,8 @@ func (i *Informer) Bookmark(version string) error {
 // Resync implements clientcache.ReflectorStore. The engine resyncs parents by itself.
 func (i *Informer) Resync() error { return nil }
 
-// Replace implements clientcache.ReflectorStore: the informer starts, or starts over after it lost the thread. What
-// differs from the store becomes events.
+// Replace implements clientcache.ReflectorStore: the first list, or a relist after an expired or broken watch. What differs from
+// the store becomes events.
 func (i *Informer) Replace(list []any, version string) error {
 	initial := !i.HasSynced()
 	i.deliver.Lock()
@@ -256,7 +260,7 @@ func (i *Informer) Replace(list []any, version string) error {
 		k := key{o.Namespace(), o.Name()}
 		seen[k] = struct{}{}
 		if before, ok := i.store.get(k); ok && before.UID() == o.UID() && before.ResourceVersion() == o.ResourceVersion() {
-			// The one that is there stays, for readers may hold it.
+			// The present one stays: readers may hold it.
 			continue
 		}
 		before := i.store.put(o)
@@ -303,11 +307,13 @@ func (i *Informer) put(element any) error {
 	return nil
 }
 
-// changed tells everybody of an event that the store shows already, and of the version that the informer is at. Subscribers come
-// first: who waits for a version must not go on before they asked for what its event calls for.
+// changed delivers an event that the store shows already, and the version that the informer has reached. Handlers run before
+// observers of progress, so that a sync that waits for a version cannot start before its cause is enqueued.
 func (i *Informer) changed(version string, e Event) {
 	if e.Old != nil || e.New != nil {
-		i.tell(e)
+		for _, s := range i.subscribers {
+			s.notify(e)
+		}
 	}
 	if version != "" {
 		i.mu.Lock()
@@ -315,19 +321,19 @@ func (i *Informer) changed(version string, e Event) {
 		i.mu.Unlock()
 	}
 	for _, p := range i.progress {
-		(*p)(version, e)
+		p.call(version, e)
 	}
 }
 
-func (i *Informer) tell(e Event) {
-	for _, s := range i.subscribers {
-		s.tell(e)
+// listed records the result of an attempt to list.
+func (i *Informer) listed(err error) {
+	i.observed(err)
+	if err != nil {
+		i.unlistedOnce.Do(func() { close(i.unlisted) })
 	}
 }
 
-func (i *Informer) failed() { i.unlistedOnce.Do(func() { close(i.unlisted) }) }
-
-// observed takes note of how the last request went.
+// observed records the result of the last request.
 func (i *Informer) observed(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

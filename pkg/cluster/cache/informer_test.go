@@ -60,7 +60,7 @@ func anyOf(objects ...*object.Object) []any {
 	return list
 }
 
-func TestInformerTellsWhatChanged(t *testing.T) {
+func TestInformerDeliversChanges(t *testing.T) {
 	i := newInformer(nil, Query{})
 	r := &recorder{}
 	defer i.Subscribe(r.handle)()
@@ -85,7 +85,7 @@ func TestInformerTellsWhatChanged(t *testing.T) {
 	do(i.Add(at("b", "u2", "6")))
 	do(i.Update(at("b", "u2", "7")))
 	r.expect(t, "added b6", "updated b7 from 6")
-	// Deleted and created again while nobody watched, in one event or in a list.
+	// Deleted and created again between two watches, in one event or in a list.
 	do(i.Update(at("b", "u3", "8")))
 	r.expect(t, "deleted b7", "added b8")
 	do(i.Replace(anyOf(at("a", "u1", "1"), at("b", "u4", "9"), at("c", "u5", "10")), "11"))
@@ -148,12 +148,12 @@ func TestHandlersSeeTheStoreAfterTheChange(t *testing.T) {
 			t.Errorf("event %v, but the store has %v", e, o)
 		}
 		if o := e.New; o != nil && i.LastSyncedVersion() == o.ResourceVersion() {
-			t.Errorf("at %s while subscribers are told of it", o.ResourceVersion())
+			t.Errorf("at %s while its event is delivered", o.ResourceVersion())
 		}
 	})()
 	defer i.Observe(func(version string, _ Event) {
 		if version != "" && i.LastSyncedVersion() != version {
-			t.Errorf("told of %s at %s", version, i.LastSyncedVersion())
+			t.Errorf("got %s at %s", version, i.LastSyncedVersion())
 		}
 	})()
 	for _, version := range []string{"1", "2"} {

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -42,10 +43,10 @@ const (
 	bookmark = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q}}}`
 )
 
-// apiServer answers lists and watches of pods as a test says. It counts watches that are open.
+// apiServer serves lists and watches of pods as a test says. It counts watches that are open.
 type apiServer struct {
 	t *testing.T
-	// list answers a list with a status code and a body.
+	// list returns a status code and a body.
 	list func(r *http.Request) (code int, body string)
 	// watch gets a function that sends an event, and ends the response when it returns. With another code than 200 the
 	// text is the body.
@@ -53,7 +54,7 @@ type apiServer struct {
 
 	mu   sync.Mutex
 	open int
-	// urls are the paths and queries that were asked for.
+	// urls are the paths and queries of the requests.
 	urls []string
 }
 
@@ -96,15 +97,28 @@ func (s *apiServer) watches() int {
 	return s.open
 }
 
-// run starts the server and a cache of it.
-func (s *apiServer) run() *Cache {
+// run starts the server and a cache of it, whose transport may be wrapped.
+func (s *apiServer) run(wrap ...transport.WrapperFunc) *Cache {
 	s.t.Helper()
-	server := httptest.NewServer(s)
-	s.t.Cleanup(server.Close)
-	c, err := New(Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
+	config := s.config()
+	config.WrapTransport = transport.Wrappers(wrap...)
+	c, err := New(Options{Config: config})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.start(c)
+	return c
+}
+
+// config starts the server.
+func (s *apiServer) config() *rest.Config {
+	server := httptest.NewServer(s)
+	s.t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, QPS: -1}
+}
+
+// start runs a cache until the end of the test.
+func (s *apiServer) start(c *Cache) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -115,7 +129,6 @@ func (s *apiServer) run() *Cache {
 		stop()
 		<-ended
 	})
-	return c
 }
 
 // waits is a watch in which nothing happens.
@@ -174,10 +187,10 @@ func TestTheFirstListIsOfNow(t *testing.T) {
 	s.list = func(r *http.Request) (int, string) {
 		q := r.URL.Query()
 		if q.Get("resourceVersion") != "" || q.Get("limit") != "" || r.Header.Get("Accept-Encoding") != "identity" {
-			t.Errorf("asked with %v and %v, want all of now, and not packed", q, r.Header)
+			t.Errorf("the request has %v and %v, want all of now, and no compression", q, r.Header)
 		}
 		if accept := r.Header.Get("Accept"); !strings.HasPrefix(accept, "application/json;as=PartialObjectMetadataList;") {
-			t.Errorf("asked for %s, which API servers refuse for a list", accept)
+			t.Errorf("the request accepts %s, which API servers reject for a list", accept)
 		}
 		return http.StatusOK, fmt.Sprintf(listOf, "10", "", fmt.Sprintf(item, "a", "1", "u1"))
 	}
@@ -302,11 +315,11 @@ func TestHoldersShareAWatchAndTheLastEndsIt(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if want := "/api/v1/namespaces/ns/pods?metadata.name=na=b"; !strings.Contains(strings.Join(s.urls, " "), want) {
-		t.Errorf("asked for %q, want %s among them", s.urls, want)
+		t.Errorf("the requests are %q, want %s among them", s.urls, want)
 	}
 }
 
-// TestAnInformerThatIsStoppedIsNoFailure stops one whose watch the API server has not answered yet.
+// TestAnInformerThatIsStoppedIsNoFailure stops one whose watch the API server has not responded to yet.
 func TestAnInformerThatIsStoppedIsNoFailure(t *testing.T) {
 	s := &apiServer{t: t}
 	s.list = func(*http.Request) (int, string) { return http.StatusOK, fmt.Sprintf(listOf, "5", "", "") }

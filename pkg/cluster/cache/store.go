@@ -17,9 +17,11 @@ limitations under the License.
 package cache
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -40,8 +42,21 @@ type store struct {
 	controlled map[types.UID][]*object.Object
 	// orphans has the objects that no owner controls.
 	orphans map[string]map[string]*object.Object
-	// postings has the orphans with a label, by the label's key and value. A key is there once a selector asked for it.
-	postings map[string]map[string]map[key]*object.Object
+	// postings are the orphans with a label, by the label's key, for the keys that selectors used last: at most maxPostings.
+	postings map[string]*posting
+	// lookups counts the uses of postings.
+	lookups atomic.Uint64
+}
+
+// maxPostings is how many labels are indexed at the same time. Controllers use few; only selectors with a key for each parent
+// are more, and an index for one of those costs little more than the scan that it replaces.
+const maxPostings = 64
+
+// posting has the orphans with a label, by the label's value.
+type posting struct {
+	values map[string]map[key]*object.Object
+	// used is the lookup that used it last.
+	used atomic.Uint64
 }
 
 func newStore() *store {
@@ -49,7 +64,7 @@ func newStore() *store {
 		objects:    map[string]map[string]*object.Object{},
 		controlled: map[types.UID][]*object.Object{},
 		orphans:    map[string]map[string]*object.Object{},
-		postings:   map[string]map[string]map[key]*object.Object{},
+		postings:   map[string]*posting{},
 	}
 }
 
@@ -113,16 +128,24 @@ func (s *store) index(k key, o *object.Object) {
 		held, ok := s.controlled[owner.UID]
 		uid := owner.UID
 		if !ok {
-			// The text is a part of the object's JSON, which a key must not keep in memory.
+			// Clone: the text aliases the object's JSON, which a key would keep in memory.
 			uid = types.UID(strings.Clone(string(uid)))
 		}
 		s.controlled[uid] = append(held, o)
 		return
 	}
 	set(s.orphans, k, o)
-	for label, values := range s.postings {
-		if value, ok := o.Label(label); ok {
-			post(values, value, k, o)
+	s.eachPosting(o, func(p *posting, value string) { p.add(value, k, o) })
+}
+
+// eachPosting calls f for the postings of an orphan's labels.
+func (s *store) eachPosting(o *object.Object, f func(p *posting, value string)) {
+	if len(s.postings) == 0 {
+		return
+	}
+	for label, value := range o.AllLabels() {
+		if p := s.postings[label]; p != nil {
+			f(p, value)
 		}
 	}
 }
@@ -143,14 +166,12 @@ func (s *store) unindex(k key, o *object.Object) {
 		return
 	}
 	unset(s.orphans, k)
-	for label, values := range s.postings {
-		if value, ok := o.Label(label); ok {
-			delete(values[value], k)
-			if len(values[value]) == 0 {
-				delete(values, value)
-			}
+	s.eachPosting(o, func(p *posting, value string) {
+		delete(p.values[value], k)
+		if len(p.values[value]) == 0 {
+			delete(p.values, value)
 		}
-	}
+	})
 }
 
 // orphansMatching returns orphans without looking at all of them, where the selector demands a label.
@@ -178,6 +199,12 @@ func (s *store) posted(namespace string, selector labels.Selector, label string,
 	s.ensurePosted(label)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	p := s.postings[label]
+	if p == nil {
+		// Other lookups dropped it in this moment.
+		return gather(s.orphans, namespace, 0, func(o *object.Object) bool { return selector.Matches(o.LabelSet()) })
+	}
+	p.used.Store(s.lookups.Add(1))
 	var result []*object.Object
 	collect := func(found map[key]*object.Object) {
 		for k, o := range found {
@@ -187,13 +214,13 @@ func (s *store) posted(namespace string, selector labels.Selector, label string,
 		}
 	}
 	if values == nil {
-		for _, found := range s.postings[label] {
+		for _, found := range p.values {
 			collect(found)
 		}
 		return result
 	}
 	for _, value := range values {
-		collect(s.postings[label][value])
+		collect(p.values[value])
 	}
 	return result
 }
@@ -210,23 +237,38 @@ func (s *store) ensurePosted(label string) {
 	if _, ok := s.postings[label]; ok {
 		return
 	}
-	values := map[string]map[key]*object.Object{}
+	if len(s.postings) >= maxPostings {
+		s.dropPosting()
+	}
+	p := &posting{values: map[string]map[key]*object.Object{}}
+	p.used.Store(s.lookups.Add(1))
 	for namespace, named := range s.orphans {
 		for name, o := range named {
 			if value, ok := o.Label(label); ok {
-				post(values, value, key{namespace, name}, o)
+				p.add(value, key{namespace, name}, o)
 			}
 		}
 	}
-	s.postings[label] = values
+	s.postings[strings.Clone(label)] = p
 }
 
-func post(values map[string]map[key]*object.Object, value string, k key, o *object.Object) {
-	if values[value] == nil {
-		values[strings.Clone(value)] = map[key]*object.Object{k: o}
+// dropPosting drops the posting that was not used for the longest time.
+func (s *store) dropPosting() {
+	oldest, since := "", uint64(math.MaxUint64)
+	for label, p := range s.postings {
+		if used := p.used.Load(); used < since {
+			oldest, since = label, used
+		}
+	}
+	delete(s.postings, oldest)
+}
+
+func (p *posting) add(value string, k key, o *object.Object) {
+	if p.values[value] == nil {
+		p.values[strings.Clone(value)] = map[key]*object.Object{k: o}
 		return
 	}
-	values[value][k] = o
+	p.values[value][k] = o
 }
 
 func set(index map[string]map[string]*object.Object, k key, o *object.Object) {

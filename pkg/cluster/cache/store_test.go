@@ -57,8 +57,8 @@ func (s spec) object(t testing.TB) *object.Object {
 	return o
 }
 
-// TestStoreAnswersAsALookAtEveryObjectWould makes many random changes, and compares every index with a scan.
-func TestStoreAnswersAsALookAtEveryObjectWould(t *testing.T) {
+// TestIndexesFindWhatAScanFinds makes many random changes, and compares every index with a scan.
+func TestIndexesFindWhatAScanFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newStore()
 	all := map[key]*object.Object{}
@@ -130,14 +130,46 @@ func TestStoreAnswersAsALookAtEveryObjectWould(t *testing.T) {
 		s.remove(k)
 	}
 	left := len(s.objects) + len(s.controlled) + len(s.orphans)
-	for _, values := range s.postings {
-		left += len(values)
+	for _, p := range s.postings {
+		left += len(p.values)
 	}
 	if left != 0 {
 		t.Errorf("%d entries are left in indexes of an empty store", left)
 	}
 	if got := s.orphansMatching("", labels.Nothing()); len(got) != 0 {
 		t.Errorf("a selector that matches nothing found %v", got)
+	}
+}
+
+// TestLabelsThatNoSelectorUsesAnyMoreAreDropped has a selector with a label of its own for each parent.
+func TestLabelsThatNoSelectorUsesAnyMoreAreDropped(t *testing.T) {
+	s := newStore()
+	const parents = 10 * maxPostings
+	find := func(parent int) []*object.Object {
+		return s.orphansMatching("ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("parent-", parent): "yes"}))
+	}
+	for n := range parents {
+		s.put(spec{namespace: "ns", name: fmt.Sprint("n", n), uid: fmt.Sprint("u", n), version: "1", labels: map[string]string{
+			fmt.Sprint("parent-", n): "yes", "app": "a",
+		}}.object(t))
+	}
+	common := labels.SelectorFromSet(labels.Set{"app": "a"})
+	for n := range parents {
+		if found := find(n); len(found) != 1 || found[0].Name() != fmt.Sprint("n", n) {
+			t.Fatalf("parent %d has the orphans %v", n, names(found))
+		}
+		if found := s.orphansMatching("ns", common); len(found) != parents {
+			t.Fatalf("%d orphans have the common label, want %d", len(found), parents)
+		}
+	}
+	if len(s.postings) > maxPostings {
+		t.Errorf("%d labels are indexed, want at most %d", len(s.postings), maxPostings)
+	}
+	if s.postings["app"] == nil {
+		t.Error("the label that is used all the time was dropped")
+	}
+	if found := find(0); len(found) != 1 {
+		t.Errorf("a parent whose label was dropped has the orphans %v", names(found))
 	}
 }
 

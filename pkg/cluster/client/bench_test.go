@@ -34,15 +34,15 @@ func pemOf(server *httptest.Server) []byte {
 
 // BenchmarkCreate has the server's part in it, which is small: it reads the body and writes an object of 2 KB.
 func BenchmarkCreate(b *testing.B) {
-	answer := strings.Replace(stored, `"metadata"`, `"data":{"k":"`+strings.Repeat("x", 1900)+`"},"metadata"`, 1)
+	response := strings.Replace(stored, `"metadata"`, `"data":{"k":"`+strings.Repeat("x", 1900)+`"},"metadata"`, 1)
 	c := against(b, func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			b.Error(err)
 		}
-		fmt.Fprint(w, answer)
+		fmt.Fprint(w, response)
 	})
 	target := client.Target{Resource: configMaps, Namespace: "default"}
-	body := []byte(answer)
+	body := []byte(response)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Create(b.Context(), target, body); err != nil {

@@ -159,7 +159,7 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 	}
 }
 
-func TestAnswersAreObjects(t *testing.T) {
+func TestResponsesAreObjects(t *testing.T) {
 	t.Parallel()
 	c := against(t, func(w http.ResponseWriter, _ *http.Request) {
 		// Without a length, in parts.
@@ -212,7 +212,7 @@ func TestErrorsAreThoseOfTheAPIServer(t *testing.T) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 			if status, ok := err.(apierrors.APIStatus); ok && test.code == 404 && status.Status().Details.Name != "" {
-				t.Error("an answer that is no Status names an object")
+				t.Error("a response that is no Status names an object")
 			}
 		})
 	}

@@ -31,9 +31,10 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// idle is how long a watch goes on after the last use of what it watches.
+// idle is how long a watch continues after the last use of its object.
 const idle = 10 * time.Minute
 
 // Reference names a Secret or ConfigMap.
@@ -70,7 +71,7 @@ type watched struct {
 	informer *cache.Informer
 	cancel   func()
 
-	// The rest is guarded by the store's lock.
+	// The following fields are guarded by the store's lock.
 	used    time.Time
 	decoded *object.Object
 	data    map[string][]byte
@@ -102,14 +103,15 @@ func (s *Store) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			s.sweep()
+			// A panic is logged, and the next sweep tries again.
+			_ = recovery.Call(ctx, "releasing Secrets and ConfigMaps that are not used", s.sweep)
 		}
 	}
 }
 
 // Secret returns the data of a Secret with a version that changes whenever the data may have. The data must not be modified.
-// The error of a Secret that is not there is an apierrors NotFound. The first call for a Secret waits for the API server,
-// until ctx ends; later ones answer from memory.
+// The error of a missing Secret is an apierrors NotFound. The first call for a Secret waits for the API server,
+// until ctx ends; later ones return from memory.
 func (s *Store) Secret(ctx context.Context, namespace, name string) (version string, data map[string][]byte, err error) {
 	return s.get(ctx, Reference{Kind: "Secret", Namespace: namespace, Name: name})
 }
@@ -119,8 +121,8 @@ func (s *Store) ConfigMap(ctx context.Context, namespace, name string) (version 
 	return s.get(ctx, Reference{Kind: "ConfigMap", Namespace: namespace, Name: name})
 }
 
-// Subscribe calls changed whenever an object that was asked for appeared, changed or went, until cancel is called. It is
-// called on a watch's goroutine and must not block, nor call cancel.
+// Subscribe calls changed whenever an object that was read before is created, changed or deleted, until cancel is called.
+// changed is called on a watch's goroutine and must not block, nor call cancel.
 func (s *Store) Subscribe(changed func(Reference)) (cancel func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +154,7 @@ func (s *Store) get(ctx context.Context, r Reference) (version string, data map[
 	return string(o.UID()) + "/" + o.ResourceVersion(), w.data, nil
 }
 
-// wait waits for the first answer of the API server.
+// wait waits for the first list of the API server.
 func (w *watched) wait(ctx context.Context) error {
 	if w.informer.HasSynced() {
 		return nil
@@ -229,22 +231,22 @@ func (s *Store) watch(r Reference) *watched {
 
 func (s *Store) changed(r Reference) {
 	s.mu.Lock()
-	told := make([]func(Reference), 0, len(s.subscribers))
+	subscribers := make([]func(Reference), 0, len(s.subscribers))
 	for changed := range s.subscribers {
-		told = append(told, *changed)
+		subscribers = append(subscribers, *changed)
 	}
 	s.mu.Unlock()
-	for _, changed := range told {
+	for _, changed := range subscribers {
 		changed(r)
 	}
 }
 
-// sweep ends the watches that nobody used for a while.
-func (s *Store) sweep() {
+// sweep ends the watches that were not used for a while. The error is always nil.
+func (s *Store) sweep() error {
 	s.mu.Lock()
 	var unused []*watched
 	for r, w := range s.watches {
-		// One without cancel was made this moment.
+		// One without cancel is being created.
 		if s.clock.Since(w.used) > idle && w.cancel != nil {
 			unused = append(unused, w)
 			delete(s.watches, r)
@@ -255,4 +257,5 @@ func (s *Store) sweep() {
 		w.cancel()
 		w.informer.Release()
 	}
+	return nil
 }

@@ -122,7 +122,7 @@ func TestErrorsSayWhatIsWrongAndShowNoData(t *testing.T) {
 	}
 }
 
-func TestWatchesEndWhenNobodyAsks(t *testing.T) {
+func TestWatchesEndWhenTheyAreNotUsed(t *testing.T) {
 	s, clock, store := run(t)
 	read := func(name string) {
 		t.Helper()

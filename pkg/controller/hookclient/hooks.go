@@ -210,7 +210,7 @@ func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (w
 	if err := h.calls.take(ctx); err != nil {
 		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)
 	}
-	defer h.calls.giveBack()
+	defer h.calls.release()
 	return h.client.Call(ctx, parent, body)
 }
 

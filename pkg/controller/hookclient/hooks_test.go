@@ -48,7 +48,7 @@ func TestDeclarations(t *testing.T) {
 	}{
 		"Absent":         {"Every hook is optional here; the controller says which it needs.", nil, "", false},
 		"WithoutWebhook": {"It is as if it were not declared (docs/reference/contract.md#s1.4).", &v1alpha1.Hook{}, "", false},
-		"Complete":       {"Nothing is called before it is asked.", at("http://hook.example.com/sync"), "", true},
+		"Complete":       {"No hook is called yet.", at("http://hook.example.com/sync"), "", true},
 		"NoAddress": {
 			"The error says which hook it is about.", &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{}},
 			"sync hook: ", false,
@@ -282,7 +282,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	calling.Wait()
 }
 
-func TestWhileSomeParentsAreAskedAboutOthersAreCarriedOut(t *testing.T) {
+func TestMoreParentsAreSyncedThanHooksAreCalled(t *testing.T) {
 	for workers, want := range map[int]int{1: 1, 2: 3, 20: 39} {
 		if got := hookclient.Syncs(workers); got != want {
 			t.Errorf("%d workers: %d parents are synced at the same time, want %d", workers, got, want)

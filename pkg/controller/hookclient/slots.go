@@ -28,7 +28,7 @@ func newSlots(n int) slots {
 	return make(slots, n)
 }
 
-// take waits for a slot. The error is that of ctx; without one, the caller gives the slot back.
+// take waits for a slot. The error is that of ctx; without one, the caller releases the slot.
 func (s slots) take(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -41,13 +41,13 @@ func (s slots) take(ctx context.Context) error {
 	}
 }
 
-func (s slots) giveBack() {
+func (s slots) release() {
 	if s != nil {
 		<-s
 	}
 }
 
-// Syncs returns how many parents are synced at the same time so that a number of workers is kept busy calling hooks: while
-// the hooks are asked about some parents, what they returned about as many others is carried out. One worker means one
-// parent after the other.
+// Syncs returns how many parents are synced at the same time for a number of workers, which is the most calls of hooks at the
+// same time: while hooks are called for some parents, the responses for as many others are applied. With one worker one parent
+// is synced after the other.
 func Syncs(workers int) int { return 2*workers - 1 }

@@ -33,9 +33,9 @@ func StatusOnly(before, after *object.Object) bool {
 		maps.Equal(before.Annotations(), after.Annotations())
 }
 
-// Unsettled reports whether a change of o has not been dealt with, as far as o itself tells: it is being deleted, or its status
+// Unsettled reports whether a change of o has not been synced, as far as o itself shows: it is being deleted, or its status
 // does not show the present generation, which the engine writes with every sync (docs/reference/contract.md#s6). Of kinds without a generation
-// nothing is known.
+// it is false.
 func Unsettled(o *object.Object) bool {
 	if o.Deleting() {
 		return true

@@ -46,7 +46,7 @@ func TestChangesAreTheLeastOperations(t *testing.T) {
 			reason: "A response that mentions nothing changes nothing.", object: full, want: `[]`,
 		},
 		"Same": {
-			reason: "What is there already, or is gone already, is not sent.", object: full,
+			reason: "What is so already is not sent.", object: full,
 			changes: Changes{
 				Labels: map[string]*string{"l": new("1"), "absent": nil}, Status: map[string]any{"n": int64(1)}, DropFinalizer: "absent",
 			},

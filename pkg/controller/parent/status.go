@@ -55,7 +55,7 @@ func hasStatus(o *object.Object, status map[string]any) (bool, error) {
 	}
 	var current map[string]any
 	if err := utiljson.Unmarshal(raw, &current); err != nil {
-		return false, fmt.Errorf("decoding the present status: %w", err)
+		return false, fmt.Errorf("decoding the current status: %w", err)
 	}
 	return equality.Semantic.DeepEqual(current, status), nil
 }

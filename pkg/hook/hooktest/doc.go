@@ -14,11 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package hooktest is a scripted webhook for tests: a real HTTP server that responses as it is told and records what it was
-// asked.
+// Package hooktest is a scripted webhook for tests: a real HTTP server that returns what a test says and records the
+// requests.
 //
-// [NewServer] starts a [Server], and [Server.Handle] puts a handler at a path. There are handlers that response well
-// ([Composite], [Decorator], [Customize], [JSON], [Tagged]), handlers that refuse ([Status], [RetryLater]), and all kinds of
+// [NewServer] starts a [Server], and [Server.Handle] puts a handler at a path. There are handlers that return good responses
+// ([Composite], [Decorator], [Customize], [JSON], [Tagged]), handlers that return errors ([Status], [RetryLater]), and all kinds of
 // hostile ones ([Hostile]): null, wrong types, endless bodies, broken connections. Options give it TLS, with certificates that
 // are good, expired, or for another host, and make it demand client certificates.
 //

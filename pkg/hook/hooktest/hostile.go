@@ -57,12 +57,12 @@ func Hostile() map[string]http.Handler {
 	}
 }
 
-// HTML responses 200 with a page, as a proxy or a login screen in front of a hook does.
+// HTML returns 200 with a page, as a proxy or a login screen in front of a hook does.
 func HTML() http.Handler {
 	return Body("text/html; charset=utf-8", "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Please sign in.</body></html>\n")
 }
 
-// Huge responses 200 with a valid JSON object of at least that many bytes, without saying how many.
+// Huge returns 200 with a valid JSON object of at least that many bytes, without saying how many.
 func Huge(size int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -91,7 +91,7 @@ func HugeClaim(size int) http.Handler {
 	})
 }
 
-// SlowDrip responses 200 with one byte at a time, without end.
+// SlowDrip returns 200 with one byte at a time, without end.
 func SlowDrip(every time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ticker := time.NewTicker(every)

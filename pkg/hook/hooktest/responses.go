@@ -26,12 +26,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// JSON responses 200 with the encoding of value.
+// JSON returns 200 with the encoding of value.
 func JSON(value any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { response(w, value) })
 }
 
-// Composite responses the requests of a CompositeController's sync or finalize hook with what the function returns. An error
+// Composite handles the requests of a CompositeController's sync or finalize hook with what the function returns. An error
 // becomes a 500 with its text.
 func Composite(f func(*hook.CompositeRequest) (*hook.CompositeResponse, error)) http.Handler {
 	return typed(f)
@@ -47,23 +47,23 @@ func Customize(f func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error)) 
 	return typed(f)
 }
 
-func typed[Q, A any](f func(*Q) (*A, error)) http.Handler {
+func typed[Q, R any](f func(*Q) (*R, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		question := new(Q)
-		if err := json.NewDecoder(r.Body).Decode(question); err != nil {
+		request := new(Q)
+		if err := json.NewDecoder(r.Body).Decode(request); err != nil {
 			http.Error(w, "decoding the request: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		given, err := f(question)
+		returned, err := f(request)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		response(w, given)
+		response(w, returned)
 	})
 }
 
-// Tagged responses with value and the entity tag, or with notModified, which is 304 or 412, when the request carries the tag.
+// Tagged returns value and the entity tag, or with notModified, which is 304 or 412, when the request carries the tag.
 func Tagged(tag string, notModified int, value any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", tag)
@@ -75,7 +75,7 @@ func Tagged(tag string, notModified int, value any) http.Handler {
 	})
 }
 
-// Body responses 200 with a body as it is. An empty content type sends no such header.
+// Body returns 200 with a body as it is. An empty content type sends no such header.
 func Body(contentType, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil // nil: do not guess
@@ -86,7 +86,7 @@ func Body(contentType, body string) http.Handler {
 	})
 }
 
-// Status responses with a status code and a text.
+// Status returns a status code and a text.
 func Status(code int, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(code)
@@ -94,7 +94,7 @@ func Status(code int, text string) http.Handler {
 	})
 }
 
-// RetryLater responses with a status code, such as 429 or 503, and a Retry-After header unless it is empty.
+// RetryLater returns a status code, such as 429 or 503, and a Retry-After header unless it is empty.
 func RetryLater(code int, retryAfter string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if retryAfter != "" {
@@ -104,7 +104,7 @@ func RetryLater(code int, retryAfter string) http.Handler {
 	})
 }
 
-// Sequence responses one request with each handler, in their order, and all further ones with the last.
+// Sequence handles one request with each handler, in their order, and all further ones with the last.
 func Sequence(handlers ...http.Handler) http.Handler {
 	var mu sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -83,13 +83,13 @@ func WithCertificateFor(host string) Option {
 	return func(o *options) { o.tls = &certificateOptions{host: host} }
 }
 
-// WithClientCertificates serves HTTPS as [WithTLS], and refuses clients without a certificate of the server's authority, see
+// WithClientCertificates serves HTTPS as [WithTLS], and rejects clients without a certificate of the server's authority, see
 // [Server.ClientCertificate].
 func WithClientCertificates() Option {
 	return func(o *options) { o.tls, o.clientCertificates = &certificateOptions{}, true }
 }
 
-// NewServer starts a server on a free local port. It stops at the end of the test. Paths without a handler response 404.
+// NewServer starts a server on a free local port. It stops at the end of the test. Paths without a handler return 404.
 func NewServer(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	var o options

@@ -30,7 +30,7 @@ import (
 // alertPatience is how long a server may take to send an alert after the handshake.
 const alertPatience = time.Second
 
-// closed tells that the other side closed the connection. net.ErrClosed is how writing sees that reading has noticed it.
+// closed reports whether the other side closed the connection. A write returns net.ErrClosed after a read has noticed it.
 func closed(err error) bool {
 	for _, sign := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, sign) {
@@ -41,7 +41,7 @@ func closed(err error) bool {
 }
 
 // afterHandshake returns the reason of a connection that a hook closed before it returned. A TLS 1.3 client has finished its
-// handshake before the server judges its certificate (RFC 8446 §2), so writing the request may fail before the server's alert
+// handshake before the server verifies its certificate (RFC 8446 §2), so writing the request may fail before the server's alert
 // is read, or may not: without a second look, the same cause would have one message now and another one next time.
 func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.Request, err error) error {
 	if request.URL.Scheme != "https" || !closed(err) {
@@ -58,7 +58,7 @@ func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.R
 	defer cancel()
 	connection, errDial := (&tls.Dialer{Config: s.transport.TLSClientConfig}).DialContext(ctx, "tcp", net.JoinHostPort(request.URL.Hostname(), port))
 	if errDial == nil {
-		defer connection.Close() //nolint:errcheck // it was made to be closed
+		defer connection.Close() //nolint:errcheck // nothing depends on it
 		if deadline, ok := ctx.Deadline(); ok {
 			errDial = connection.SetReadDeadline(deadline)
 		}

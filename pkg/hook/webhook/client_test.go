@@ -43,8 +43,8 @@ import (
 
 var fleet = webhook.RootKey{Group: "example.com", Kind: "Fleet", Namespace: "shop", Name: "main"}
 
-// proxied has the URLs that the proxy of this test process was asked for. The standard library reads HTTP_PROXY once, so the
-// proxy is there before all tests; it never applies to local addresses, which all other tests use.
+// proxied has the URLs that the proxy of this test process was sent. The standard library reads HTTP_PROXY once, so the
+// proxy is started before all tests; it never applies to local addresses, which all other tests use.
 var proxied struct {
 	sync.Mutex
 	urls []string
@@ -189,7 +189,7 @@ func TestStatusCodes(t *testing.T) {
 		"404":                {"A wrong path.", http.NotFoundHandler(), &webhook.StatusError{Code: 404, Body: "404 page not found"}, "unsupported status code: 404 body: 404 page not found"},
 		"201":                {"Only 200 is a response.", hooktest.Status(201, "{}"), &webhook.StatusError{Code: 201, Body: "{}"}, "unsupported status code: 201 body: {}"},
 		"204":                {"No content is no response.", hooktest.Status(204, ""), &webhook.StatusError{Code: 204}, "unsupported status code: 204 body: "},
-		"304WithoutEtag":     {"Nobody asked whether anything changed.", hooktest.Status(304, ""), &webhook.StatusError{Code: 304}, "unsupported status code: 304 body: "},
+		"304WithoutEtag":     {"The request was not conditional.", hooktest.Status(304, ""), &webhook.StatusError{Code: 304}, "unsupported status code: 304 body: "},
 		"412WithoutEtag":     {"As above.", hooktest.Status(412, ""), &webhook.StatusError{Code: 412}, "unsupported status code: 412 body: "},
 		"302WithoutLocation": {"A redirect to nowhere.", hooktest.Status(302, ""), &webhook.StatusError{Code: 302}, "unsupported status code: 302 body: "},
 	}
@@ -235,7 +235,7 @@ func TestProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	proxied.Lock()
 	defer proxied.Unlock()
 	if len(proxied.urls) != 1 || proxied.urls[0] != address {
-		t.Errorf("the proxy was asked for %v", proxied.urls)
+		t.Errorf("the proxy was sent %v", proxied.urls)
 	}
 }
 

@@ -65,7 +65,7 @@ type Config struct {
 	Credentials Credentials
 	// Workers is the number of calls at the same time for which idle connections are kept. Default [DefaultWorkers].
 	Workers int
-	// MaxResponseBytes is the size over which a response is refused, after decompression. Default [DefaultMaxResponseBytes].
+	// MaxResponseBytes is the size above which a response is rejected, after decompression. Default [DefaultMaxResponseBytes].
 	MaxResponseBytes int64
 	// MaxEtagBytes is the size of all responses that are remembered by their entity tags; the least recently used are
 	// forgotten. Default [DefaultMaxEtagBytes].
@@ -108,7 +108,7 @@ func (c *Config) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// validateSecurity finds what no Secret can mend. Admission refuses all of it as well; this guards objects that were stored
+// validateSecurity finds what no Secret can correct. Admission rejects all of it as well; this guards objects that were stored
 // before.
 func validateSecurity(s *v1alpha1.WebhookSecurity) error {
 	if s.Authorization != nil && s.BasicAuth != nil {

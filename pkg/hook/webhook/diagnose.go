@@ -135,7 +135,7 @@ func stable(err error) string {
 	return text + ": " + stable(e.Err)
 }
 
-// stage is how far a call has come. It tells what a timeout means.
+// stage is how far a call has come. A timeout means something else at each.
 type stage int32
 
 const (

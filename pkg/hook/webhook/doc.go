@@ -18,7 +18,7 @@ limitations under the License.
 //
 // A [Client] belongs to one hook of one controller. It knows the address, TLS, credentials, connections, entity tags, limits,
 // errors and metrics of that hook: [Client.Call] sends a body and returns the body of the response. It knows nothing of what the
-// bodies mean, see package wire; it never retries a call that may have been returned, since that is the queue's business; and
+// bodies mean, see package wire; it never retries a call that the hook may have received, since the workqueue does that; and
 // it reads Secrets and ConfigMaps only through the [Credentials] that it is given.
 //
 // Errors are [RetryLaterError], [StatusError], [CredentialsError], [CallError] and, for a response over the size limit,

@@ -30,15 +30,15 @@ import (
 )
 
 // A RetryLaterError says that the hook returned 429, or 503 with a Retry-After header: it does not want to be called now.
-// It is no fault of the controller or its objects.
+// Neither the controller nor its objects are at fault.
 type RetryLaterError struct {
 	// Status is 429 or 503.
 	Status int
-	// After is how long the hook asks to wait. 0: it does not say; back off as after any failure.
+	// After is the time to wait, at most [hook.MaxDelay]. 0: the hook gives none; back off as after any failure.
 	After time.Duration
 }
 
-// Error returns what the hook asked for.
+// Error returns the status and the time to wait.
 func (e *RetryLaterError) Error() string {
 	status := fmt.Sprintf("the hook returned %d %s", e.Status, http.StatusText(e.Status))
 	if e.After == 0 {

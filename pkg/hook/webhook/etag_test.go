@@ -65,7 +65,7 @@ func TestEtagEntriesExpire(t *testing.T) {
 	}
 	c.put(key("c"), "1", []byte("C"), "")
 	if len(c.entries) != 1 || c.used.Len() != 1 {
-		t.Errorf("%d entries are left, want 1: expired ones that nobody asks for are dropped in passing", len(c.entries))
+		t.Errorf("%d entries are left, want 1: expired ones that are not used again are dropped with the next response", len(c.entries))
 	}
 }
 

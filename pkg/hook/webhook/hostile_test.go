@@ -174,7 +174,7 @@ func TestBrokenHTTP2ResponsesHaveOneMessage(t *testing.T) {
 	}
 }
 
-// TestHugeResponsesDoNotFillMemory holds the memory of one refused call to a small multiple of the limit.
+// TestHugeResponsesDoNotFillMemory holds the memory of one rejected call to a small multiple of the limit.
 func TestHugeResponsesDoNotFillMemory(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Huge(100<<20))
@@ -186,7 +186,7 @@ func TestHugeResponsesDoNotFillMemory(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
-		t.Errorf("a refused response allocated %d MiB", used>>20)
+		t.Errorf("a rejected response allocated %d MiB", used>>20)
 	}
 }
 

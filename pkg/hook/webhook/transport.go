@@ -28,7 +28,7 @@ import (
 const (
 	// maxHeaderBytes limits the headers of a response.
 	maxHeaderBytes = 1 << 20
-	// idleTimeout closes connections that nobody used for that long.
+	// idleTimeout is the time after which unused connections are closed.
 	idleTimeout = 90 * time.Second
 	// pingAfter is how long an HTTP/2 connection may be silent before it is tested, and pingTimeout how long the test may
 	// take. All calls share one such connection: one that died silently would fail them all.

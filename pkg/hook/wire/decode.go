@@ -40,7 +40,7 @@ func (v *value) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// absent tells whether the field was missing or null, which mean the same wherever the protocol allows null.
+// absent reports whether the field was missing or null, which mean the same wherever the protocol allows null.
 func (v value) absent() bool { return len(v) == 0 || v[0] == 'n' }
 
 // decoding reads one response. After the first fault its methods return zero values.

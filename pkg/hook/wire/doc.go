@@ -16,9 +16,9 @@ limitations under the License.
 
 // Package wire is the engine's side of the hook protocol: it builds request bodies and reads responses (docs/reference/contract.md#s9, docs/reference/contract.md#s10).
 //
-// [Composite], [Decorator] and [Customize] build a body by joining JSON that is there already: the controller is encoded
+// [Composite], [Decorator] and [Customize] build a body by joining JSON that exists already: the controller is encoded
 // once with [EncodeComposite] or [EncodeDecorator], and every other object brings its bytes. Keys are sorted, so that equal
-// input gives equal bytes. [DecodeComposite], [DecodeDecorator] and [DecodeCustomize] judge the form of a response, and
+// input gives equal bytes. [DecodeComposite], [DecodeDecorator] and [DecodeCustomize] validate the form of a response, and
 // return a [hook.RejectedError] that names the place and the fault when it cannot be used.
 //
 // The composite and decorator controllers call it before and after package webhook. It knows the form of the protocol

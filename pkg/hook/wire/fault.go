@@ -51,7 +51,7 @@ func notAnObject(body []byte, contentType string) string {
 	return must + ", is not JSON and not text" + ofType(contentType)
 }
 
-// moreValuesThan tells whether a JSON text holds more than limit values. A text that is not JSON may get either response.
+// moreValuesThan reports whether a JSON text holds more than limit values. The result for a text that is not JSON is undefined.
 func moreValuesThan(body []byte, limit int) bool {
 	if len(body)/2 <= limit { // a value and what follows it take two bytes
 		return false

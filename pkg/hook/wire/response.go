@@ -31,7 +31,7 @@ type ResponseOptions struct {
 	ContentType string
 }
 
-// Strict tells whether responses of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
+// Strict reports whether responses of a hook are read strictly: as its responseUnMarshallMode says, and without one, loose for
 // v1 and strict for v2 (docs/reference/contract.md#s1.5).
 func Strict(version v1alpha1.HookVersion, mode *v1alpha1.ResponseUnmarshallMode) bool {
 	if mode != nil && *mode != "" {

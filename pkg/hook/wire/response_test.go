@@ -110,7 +110,7 @@ func TestDecodeComposite(t *testing.T) {
 			want:   wire.Response{Ignored: []string{`unknown field "Children"`}},
 		},
 		"StrictInsideChildren": {
-			reason: "Strictness ends at the children; what is in them is for the API server to judge.",
+			reason: "Strictness ends at the children; what is in them is for the API server to validate.",
 			body:   `{"children":[{"kind":"Pod","unheard":1,"unheard":2}]}`, strict: true,
 			want:     wire.Response{RawChildren: []byte(`[{"kind":"Pod","unheard":1,"unheard":2}]`)},
 			children: []map[string]any{{"kind": "Pod", "unheard": int64(2)}},
@@ -141,7 +141,7 @@ func TestDecodeComposite(t *testing.T) {
 }
 
 // TestChildrenAreDecodedOnDemand holds that reading a response looks at no child, and that what is wrong with one is found
-// when children are asked for.
+// when the children are decoded.
 func TestChildrenAreDecodedOnDemand(t *testing.T) {
 	const good, bad = `{"apiVersion":"v1","kind":"Pod"}`, `{"no":"kind"}`
 	decoders := map[string]func([]byte, wire.ResponseOptions) (wire.Response, error){
@@ -405,7 +405,7 @@ func FuzzDecodeResponse(f *testing.F) {
 				t.Errorf("%s: strict reading accepts what loose reading reads otherwise: %v", name, looseErr)
 			}
 			if looseErr == nil && strictErr != nil && len(ignored) == 0 {
-				t.Errorf("%s: strict reading refuses (%v), but loose reading ignored nothing", name, strictErr)
+				t.Errorf("%s: strict reading rejects (%v), but loose reading ignored nothing", name, strictErr)
 			}
 		}
 		both := func(response wire.Response, err error) (any, []string, error) {

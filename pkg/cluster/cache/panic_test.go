@@ -1,0 +1,120 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cache
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// panicking is a body that panics.
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("a hole in the parser") }
+func (panicking) Close() error             { return nil }
+
+// onePanic is a transport that makes the first response to lists, or to watches, panic while it is read.
+type onePanic struct {
+	next  http.RoundTripper
+	watch bool
+	done  atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *onePanic) RoundTrip(r *http.Request) (*http.Response, error) {
+	if watch := r.URL.Query().Get("watch") != ""; watch == p.watch && p.done.CompareAndSwap(false, true) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: panicking{}, Request: r}, nil
+	}
+	return p.next.RoundTrip(r)
+}
+
+// onePod has a pod in the list, and another in the watch.
+func onePod(t *testing.T) *apiServer {
+	t.Helper()
+	return &apiServer{
+		t: t,
+		list: func(*http.Request) (int, string) {
+			return http.StatusOK, fmt.Sprintf(listOf, "5", "", fmt.Sprintf(item, "a", "1", "u1"))
+		},
+		watch: func(r *http.Request) (int, string, func(func(string))) {
+			return http.StatusOK, "", func(send func(string)) {
+				send(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","resourceVersion":"6","uid":"u2"}}}`)
+				<-r.Context().Done()
+			}
+		},
+	}
+}
+
+// TestAPanicWhileReadingFailsTheRequestOnly would end the process, for client-go reads on goroutines of its own.
+func TestAPanicWhileReadingFailsTheRequestOnly(t *testing.T) {
+	for name, watch := range map[string]bool{"list": false, "watch": true} {
+		t.Run(name, func(t *testing.T) {
+			failing := &onePanic{watch: watch}
+			i := onePod(t).run(func(next http.RoundTripper) http.RoundTripper {
+				failing.next = next
+				return failing
+			}).Acquire(pods())
+			defer i.Release()
+			if !watch {
+				<-i.Failed()
+			}
+			eventually(t, "both pods", func() bool { return failing.done.Load() && i.Len() == 2 && i.Err() == nil })
+		})
+	}
+}
+
+// TestAPanicOfAnInformerIsItsErrorUntilItRunsAgain breaks the store, in place of an unknown bug.
+func TestAPanicOfAnInformerIsItsErrorUntilItRunsAgain(t *testing.T) {
+	s := onePod(t)
+	c, err := New(Options{Config: s.config()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := c.Acquire(pods())
+	defer i.Release()
+	whole := i.store
+	i.store = nil
+	s.start(c)
+	<-i.Failed()
+	eventually(t, "the error", func() bool { return i.Err() != nil && strings.Contains(i.Err().Error(), "panic while watching") })
+	i.deliver.Lock()
+	i.store = whole
+	i.deliver.Unlock()
+	select {
+	case <-i.Synced():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the informer did not start again")
+	}
+	eventually(t, "no error", func() bool { return i.Err() == nil })
+}
+
+func TestAPanicOfAnObserverStopsNothing(t *testing.T) {
+	i := newInformer(nil, Query{})
+	defer i.Observe(func(string, Event) { panic("an observer") })()
+	seen := ""
+	defer i.Observe(func(version string, _ Event) { seen = version })()
+	if err := i.Bookmark("7"); err != nil || seen != "7" {
+		t.Errorf("the next observer saw %q, error %v", seen, err)
+	}
+}
+
+var _ io.ReadCloser = panicking{}
