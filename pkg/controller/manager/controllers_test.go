@@ -65,7 +65,6 @@ type server struct {
 
 	mu        sync.Mutex
 	instances []types.UID
-	built     int
 }
 
 func newStore(t *testing.T) *store {
@@ -199,7 +198,7 @@ func (v *server) runs() []types.UID {
 func (v *server) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.built++
+
 	return &idle{server: v, uid: d.Meta.UID}, nil
 }
 
