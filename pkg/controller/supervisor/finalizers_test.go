@@ -32,7 +32,7 @@ import (
 var (
 	services   = []string{"services/ns/a", "services/ns/b"}
 	configMaps = []string{"configmaps/ns/a", "configmaps/ns/b"}
-	refused    = errors.New("the warden is closed")
+	errRefused = errors.New("the warden is closed")
 )
 
 // bubble runs a test of a world in a bubble of its own.
@@ -85,7 +85,7 @@ func TestEditsReleaseOnlyWhatIsNotDeclaredAnyMore(t *testing.T) {
 func TestAnObjectThatCannotBeReleasedKeepsNothingElseFromRunning(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")
-		w.broken["services/ns/a"] = refused
+		w.broken["services/ns/a"] = errRefused
 		defer w.run()()
 		w.declare("configmaps")
 		after(time.Minute)
@@ -171,7 +171,7 @@ func TestDeletion(t *testing.T) {
 				if tc.hookless {
 					w.controller.Spec.Hooks.Finalize = nil
 				}
-				w.broken[tc.broken] = refused
+				w.broken[tc.broken] = errRefused
 				defer w.run()()
 				w.delete()
 				after(time.Minute)
@@ -215,7 +215,7 @@ func TestARestartTakesUpTheRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w := newWorld(t, "services")
-				w.broken["services"] = refused
+				w.broken["services"] = errRefused
 				stop := w.run()
 				stop()
 				change(w)

@@ -160,7 +160,7 @@ func (w *world) serve(change func()) {
 
 // after lets time pass.
 func after(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
@@ -171,7 +171,9 @@ func (w *world) subscribe(changed func()) func() {
 	return func() {}
 }
 
-func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+func (w *world) notef(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
 
 // took returns what was logged since the last call, of lines with a prefix.
 func (w *world) took(prefix string) []string {
@@ -220,7 +222,7 @@ func (w *world) PublishStatus(_ context.Context, d definition.Definition, status
 func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finalizers []string) error {
 	w.mu.Lock()
 	stale := d.Meta.ResourceVersion != w.controller.ResourceVersion
-	w.note("finalizers %v", finalizers)
+	w.notef("finalizers %v", finalizers)
 	w.mu.Unlock()
 	if stale {
 		return apierrors.NewConflict(schema.GroupResource{}, "d", errors.New("stale"))
@@ -233,7 +235,7 @@ func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finali
 func (w *world) Finalized(_ context.Context, r schema.GroupResource, finalizer string) ([]supervisor.FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.note("list %s", r.Resource)
+	w.notef("list %s", r.Resource)
 	if finalizer != "metacontroller.io/decoratorcontroller-d" {
 		w.t.Errorf("listed the objects with the finalizer %q", finalizer)
 	}
@@ -259,7 +261,7 @@ func (w *world) Finalized(_ context.Context, r schema.GroupResource, finalizer s
 
 func (w *world) release(ctx context.Context, resource, name string) error {
 	w.mu.Lock()
-	w.note("release %s/%s", resource, name)
+	w.notef("release %s/%s", resource, name)
 	if slices.Contains(w.running, resource) {
 		w.t.Errorf("released %s/%s, which the running instance finalizes", resource, name)
 	}
@@ -299,7 +301,7 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 			i.missing = append(i.missing, rule.Resource)
 		}
 	}
-	w.note("build %s", strings.Join(names, ","))
+	w.notef("build %s", strings.Join(names, ","))
 	if w.panics["build"] {
 		panic("build")
 	}
