@@ -93,7 +93,7 @@ func TestFinalizedParentsAreFoundInAnyVersion(t *testing.T) {
 			},
 			want: []string{"things.example.com/ns/a", "things.example.com/ns/c"},
 		},
-		"perhaps in a version that is not available": {
+		"possibly in a version that is not available": {
 			paths: map[string]string{"/apis/example.com": versions, "/apis/example.com/v2": ""}, err: "example.com/v2",
 		},
 	} {

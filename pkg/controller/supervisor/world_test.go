@@ -47,6 +47,9 @@ import (
 type world struct {
 	t *testing.T
 
+	// delivery keeps the changes of the object in their order.
+	delivery sync.Mutex
+
 	mu         sync.Mutex
 	controller *v1alpha1.DecoratorController
 	gone       bool
@@ -123,6 +126,8 @@ func (w *world) definition() definition.Definition {
 
 // write changes the stored object, and tells the supervisor as an informer does. A change of spec is a new generation.
 func (w *world) write(change func(*v1alpha1.DecoratorController)) {
+	w.delivery.Lock()
+	defer w.delivery.Unlock()
 	w.mu.Lock()
 	before := fmt.Sprint(w.controller.Spec)
 	change(w.controller)
@@ -162,6 +167,19 @@ func (w *world) serve(change func()) {
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+// block lets releases of a resource take until unblock. Both are called with the lock held.
+func (w *world) block(resource string) {
+	w.unblock(resource)
+	w.blocked[resource] = make(chan struct{})
+}
+
+func (w *world) unblock(resource string) {
+	if blocked, ok := w.blocked[resource]; ok {
+		close(blocked)
+		delete(w.blocked, resource)
+	}
 }
 
 func (w *world) subscribe(changed func()) func() {
@@ -274,7 +292,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 		select {
 		case <-blocked:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			<-time.After(time.Second) // The request is under way, and may succeed.
 		}
 	}
 	if err != nil {
@@ -282,6 +300,9 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if slices.Contains(w.running, resource) {
+		w.t.Errorf("released %s/%s after an instance began to finalize it", resource, name)
+	}
 	w.objects[resource][name] = false
 	return nil
 }
