@@ -175,10 +175,10 @@ func (c *Controller) AwaitReady() {
 	})
 }
 
-// AwaitCounters waits until the controller publishes counters as wanted.
+// AwaitCounters waits until the controller publishes counters as wanted. Numbers alone are published at most every 30 s.
 func (c *Controller) AwaitCounters(what string, want func(*v1alpha1.ControllerCounters) bool) {
 	c.t.Helper()
-	cluster.Eventually(c.t, c.limit, "the counters of "+what, func(ctx context.Context) (bool, string) {
+	cluster.Eventually(c.t, c.limit+30*time.Second, "the counters of "+what, func(ctx context.Context) (bool, string) {
 		_, status, err := c.get(ctx)
 		if err != nil {
 			return false, err.Error()

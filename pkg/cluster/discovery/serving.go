@@ -19,6 +19,7 @@ package discovery
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,14 +34,16 @@ func (d *Discovery) Serving(ctx context.Context, r schema.GroupResource) (Resour
 	if err != nil {
 		return Resource{}, err
 	}
+	var failure error
 	for _, version := range versions {
 		resources, err := d.ask(ctx, schema.GroupVersion{Group: r.Group, Version: version})
-		if err != nil {
-			return Resource{}, err
-		}
+		failure = errors.Join(failure, err)
 		if found, ok := resources[r.Resource]; ok && found.Kind != "" {
 			return found, nil
 		}
+	}
+	if failure != nil {
+		return Resource{}, failure
 	}
 	return Resource{}, &NotFoundError{APIVersion: r.Group, Resource: r.Resource}
 }

@@ -40,7 +40,7 @@ type controllers struct {
 
 	mu      sync.Mutex
 	running map[identity]*controller
-	// ending are the channels of controllers that were told to stop, until they are closed.
+	// ending are the channels of controllers that were stopped, until they are closed.
 	ending map[identity]<-chan struct{}
 	wait   sync.WaitGroup
 }

@@ -65,7 +65,6 @@ type server struct {
 
 	mu        sync.Mutex
 	instances []types.UID
-	built     int
 }
 
 func newStore(t *testing.T) *store {
@@ -134,10 +133,15 @@ func (s *store) change(change func(*v1alpha1.CompositeController)) {
 	}
 }
 
+// after lets time pass.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 func (s *store) label(site string) {
 	s.change(func(c *v1alpha1.CompositeController) { c.Labels = map[string]string{"site": site} })
-	time.Sleep(time.Minute)
-	synctest.Wait()
+	after(time.Minute)
 }
 
 func (s *store) publish(who string, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
@@ -199,7 +203,7 @@ func (v *server) runs() []types.UID {
 func (v *server) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.built++
+
 	return &idle{server: v, uid: d.Meta.UID}, nil
 }
 
@@ -241,7 +245,7 @@ func (i *idle) Run(ctx context.Context) {
 	}
 	v.mu.Unlock()
 	<-ctx.Done()
-	time.Sleep(5 * time.Second)
+	<-time.After(5 * time.Second)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.instances = nil
@@ -284,8 +288,7 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		s.label("a")
 		s.wantReady("True Running")
 		v.remove(definition.OfComposite(s.object))
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		after(10 * time.Second)
 		if got := v.runs(); len(got) > 0 || len(v.controllers.running) > 0 || len(v.controllers.ending) > 0 || len(v.exclusions.excluded) > 0 {
 			t.Errorf("of an object that is gone there is left: %v %v %v %v", got, v.controllers.running, v.controllers.ending, v.exclusions.excluded)
 		}
@@ -298,7 +301,7 @@ func TestServersThatSelectDifferentObjectsDoNotWriteAgainstEachOther(t *testing.
 		a, b := s.serve("a", "site=a"), s.serve("b", "site=b")
 		defer a.end()
 		defer b.end()
-		time.Sleep(time.Hour)
+		after(time.Hour)
 		s.wantReady("True Running")
 		if n := s.wrote("b excludes"); n != 1 {
 			t.Errorf("the server that does not run the controller wrote %d times, want once", n)
@@ -308,7 +311,7 @@ func TestServersThatSelectDifferentObjectsDoNotWriteAgainstEachOther(t *testing.
 		if len(a.runs()) != 0 || len(b.runs()) != 1 {
 			t.Errorf("a runs %v, b runs %v", a.runs(), b.runs())
 		}
-		time.Sleep(time.Hour)
+		after(time.Hour)
 		if n := s.wrote("a excludes"); n != 1 {
 			t.Errorf("the server that does not run the controller wrote %d times, want once", n)
 		}
@@ -325,8 +328,7 @@ func TestAnExclusionIsWrittenLaterWhenItCannotBeNow(t *testing.T) {
 		s.mu.Lock()
 		s.refused = nil
 		s.mu.Unlock()
-		time.Sleep(exclusionRetry)
-		synctest.Wait()
+		after(exclusionRetry)
 		s.wantReady("False NotSelected")
 	})
 }
@@ -354,8 +356,7 @@ func TestAnotherObjectOfTheNameGetsASupervisorOfItsOwn(t *testing.T) {
 		s.create("u2", map[string]string{"site": "a"})
 		s.mu.Unlock()
 		s.change(func(*v1alpha1.CompositeController) {})
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		after(10 * time.Second)
 		if got := v.runs(); len(got) != 1 || got[0] != "u2" {
 			t.Errorf("%v runs, want u2", got)
 		}

@@ -18,6 +18,8 @@ package supervisor_test
 
 import (
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +34,7 @@ import (
 var (
 	services   = []string{"services/ns/a", "services/ns/b"}
 	configMaps = []string{"configmaps/ns/a", "configmaps/ns/b"}
-	refused    = errors.New("the warden is closed")
+	errRefused = errors.New("the warden is closed")
 )
 
 // bubble runs a test of a world in a bubble of its own.
@@ -85,7 +87,7 @@ func TestEditsReleaseOnlyWhatIsNotDeclaredAnyMore(t *testing.T) {
 func TestAnObjectThatCannotBeReleasedKeepsNothingElseFromRunning(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")
-		w.broken["services/ns/a"] = refused
+		w.broken["services/ns/a"] = errRefused
 		defer w.run()()
 		w.declare("configmaps")
 		after(time.Minute)
@@ -144,11 +146,12 @@ func TestConflictsAreNoFailureAtFirst(t *testing.T) {
 func TestAnEditInterruptsARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")
-		w.blocked["services"] = make(chan struct{})
+		w.block("services")
 		defer w.run()()
 		w.declare("configmaps")
 		w.wantShows(v1alpha1.ConditionFinalizersReleased, "False Releasing", "2 left")
 		w.declare("services") // Nothing unblocks the release but this.
+		after(2 * time.Second)
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		equal(t, "recorded", w.recorded(), []string{"services"})
 		equal(t, "with the finalizer", w.carries(), services)
@@ -171,7 +174,7 @@ func TestDeletion(t *testing.T) {
 				if tc.hookless {
 					w.controller.Spec.Hooks.Finalize = nil
 				}
-				w.broken[tc.broken] = refused
+				w.broken[tc.broken] = errRefused
 				defer w.run()()
 				w.delete()
 				after(time.Minute)
@@ -215,7 +218,7 @@ func TestARestartTakesUpTheRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w := newWorld(t, "services")
-				w.broken["services"] = refused
+				w.broken["services"] = errRefused
 				stop := w.run()
 				stop()
 				change(w)
@@ -263,4 +266,76 @@ func TestTheHoldComesBack(t *testing.T) {
 		after(10 * time.Second)
 		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{supervisor.HoldFinalizer})
 	})
+}
+
+// Whatever happens, in the end exactly the objects that the definition finalizes carry the finalizer, and nothing else is
+// recorded.
+func TestRandomHistoriesEndWithWhatIsDeclared(t *testing.T) {
+	all := []string{"services", "configmaps", "secrets"}
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It is a test.
+			w := newWorld(t, "services")
+			stop := w.run()
+			for range 20 {
+				resource := all[random.IntN(len(all))]
+				w.mu.Lock()
+				switch random.IntN(4) {
+				case 0:
+					w.broken[resource+"/ns/a"] = errRefused
+				case 1:
+					delete(w.broken, resource+"/ns/a")
+				case 2:
+					w.block(resource)
+				default:
+					w.unblock(resource)
+				}
+				w.mu.Unlock()
+				switch random.IntN(8) {
+				case 0:
+					stop()
+					stop = w.run()
+				case 1:
+					w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = nil })
+				case 2:
+					w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = &v1alpha1.Hook{} })
+				default:
+					random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+					w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Resources = rules(all[:1+random.IntN(2)]...) })
+				}
+				<-time.After(time.Duration(random.IntN(3)) * time.Second)
+			}
+			w.mu.Lock()
+			clear(w.broken)
+			for _, resource := range all {
+				w.unblock(resource)
+			}
+			w.mu.Unlock()
+			after(30 * time.Minute)
+			want, recorded := []string{}, []string{}
+			for _, rule := range w.controller.Spec.Resources {
+				if w.controller.Spec.Hooks.Finalize != nil {
+					want = append(want, rule.Resource+"/ns/a", rule.Resource+"/ns/b")
+					recorded = append(recorded, rule.Resource)
+				}
+			}
+			slices.Sort(want)
+			slices.Sort(recorded)
+			equal(t, "with the finalizer", w.carries(), want)
+			got := w.recorded()
+			slices.Sort(got)
+			equal(t, "recorded", got, recorded)
+			if w.held() != (len(want) > 0) {
+				t.Errorf("the controller object is held: %v", w.held())
+			}
+			w.delete()
+			after(10 * time.Minute)
+			equal(t, "with the finalizer after the deletion", w.carries(), []string{})
+			if !w.gone && len(want) > 0 {
+				t.Error("the controller object stays")
+			}
+			stop()
+		})
+	}
 }

@@ -42,7 +42,7 @@ type Instance interface {
 
 // A Builder builds instances.
 type Builder interface {
-	// Build resolves everything that the definition names; the instance is not running yet. The status of d tells for which
+	// Build resolves everything that the definition names; the instance is not running yet. The status of d says for which
 	// resources finalizers are recorded. A *discovery.NotFoundError says that the definition needs a resource that is not
 	// served, a *definition.InvalidError that it cannot run before it is changed.
 	Build(ctx context.Context, d definition.Definition) (Instance, error)

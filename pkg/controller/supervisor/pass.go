@@ -70,7 +70,7 @@ func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, aga
 		return time.Time{}
 	}
 	r.attempts = p.failed
-	r.tell(p.left, p.first)
+	r.publish(p.left, p.first)
 	for _, a := range p.failed {
 		if next.IsZero() || a.due.Before(next) {
 			next = a.due
@@ -122,7 +122,7 @@ func (p *pass) objects(ctx context.Context, list []FinalizedParent) bool {
 		due = append(due, o)
 	}
 	if len(due) > 0 && p.failure == "" {
-		p.tell(p.left+len(due), attempt{})
+		p.publish(p.left+len(due), attempt{})
 	}
 	errs := make([]error, len(due))
 	slots := make(chan struct{}, releases)
@@ -168,8 +168,8 @@ func (p *pass) keep(id string, a attempt) {
 	}
 }
 
-// tell publishes how many objects are left, and which one could not be released.
-func (r *releaser) tell(left int, failed attempt) {
+// publish publishes how many objects are left, and which one could not be released.
+func (r *releaser) publish(left int, failed attempt) {
 	d := r.latest()
 	status, reason, failure := metav1.ConditionFalse, v1alpha1.ReasonReleasing, ""
 	message := fmt.Sprintf("Taking the finalizer %s off objects that the definition does not finalize any more; %d left.", d.Finalizer, left)

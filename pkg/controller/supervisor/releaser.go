@@ -64,7 +64,7 @@ type releaser struct {
 	again   bool
 	message string
 
-	// The rest belongs to run: attempts by UID of objects and by name of resources, and the failure that was told last.
+	// The rest belongs to run: attempts by UID of objects and by name of resources, and the failure of the last event.
 	attempts map[string]attempt
 	failure  string
 }
@@ -99,7 +99,7 @@ func (r *releaser) claim(resources []schema.GroupResource) {
 	}
 }
 
-// redefined tells that the latest definition changed.
+// redefined takes note of a change of the latest definition.
 func (r *releaser) redefined() {
 	r.mu.Lock()
 	r.interrupt()

@@ -179,20 +179,20 @@ func (r *report) withRecord(d definition.Definition) definition.Definition {
 func (r *report) observe(d definition.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.overwritten = !same(r.published, d.Status)
+	r.overwritten = !showsAll(d.Status, r.published)
 }
 
-// same reports whether two statuses differ in nothing but counters and the times of transitions.
-func same(a, b *v1alpha1.ControllerStatus) bool {
-	if !slices.Equal(a.FinalizedResources, b.FinalizedResources) || len(a.Conditions) != len(b.Conditions) {
+// showsAll reports whether other has all of s but counters and the times of transitions. It may have conditions of other clients.
+func showsAll(other, s *v1alpha1.ControllerStatus) bool {
+	if !slices.Equal(s.FinalizedResources, other.FinalizedResources) {
 		return false
 	}
-	for _, c := range a.Conditions {
-		other := meta.FindStatusCondition(b.Conditions, c.Type)
-		if other == nil {
+	for _, c := range s.Conditions {
+		shown := meta.FindStatusCondition(other.Conditions, c.Type)
+		if shown == nil {
 			return false
 		}
-		if c.LastTransitionTime = other.LastTransitionTime; c != *other {
+		if c.LastTransitionTime = shown.LastTransitionTime; c != *shown {
 			return false
 		}
 	}
@@ -249,7 +249,7 @@ func (r *report) news(ctx context.Context) (*v1alpha1.ControllerStatus, bool) {
 			return nil
 		})
 	}
-	if status.ObservedGeneration != r.published.ObservedGeneration || !same(status, r.published) {
+	if status.ObservedGeneration != r.published.ObservedGeneration || !showsAll(r.published, status) {
 		return status, true
 	}
 	return status, time.Since(r.publishedAt) >= quietInterval &&

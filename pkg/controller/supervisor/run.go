@@ -31,10 +31,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// checkInterval is how often a running instance is asked for its problems.
+// checkInterval is how often the problems of a running instance are read.
 const checkInterval = 2 * time.Second
 
-// errEnded says that an instance ended without being asked to.
+// errEnded says that an instance ended before its context did.
 var errEnded = errors.New("the controller ended by itself")
 
 // run runs an instance until its spec changes, the resources that it depends on change, or ctx ends. The error says that it

@@ -223,6 +223,7 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 		reason = v1alpha1.ReasonTerminating
 	} else if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
 		reason = v1alpha1.ReasonResourceNotFound
+		message += ". The controller starts by itself when the cluster serves the resource. Install it, or change spec."
 		s.report.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, reason, message)
 	} else if _, invalid := errors.AsType[*definition.InvalidError](err); invalid {
 		reason = v1alpha1.ReasonInvalidDefinition

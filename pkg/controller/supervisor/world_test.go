@@ -47,6 +47,9 @@ import (
 type world struct {
 	t *testing.T
 
+	// delivery keeps the changes of the object in their order.
+	delivery sync.Mutex
+
 	mu         sync.Mutex
 	controller *v1alpha1.DecoratorController
 	gone       bool
@@ -123,6 +126,8 @@ func (w *world) definition() definition.Definition {
 
 // write changes the stored object, and tells the supervisor as an informer does. A change of spec is a new generation.
 func (w *world) write(change func(*v1alpha1.DecoratorController)) {
+	w.delivery.Lock()
+	defer w.delivery.Unlock()
 	w.mu.Lock()
 	before := fmt.Sprint(w.controller.Spec)
 	change(w.controller)
@@ -160,8 +165,21 @@ func (w *world) serve(change func()) {
 
 // after lets time pass.
 func after(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
+}
+
+// block lets releases of a resource take until unblock. Both are called with the lock held.
+func (w *world) block(resource string) {
+	w.unblock(resource)
+	w.blocked[resource] = make(chan struct{})
+}
+
+func (w *world) unblock(resource string) {
+	if blocked, ok := w.blocked[resource]; ok {
+		close(blocked)
+		delete(w.blocked, resource)
+	}
 }
 
 func (w *world) subscribe(changed func()) func() {
@@ -171,7 +189,9 @@ func (w *world) subscribe(changed func()) func() {
 	return func() {}
 }
 
-func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+func (w *world) notef(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
 
 // took returns what was logged since the last call, of lines with a prefix.
 func (w *world) took(prefix string) []string {
@@ -220,7 +240,7 @@ func (w *world) PublishStatus(_ context.Context, d definition.Definition, status
 func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finalizers []string) error {
 	w.mu.Lock()
 	stale := d.Meta.ResourceVersion != w.controller.ResourceVersion
-	w.note("finalizers %v", finalizers)
+	w.notef("finalizers %v", finalizers)
 	w.mu.Unlock()
 	if stale {
 		return apierrors.NewConflict(schema.GroupResource{}, "d", errors.New("stale"))
@@ -233,7 +253,7 @@ func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finali
 func (w *world) Finalized(_ context.Context, r schema.GroupResource, finalizer string) ([]supervisor.FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.note("list %s", r.Resource)
+	w.notef("list %s", r.Resource)
 	if finalizer != "metacontroller.io/decoratorcontroller-d" {
 		w.t.Errorf("listed the objects with the finalizer %q", finalizer)
 	}
@@ -259,7 +279,7 @@ func (w *world) Finalized(_ context.Context, r schema.GroupResource, finalizer s
 
 func (w *world) release(ctx context.Context, resource, name string) error {
 	w.mu.Lock()
-	w.note("release %s/%s", resource, name)
+	w.notef("release %s/%s", resource, name)
 	if slices.Contains(w.running, resource) {
 		w.t.Errorf("released %s/%s, which the running instance finalizes", resource, name)
 	}
@@ -272,7 +292,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 		select {
 		case <-blocked:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			<-time.After(time.Second) // The request is under way, and may succeed.
 		}
 	}
 	if err != nil {
@@ -280,6 +300,9 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if slices.Contains(w.running, resource) {
+		w.t.Errorf("released %s/%s after an instance began to finalize it", resource, name)
+	}
 	w.objects[resource][name] = false
 	return nil
 }
@@ -299,7 +322,7 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 			i.missing = append(i.missing, rule.Resource)
 		}
 	}
-	w.note("build %s", strings.Join(names, ","))
+	w.notef("build %s", strings.Join(names, ","))
 	if w.panics["build"] {
 		panic("build")
 	}
