@@ -87,12 +87,17 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") || strings.HasSuffix(r.URL.Path, "/apiservices") {
+	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") || strings.HasSuffix(r.URL.Path, "/apiservices") ||
+		strings.HasSuffix(r.URL.Path, "webhookconfigurations") {
 		if s.unwatched {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
 		_, _ = w.Write([]byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/apis/admissionregistration.k8s.io/") {
+		w.WriteHeader(http.StatusNotFound)
 		return
 	}
 	s.mu.Lock()
