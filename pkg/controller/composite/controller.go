@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -35,6 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -73,13 +75,14 @@ type Controller struct {
 	children  []*cache.Informer // as childResources
 	revisions *cache.Informer   // nil unless something rolls
 
-	selectors  *selectors
-	echoes     parent.Echoes
-	converger  *childcontrol.Converger
-	customizer *customize.Customizer
-	loop       *worker.Loop
-	counters   worker.Counters
-	clock      clock.WithTicker
+	selectors     *selectors
+	echoes        parent.Echoes
+	converger     *childcontrol.Control
+	childCounters childcontrol.Counters
+	customizer    *customize.Customizer
+	loop          *worker.Loop
+	counters      worker.Counters
+	clock         clock.WithTicker
 
 	// encoded is the controller as hooks see it.
 	encoded atomic.Pointer[[]byte]
@@ -182,7 +185,9 @@ func (c *Controller) Problem() error {
 
 // Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
-	return c.counters.Snapshot(c.selectors.len())
+	snapshot := c.counters.Snapshot(c.selectors.len())
+	snapshot.Conflicts, snapshot.Flapping = c.childCounters.Conflicts.Load(), c.childCounters.Flapping.Load()
+	return snapshot
 }
 
 // prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
@@ -208,7 +213,8 @@ func (c *Controller) prepare() {
 		Enqueue: func(key parent.Key) { c.loop.Enqueue(key, workqueue.Live) },
 	})
 	c.converger = childcontrol.New(childcontrol.Config{
-		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
+		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.childCounters,
+		Expectations: dependencies.Expectations{Barrier: c.shared.Cluster.Barrier, UID: c.uidOf}, Mine: c.mine,
 		Manager: c.shared.Options.FieldManagerOf("CompositeController", c.name), Rules: c.rules, Informers: informers,
 	})
 }
@@ -314,3 +320,17 @@ var errNoHook = errors.New("no enabled hooks found")
 
 // logger returns the logger of a sync.
 func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
+
+// uidOf returns the UID of a parent, empty if it is gone.
+func (c *Controller) uidOf(key parent.Key) types.UID {
+	if o, ok := c.parents.Get(key.Namespace, key.Name); ok {
+		return o.UID()
+	}
+	return ""
+}
+
+// mine reports whether an object that a parent controls is a child of this controller.
+func (c *Controller) mine(o, existing *object.Object) bool {
+	selector, err := c.selectors.of(c.keyOf(o), o)
+	return err == nil && selector.Matches(existing.LabelSet())
+}

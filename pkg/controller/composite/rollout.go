@@ -19,6 +19,8 @@ package composite
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -65,7 +67,11 @@ func (c *Controller) decideRollout(ctx context.Context, s *scope) error {
 	for _, o := range s.observed {
 		observed[plan.KeyOf(o)] = o
 	}
-	in := c.converger.Input(ctx, s.parent, s.observed, nil)
+	latest := slices.Collect(maps.Values(responses[0].desired))
+	in, err := c.converger.Gather(ctx, s.parent, s.observed, latest)
+	if err != nil {
+		return err
+	}
 	p, err := c.planner.Plan(rollout.Input{
 		Revisions: revisions,
 		Responses: asked,

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -53,7 +53,7 @@ type scope struct {
 	// related are the related objects.
 	related []wire.Group
 	// response stands for the children that the hook wants, zero for those of a rollout.
-	response plan.Response
+	response record.Fingerprint
 	// decision is what the hook decided.
 	decision decision
 }
@@ -157,7 +157,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 		return c.decideRollout(ctx, s)
 	}
 	response, err := c.ask(ctx, s, s.parent, func(array []byte) bool {
-		s.response = c.converger.Response(array, c.judgedBy(s))
+		s.response = c.converger.Fingerprint(array, c.judgedBy(s))
 		return c.converger.Settled(s.parent.UID(), s.response, s.observed)
 	})
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *Controller) judge(s *scope, response *wire.CompositeResponse) ([]childr
 	if c.generatesSelector() {
 		scope.Labels = map[string]string{uidLabel: string(s.parent.UID())}
 	}
-	desired, err := children.Judge(scope, c.rules, list)
+	desired, _, err := children.Validate(scope, c.rules, list)
 	if err != nil {
 		return nil, fmt.Errorf("response refused for %s: %w", s.parent, err)
 	}
@@ -234,8 +234,11 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	var again time.Duration
 	var errChildren error
 	if c.managesChildren(s.parent) && !s.decision.settled {
-		in := c.converger.Input(ctx, s.parent, s.decision.observed, s.decision.desired)
-		if again, errChildren = c.converger.Children(ctx, s.parent, in, s.response); errChildren != nil {
+		in, err := c.converger.Gather(ctx, s.parent, s.decision.observed, s.decision.desired)
+		if err != nil {
+			return 0, err
+		}
+		if again, errChildren = c.converger.Reconcile(ctx, s.key, s.parent, in, s.response); errChildren != nil {
 			errChildren = fmt.Errorf("can't reconcile children for %s: %w", s.parent, errChildren)
 		}
 	}

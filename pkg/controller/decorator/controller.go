@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -31,6 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -62,14 +64,15 @@ type Controller struct {
 	finalizedOnce bool
 	hooks         *hookclient.Set
 
-	watching   *informers.Set
-	converger  *childcontrol.Converger
-	customizer *customize.Customizer
-	loop       *worker.Loop
-	counters   worker.Counters
-	targets    targets
-	echoes     parent.Echoes
-	clock      clock.WithTicker
+	watching      *informers.Set
+	converger     *childcontrol.Control
+	childCounters childcontrol.Counters
+	customizer    *customize.Customizer
+	loop          *worker.Loop
+	counters      worker.Counters
+	targets       targets
+	echoes        parent.Echoes
+	clock         clock.WithTicker
 
 	// encoded is the controller as hooks see it.
 	encoded atomic.Pointer[[]byte]
@@ -180,7 +183,9 @@ func (c *Controller) Problem() error { return c.watching.Problem() }
 
 // Counters implements supervisor.Instance.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
-	return c.counters.Snapshot(c.targets.len())
+	snapshot := c.counters.Snapshot(c.targets.len())
+	snapshot.Conflicts, snapshot.Flapping = c.childCounters.Conflicts.Load(), c.childCounters.Flapping.Load()
+	return snapshot
 }
 
 // prepare acquires what Run needs, so that what Run shares with other goroutines is there from the beginning.
@@ -204,7 +209,8 @@ func (c *Controller) prepare() {
 		Enqueue: func(key parent.Key) { c.loop.Enqueue(key, workqueue.Live) },
 	})
 	c.converger = childcontrol.New(childcontrol.Config{
-		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counters,
+		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.childCounters,
+		Expectations: dependencies.Expectations{Barrier: c.shared.Cluster.Barrier, UID: c.uidOf}, Mine: func(_, existing *object.Object) bool { return c.marked(existing) },
 		Manager: c.shared.Options.FieldManagerOf("DecoratorController", c.name), Rules: c.attachmentRules, Informers: informers,
 	})
 }
@@ -273,3 +279,11 @@ func (c *Controller) resync() {
 }
 
 func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.spec.Workers) }
+
+// uidOf returns the UID of a target, empty if it is gone.
+func (c *Controller) uidOf(key parent.Key) types.UID {
+	if _, o, ok := c.find(key); ok {
+		return o.UID()
+	}
+	return ""
+}

@@ -26,7 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -57,7 +57,7 @@ type scope struct {
 	// response is what the hook returned.
 	response *wire.DecoratorResponse
 	// attachments stands for the attachments of the response.
-	attachments plan.Response
+	attachments record.Fingerprint
 	// desired are the attachments that shall be.
 	desired []children.Desired
 }
@@ -154,7 +154,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 		Version: asked.Version, Controller: *c.encoded.Load(), Parent: s.target,
 		Children: s.shown, Related: s.related, Finalizing: finalizing,
 	}), func(array []byte) bool {
-		s.attachments = c.converger.Response(array, "")
+		s.attachments = c.converger.Fingerprint(array, "")
 		return c.converger.Settled(s.target.UID(), s.attachments, s.observed)
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *Controller) decide(ctx context.Context, s *scope) error {
 	for i := range s.response.Attachments {
 		list[i] = s.response.Attachments[i].Object
 	}
-	s.desired, err = children.Judge(children.Scope{
+	s.desired, _, err = children.Validate(children.Scope{
 		Field: "attachments", Declared: "spec.attachments", Namespace: s.target.Namespace(),
 		Annotations: map[string]string{Marker: c.name},
 	}, c.attachmentRules, list)
@@ -197,8 +197,11 @@ func (c *Controller) act(ctx context.Context, s *scope) (time.Duration, error) {
 	var again time.Duration
 	var errAttachments error
 	if manages && !s.response.Known {
-		in := c.converger.Input(ctx, s.target, s.observed, s.desired)
-		if again, errAttachments = c.converger.Children(ctx, s.target, in, s.attachments); errAttachments != nil {
+		in, err := c.converger.Gather(ctx, s.target, s.observed, s.desired)
+		if err != nil {
+			return 0, err
+		}
+		if again, errAttachments = c.converger.Reconcile(ctx, s.key, s.target, in, s.attachments); errAttachments != nil {
 			errAttachments = fmt.Errorf("can't reconcile attachments for %s: %w", s.target, errAttachments)
 		}
 	}

@@ -95,7 +95,7 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	return &Manager{informers: informers, shared: &dependencies.Shared{
 		Options: options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own},
 		Applier: apply.New(apply.Options{
-			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return window.Barrier.Lag() > maxLag },
+			Client: window.Client, Behind: func() bool { return window.Barrier.Lag() > maxLag },
 		}),
 		Recorder: recorder,
 	}}, nil
