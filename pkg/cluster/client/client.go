@@ -150,7 +150,7 @@ func (c *Client) do(ctx context.Context, request call) (*object.Object, error) {
 	var answered *object.Object
 	err := c.server.do(ctx, request, func(body []byte) (err error) {
 		if answered, err = object.Parse(body, c.parsing); err != nil {
-			return fmt.Errorf("reading the API server's answer: %w", err)
+			return fmt.Errorf("reading the API server's response: %w", err)
 		}
 		return nil
 	})
