@@ -197,7 +197,7 @@ func TestErrorsAreThoseOfTheAPIServer(t *testing.T) {
 		},
 		"a page of a proxy": {502, "text/html", "<h1>Bad Gateway</h1>", apierrors.IsInternalError, "<h1>Bad Gateway</h1>"},
 		"something binary":  {403, "application/octet-stream", "\x01", apierrors.IsForbidden, "unknown"},
-		"no object":         {200, "application/json", "[]", func(error) bool { return true }, "reading the API server's answer"},
+		"no object":         {200, "application/json", "[]", func(error) bool { return true }, "reading the API server's response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
