@@ -109,6 +109,9 @@ func (s *scene) gets(t *testing.T, want plan.Action, content map[string]any) pla
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(outcomes) == 1 && outcomes[0].Stale {
+			continue
+		}
 		if len(outcomes) != 1 || outcomes[0].Action != want {
 			t.Fatalf("the child is not subject to %s: %+v", want, outcomes)
 		}

@@ -58,8 +58,9 @@ type scene struct {
 	tried int
 	// noSchema has lists merged by guessing.
 	noSchema bool
-	// serverSide has children written by server-side apply.
+	// serverSide has children written by server-side apply, and manager is the field manager for it.
 	serverSide bool
+	manager    string
 
 	parent *object.Object
 	rules  []children.Rule
@@ -74,7 +75,7 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	c = c.Knowing(plan.LegacyManager)
-	s := &scene{client: c, records: record.NewStore()}
+	s := &scene{client: c, records: record.NewStore(), manager: manager}
 	s.applier = apply.New(apply.Options{Client: c})
 	s.rediscover(t)
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -189,7 +190,7 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 		t.Fatal(err)
 	}
 	in := plan.Input{
-		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Manager: manager,
+		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Manager: s.manager,
 		ParentName: s.parent.String(), Now: time.Now(), Records: s.records.Of(s.parent.UID()),
 		Schemas: map[schema.GroupVersionKind]merge.Schema{},
 	}
