@@ -14,9 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package children judges the children, or attachments, that a hook returns.
+// Package children validates the children, or attachments, that a hook returns.
 //
-// A response is accepted or refused as a whole: Judge returns every child with its namespace and labels completed, or an
-// error that names the child, the rule that it breaks and what to do. What is then done with them is worked out by
-// packages claim, merge and plan, which are pure as this one is, and done by package apply, the only one with a client.
+// A response is accepted or refused as a whole: Validate returns every child with its namespace and labels completed, or an
+// error that names the child, the rule that it violates and what to do. What is then done with them is worked out by
+// packages claim, merge and plan, which are pure as this one is, and done by package apply, the only one with a client; package
+// record keeps what is remembered of them.
 package children

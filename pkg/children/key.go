@@ -18,6 +18,7 @@ package children
 
 import (
 	"cmp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -75,17 +76,26 @@ func (r Rule) ResourceIn(apiVersion string) schema.GroupVersionResource {
 
 // Rules are the declared kinds. When two rules name the same kind, the last one's method counts (docs/reference/contract.md#s11).
 type Rules struct {
-	byKind map[schema.GroupKind]Rule
+	byKind  map[schema.GroupKind]Rule
+	missing []schema.GroupVersionResource
 }
 
-// NewRules returns rules that can be looked up.
-func NewRules(list []Rule, missing ...v1alpha1.ResourceRule) Rules {
-	_ = missing
-	r := Rules{byKind: make(map[schema.GroupKind]Rule, len(list))}
+// NewRules returns rules that can be looked up. Missing are the declared resources that are not served now, whose kinds are
+// not known therefore.
+func NewRules(list []Rule, missing ...schema.GroupVersionResource) Rules {
+	r := Rules{byKind: make(map[schema.GroupKind]Rule, len(list)), missing: missing}
 	for _, rule := range list {
 		r.byKind[rule.Kind.GroupKind()] = rule
 	}
 	return r
+}
+
+// Missing returns the declared resources that are not served now.
+func (r Rules) Missing() []schema.GroupVersionResource { return r.missing }
+
+// mayBeMissing reports whether an undeclared kind of a group may be that of a missing resource.
+func (r Rules) mayBeMissing(group string) bool {
+	return slices.ContainsFunc(r.missing, func(m schema.GroupVersionResource) bool { return m.Group == group })
 }
 
 // For returns the rule for a kind.

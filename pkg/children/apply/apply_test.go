@@ -27,6 +27,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -104,7 +106,7 @@ func input(t *testing.T, parent string, deletes, creates int) plan.Input {
 		Namespaced: true,
 	}})
 	in := plan.Input{
-		Parent: types.UID(parent), Owner: map[string]any{"uid": parent}, Rules: rules, Memory: plan.NewMemory(nil),
+		Parent: types.UID(parent), ParentName: "Parent p", Owner: map[string]any{"uid": parent}, Rules: rules, Now: time.Now(),
 	}
 	for i := range deletes {
 		o, err := object.Parse(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"old-%d","namespace":"ns","uid":"u"}}`, i),
@@ -119,19 +121,23 @@ func input(t *testing.T, parent string, deletes, creates int) plan.Input {
 		list[i] = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("new-", i)}}
 	}
 	var err error
-	if in.Desired, err = children.Judge(children.Scope{Namespace: "ns"}, rules, list); err != nil {
+	if in.Desired, _, err = children.Validate(children.Scope{Namespace: "ns"}, rules, list); err != nil {
 		t.Fatal(err)
 	}
 	return in
 }
 
-func carryOut(ctx context.Context, t *testing.T, a *apply.Applier, in plan.Input) ([]apply.Outcome, error) {
+// carryOut gathers what a plan needs, makes it and applies it.
+func carryOut(ctx context.Context, t *testing.T, a *apply.Applier, in plan.Input) ([]plan.Outcome, error) {
 	t.Helper()
-	p, err := plan.Make(in)
-	if err != nil {
-		t.Error(err)
+	in.Schemas = map[schema.GroupVersionKind]merge.Schema{}
+	for _, kind := range plan.Missing(in).Schemas {
+		in.Schemas[kind] = nil
 	}
-	return a.Apply(ctx, "Parent p", in, p)
+	in.Trials = a.Try(ctx, plan.Missing(in).Doubts)
+	p, errPlan := plan.Make(in)
+	outcomes, err := a.Apply(ctx, p)
+	return outcomes, errors.Join(errPlan, err)
 }
 
 func TestDeletesGoFirst(t *testing.T) {

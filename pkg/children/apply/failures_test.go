@@ -17,7 +17,7 @@ limitations under the License.
 package apply_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,15 +26,15 @@ import (
 	"sync"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // responses are what an API server says to the requests of a method: a status code and a body.
@@ -128,10 +128,11 @@ func one(t *testing.T, action plan.Action) plan.Input {
 	}
 	if action != plan.Delete {
 		var err error
-		in.Desired, err = children.Judge(children.Scope{Namespace: "ns"}, in.Rules, []map[string]any{{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"},
-		}})
-		if err != nil {
+		child := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
+		if action == plan.Recreate {
+			child["data"] = map[string]any{"k": "v"}
+		}
+		if in.Desired, _, err = children.Validate(children.Scope{Namespace: "ns"}, in.Rules, []map[string]any{child}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,6 +146,7 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 	notServed := failure(http.StatusNotFound, "NotFound", "")
 	broken := failure(http.StatusInternalServerError, "InternalError", "")
 	invalid := failure(http.StatusUnprocessableEntity, "Invalid", "a")
+	noDryRun := failure(http.StatusBadRequest, "BadRequest", "a")
 	for _, test := range []struct {
 		name      string
 		action    plan.Action
@@ -217,10 +219,10 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 			responses{http.MethodDelete: broken},
 			false, "deleting ConfigMap ns/a: InternalError says the server",
 		},
-		{"the child to replace is gone", plan.Recreate, responses{http.MethodDelete: gone}, true, ""},
+		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodDelete: gone}, true, ""},
 		{
 			"the child cannot be replaced", plan.Recreate,
-			responses{http.MethodDelete: broken},
+			responses{http.MethodPut: noDryRun, http.MethodDelete: broken},
 			false, "replacing ConfigMap ns/a: InternalError says the server",
 		},
 	} {
@@ -266,9 +268,9 @@ func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
 }
 
 func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
-	server, applier := resist(t, responses{http.MethodPut: {http.StatusOK, ours}}, apply.Options{})
+	server, applier := resist(t, responses{http.MethodPut: {http.StatusOK, strings.Replace(ours, `"9"`, `"10"`, 1)}}, apply.Options{})
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Update))
-	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written.ResourceVersion() != "9" {
+	if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Written.ResourceVersion() != "10" {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
 	}
 	if len(server.requests) != 1 || !strings.HasPrefix(server.requests[0], "PUT /api/v1/namespaces/ns/configmaps/a {") ||
@@ -277,8 +279,9 @@ func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
 	}
 }
 
-func TestTheReader(t *testing.T) {
+func TestChildrenAreReadInOtherVersions(t *testing.T) {
 	rule, _ := input(t, "parent", 0, 0).Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
+	key := children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
 	for _, test := range []struct {
 		name     string
 		response response
@@ -293,61 +296,54 @@ func TestTheReader(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, applier := resist(t, responses{http.MethodGet: test.response}, apply.Options{})
-			o, err := applier.Reader(t.Context())(rule.Resource, "ns", "a")
-			if (o != nil) != test.found {
-				t.Errorf("object %v", o)
+			read := applier.Read(t.Context(), []plan.Version{{Key: key, Resource: rule.Resource}})[key]
+			if (read.Object != nil) != test.found {
+				t.Errorf("object %v", read.Object)
 			}
-			if (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
+			if err := read.Err; (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
 				t.Errorf("error %v, want %s", err, test.err)
 			}
 		})
 	}
 }
 
-func TestAChildIsTriedBeforeItIsMadeAnew(t *testing.T) {
+// triedChild returns a child with data that differ from what is desired and was applied, which is v.
+func triedChild(data string) string {
 	const applied = `"annotations":{"metacontroller.k8s.io/last-applied-configuration":` +
 		`"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"v\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"ns\"}}"}`
-	observed := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"x","resourceVersion":"9",` + applied +
-		`},"data":{"k":"V"}}`
-	status := func(code int32, reason metav1.StatusReason) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Code: code, Reason: reason, Message: string(reason), Details: &metav1.StatusDetails{Name: "a"},
-		}}
-	}
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"x","resourceVersion":"9",` + applied +
+		`},"data":` + data + `}`
+}
+
+func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
+	observed := triedChild(`{"k":"V"}`)
 	for _, test := range []struct {
-		name           string
-		response       string
-		failure        error
-		deletes, stale bool
-		err            string
+		name     string
+		response response
+		deletes  bool
+		reason   plan.Reason
+		err      string
 	}{
-		{name: "it would stay as it is", response: observed},
-		{name: "our record alone would change", response: strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
-		{name: "it would change", response: strings.Replace(observed, `"V"`, `"v"`, 1), deletes: true},
-		{name: "the update is invalid", failure: status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)},
-		{name: "the update is forbidden", failure: status(http.StatusForbidden, metav1.StatusReasonForbidden), deletes: true},
-		{name: "a webhook knows no dry run", failure: status(http.StatusBadRequest, metav1.StatusReasonBadRequest), deletes: true},
-		{name: "the kind has no update", failure: status(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed), deletes: true},
-		{name: "it changed meanwhile", failure: status(http.StatusConflict, metav1.StatusReasonConflict), stale: true},
-		{name: "it went meanwhile", failure: status(http.StatusNotFound, metav1.StatusReasonNotFound), stale: true},
+		{name: "it would stay as it is", response: response{http.StatusOK, observed}, reason: plan.Same},
 		{
-			name: "the API server fails", failure: status(http.StatusInternalServerError, metav1.StatusReasonInternalError),
-			err: "replacing ConfigMap ns/a: trying whether an update would change it: InternalError",
+			name: "our record alone would change", response: response{http.StatusOK, strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
+			reason: plan.Same,
+		},
+		{name: "it would change", response: response{http.StatusOK, triedChild(`{"k":"v"}`)}, deletes: true},
+		{name: "the update is invalid", response: failure(http.StatusUnprocessableEntity, "Invalid", "a"), reason: plan.Same},
+		{name: "the update is forbidden", response: failure(http.StatusForbidden, "Forbidden", "a"), deletes: true},
+		{name: "a webhook knows no dry run", response: failure(http.StatusBadRequest, "BadRequest", "a"), deletes: true},
+		{name: "the kind has no update", response: failure(http.StatusMethodNotAllowed, "MethodNotAllowed", "a"), deletes: true},
+		{name: "it changed meanwhile", response: failure(http.StatusConflict, "Conflict", "a"), reason: plan.Stale},
+		{name: "it went meanwhile", response: failure(http.StatusNotFound, "NotFound", "a"), reason: plan.Stale},
+		{
+			name: "the API server fails", response: failure(http.StatusInternalServerError, "InternalError", "a"),
+			err: "ConfigMap ns/a: trying whether a write would change it: InternalError says the server",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			try := func(_ context.Context, target client.Target, body []byte) (*object.Object, error) {
-				if target.Name != "a" || !strings.Contains(string(body), `"data":{"k":"v"}`) {
-					t.Errorf("tries %v with %s", target, body)
-				}
-				if test.failure != nil {
-					return nil, test.failure
-				}
-				return object.Parse([]byte(test.response), object.ParseOptions{})
-			}
-			server, applier := resist(t, responses{http.MethodDelete: success}, apply.Options{Try: try})
+			server, applier := resist(t, responses{http.MethodPut: test.response, http.MethodDelete: success}, apply.Options{})
 			in := one(t, plan.Recreate)
-			in.Desired[0].Content["data"] = map[string]any{"k": "v"}
 			var err error
 			if in.Observed[0], err = object.Parse([]byte(observed), object.ParseOptions{}); err != nil {
 				t.Fatal(err)
@@ -356,13 +352,103 @@ func TestAChildIsTriedBeforeItIsMadeAnew(t *testing.T) {
 			if (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
 				t.Errorf("error %v, want %s", err, test.err)
 			}
-			if len(outcomes) != 1 || outcomes[0].Done != test.deletes || outcomes[0].Stale != test.stale || len(server.requests) > 0 != test.deletes {
-				t.Errorf("outcomes %+v, requests %q", outcomes, server.requests)
+			requests := server.seen()
+			if !strings.HasPrefix(requests[0], http.MethodPut) || !strings.Contains(requests[0], `"data":{"k":"v"}`) {
+				t.Errorf("tries with %s", requests[0])
 			}
-			accepted := !test.deletes && !test.stale && test.err == ""
-			if p, err := plan.Make(in); err != nil || (p.Steps[0].Reason == plan.Same) != accepted {
-				t.Errorf("then %s %s, error %v", p.Steps[0].Action, p.Steps[0].Reason, err)
+			if (len(outcomes) == 1 && outcomes[0].Done) != test.deletes || (len(requests) == 2) != test.deletes {
+				t.Errorf("outcomes %+v, requests %q", outcomes, requests)
+			}
+			if test.reason == "" {
+				return
+			}
+			in.Schemas = map[schema.GroupVersionKind]merge.Schema{{Version: "v1", Kind: "ConfigMap"}: nil}
+			in.Trials = applier.Try(t.Context(), plan.Missing(in).Doubts)
+			if p, err := plan.Make(in); err != nil || p.Steps[0].Reason != test.reason {
+				t.Errorf("%s, error %v, want %s", p, err, test.reason)
 			}
 		})
+	}
+}
+
+// A webhook changed an immutable field at the creation, and another client a mutable one before a restart. What the API server
+// refuses must not hide the other.
+func TestReviewInvalidHidesDrift(t *testing.T) {
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+		t.Run(string(method), func(t *testing.T) {
+			var writes []string
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case r.Method == http.MethodDelete:
+					writes = append(writes, r.Method)
+					_, _ = io.WriteString(w, success.body)
+				case strings.Contains(string(body), `"priority":"low"},`) || strings.Contains(string(body), `"priority":"low"}}`):
+					refused := failure(http.StatusUnprocessableEntity, "Invalid", "a")
+					w.WriteHeader(refused.code)
+					_, _ = io.WriteString(w, refused.body)
+				default:
+					if r.URL.Query().Get("dryRun") == "" {
+						writes = append(writes, r.Method+" "+string(body))
+					}
+					_, _ = w.Write(body)
+				}
+			}), apply.Options{})
+			in := pod(t, method)
+			outcomes, err := carryOut(t.Context(), t, applier, in)
+			if err != nil || len(outcomes) != 1 || plan.Paths(outcomes[0].Changed) != "spec.image" {
+				t.Fatalf("outcomes %+v, error %v", outcomes, err)
+			}
+			if len(writes) != 1 || method == v1alpha1.ChildUpdateInPlace && !strings.Contains(writes[0], `"spec":{"image":"good","priority":"high"}`) {
+				t.Errorf("writes %q", writes)
+			}
+		})
+	}
+}
+
+// pod returns a Pod that was applied with the image good and the priority low, and has others.
+func pod(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
+	t.Helper()
+	in := input(t, "parent", 0, 0)
+	in.Rules = children.NewRules([]children.Rule{{
+		Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Namespaced: true, Method: method,
+	}})
+	content := map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "namespace": "ns"},
+		"spec": map[string]any{"image": "good", "priority": "low"},
+	}
+	text, err := merge.Encode(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := object.Parse(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"ns","uid":"u",
+		"resourceVersion":"5","annotations":{%q:%q}},"spec":{"image":"evil","priority":"high"}}`, merge.Annotation, text), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Observed = []*object.Object{o}
+	if in.Desired, _, err = children.Validate(children.Scope{Namespace: "ns"}, in.Rules, []map[string]any{content}); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestAPanicInAWriteIsAnError(t *testing.T) {
+	_, applier := resist(t, responses{http.MethodPost: {http.StatusCreated, ours}}, apply.Options{})
+	in := input(t, "p", 1, 1)
+	p, err := plan.Make(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No plan has such a step.
+	p.Steps[0].Observed = nil
+	outcomes, err := applier.Apply(t.Context(), p)
+	if found, ok := errors.AsType[*recovery.PanicError](err); !ok || !strings.Contains(found.What, "Parent p") {
+		t.Errorf("error %v", err)
+	}
+	if len(outcomes) != 2 || outcomes[0].Done || !outcomes[1].Done {
+		t.Errorf("outcomes %+v", outcomes)
 	}
 }

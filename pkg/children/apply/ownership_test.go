@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -57,7 +58,7 @@ func TestFieldsOfOthersAreAnErrorWithoutForce(t *testing.T) {
 			if !ok || !slices.Equal(conflict.Fields, []string{`.data.a (conflict with "kubectl")`}) {
 				t.Errorf("error %v", err)
 			}
-			if len(outcomes) != 1 || outcomes[0].Done || outcomes[0].Stale {
+			if len(outcomes) != 0 {
 				t.Errorf("outcomes %+v", outcomes)
 			}
 			if !slices.Equal(requests, []string{"PATCH force=false"}) {
@@ -79,7 +80,7 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, err := children.Judge(children.Scope{Namespace: "ns"}, rules, []map[string]any{{
+	desired, _, err := children.Validate(children.Scope{Namespace: "ns"}, rules, []map[string]any{{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}, "data": map[string]any{"a": "ours"},
 	}})
 	if err != nil {
@@ -87,7 +88,7 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 	}
 	return plan.Input{
 		Parent: "p", Owner: map[string]any{"apiVersion": "v1", "kind": "P", "name": "p", "uid": "p", "controller": true}, Rules: rules,
-		Observed: []*object.Object{o}, Desired: desired, Memory: plan.NewMemory(nil), Manager: "metacontroller/x",
+		Observed: []*object.Object{o}, Desired: desired, Now: time.Now(), Manager: "metacontroller/x",
 	}
 }
 

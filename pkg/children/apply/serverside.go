@@ -21,10 +21,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -32,41 +32,25 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// serverSide writes a child by server-side apply (KEP 555).
-func (a *Applier) serverSide(ctx context.Context, parent string, in plan.Input, target client.Target, outcome *Outcome) (err error) {
-	if outcome.Action == plan.Create {
-		return a.applyNew(ctx, parent, in, target, outcome)
-	}
-	if outcome.Migrate {
-		if err := a.migrate(ctx, target, outcome); err != nil || outcome.Stale {
-			return err
-		}
-	}
-	outcome.Written, err = a.client.Apply(ctx, target, application(outcome, outcome.Body))
-	return err
+func application(step *plan.Step, body []byte) client.Application {
+	return client.Application{Manager: step.Manager, Force: step.Force, Body: body}
 }
 
-func application(outcome *Outcome, body []byte) client.Application {
-	return client.Application{Manager: outcome.Manager, Force: outcome.Force, Body: body}
-}
-
-// applyNew creates a child. Server-side apply takes over an object that is there already, which must not happen by its name
-// (docs/reference/compatibility.md#d13). A version in the body prevents it: the API server compares it with that of an existing object, where
-// it never fits, and does not look at it when there is none.
-func (a *Applier) applyNew(ctx context.Context, parent string, in plan.Input, target client.Target, outcome *Outcome) error {
-	body, err := withVersion(outcome.Body)
+// creation returns what sends a child to be created. Server-side apply takes over an object that is there already, which must not
+// happen by its name (docs/reference/compatibility.md#d13). A version in the body prevents it: the API server compares it with
+// that of an existing object, where it never fits, and does not look at it when there is none.
+func (a *Applier) creation(step *plan.Step, target client.Target) (func(context.Context) (*object.Object, error), error) {
+	if step.Manager == "" {
+		where := client.Target{Resource: target.Resource, Namespace: target.Namespace}
+		return func(ctx context.Context) (*object.Object, error) { return a.client.Create(ctx, where, step.Body) }, nil
+	}
+	body, err := withVersion(step.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	outcome.Written, err = a.client.Apply(ctx, target, application(outcome, body))
-	if !apierrors.IsConflict(err) {
-		return err
-	}
-	if err := a.judgeObstacle(ctx, parent, in, target, outcome); err != nil || outcome.Stale {
-		return err
-	}
-	outcome.Written, err = a.client.Apply(ctx, target, application(outcome, body))
-	return err
+	return func(ctx context.Context) (*object.Object, error) {
+		return a.client.Apply(ctx, target, application(step, body))
+	}, nil
 }
 
 // impossibleVersion is the version of no object: etcd's first write has number 2.
@@ -86,40 +70,14 @@ func withVersion(body []byte) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// migrate moves the fields that were applied in another way to the step's field manager, and takes the record of the merge
-// strategy off. It changes no value, so nothing flaps; fields that are no longer desired go with the write after it.
-func (a *Applier) migrate(ctx context.Context, target client.Target, outcome *Outcome) error {
-	live, err := a.client.GetWhole(ctx, target)
-	if err == nil && live.UID() != outcome.Observed.UID() || isGone(err) {
-		outcome.Stale = true
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading who owns its fields: %w", err)
-	}
-	patch, err := migration(live, outcome.Manager)
-	if err != nil {
-		return err
-	}
-	_, err = a.client.Patch(ctx, target, types.JSONPatchType, patch)
-	if apierrors.IsConflict(err) || isGone(err) {
-		outcome.Stale = true
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("moving its fields to %s: %w", outcome.Manager, err)
-	}
-	return nil
-}
+// maxFields is how many fields of a conflict are named.
+const maxFields = 5
 
-// tryStep returns what the body of a step would make of its child.
-func (a *Applier) tryStep(ctx context.Context, target client.Target, outcome *Outcome) (*object.Object, error) {
-	if outcome.Manager == "" {
-		return a.try(ctx, target, outcome.Body)
+func joined(fields []string) string {
+	if more := len(fields) - maxFields; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(fields[:maxFields], ", "), more)
 	}
-	attempt := application(outcome, outcome.Body)
-	attempt.Try = true
-	return a.client.Apply(ctx, target, attempt)
+	return strings.Join(fields, ", ")
 }
 
 // An OwnershipError says that a child was not applied because other field managers own fields of it, and force is false. It does

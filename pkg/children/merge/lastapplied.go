@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -100,6 +101,9 @@ func Observable(desired map[string]any) map[string]any {
 	}
 	return shown
 }
+
+// unwrapped returns base64 without line breaks, which API servers take and do not keep.
+func unwrapped(text string) string { return strings.NewReplacer("\n", "", "\r", "").Replace(text) }
 
 func hashValues(values map[string]any) map[string]any {
 	result := make(map[string]any, len(values))

@@ -55,7 +55,7 @@ func FuzzPlan(f *testing.F) {
 			return
 		}
 		for writes := 0; ; writes++ {
-			p, err := plan.Make(s.Input)
+			p, err := s.plan(t)
 			if err != nil {
 				return
 			}
@@ -71,13 +71,13 @@ func FuzzPlan(f *testing.F) {
 		}
 		s.restart()
 		// A Secret may hold values that no API server would take; what is recorded of them is a text.
-		if p, err := plan.Make(s.Input); err == nil && p.Writes() > 0 {
+		if p, err := s.plan(t); err == nil && p.Writes() > 0 {
 			t.Errorf("after a restart %s because of %v", p.Steps[0].Action, p.Steps[0].Changed)
 		}
 	})
 }
 
-// fuzz sets what is desired and observed, and reports whether an API server and Judge would let that through.
+// fuzz sets what is desired and observed, and reports whether an API server and Validate would let that through.
 func (s *scene) fuzz(t *testing.T, desired, observed []byte, record string) bool {
 	t.Helper()
 	var child map[string]any
@@ -85,7 +85,7 @@ func (s *scene) fuzz(t *testing.T, desired, observed []byte, record string) bool
 		return false
 	}
 	var err error
-	s.Desired, err = children.Judge(children.Scope{Namespace: "ns"}, s.Rules, []map[string]any{child})
+	s.Desired, _, err = children.Validate(children.Scope{Namespace: "ns"}, s.Rules, []map[string]any{child})
 	if err != nil {
 		return false
 	}
@@ -110,7 +110,7 @@ func (s *scene) fuzz(t *testing.T, desired, observed []byte, record string) bool
 func (s *scene) store(t *testing.T, step plan.Step) bool {
 	t.Helper()
 	if step.Action == plan.Recreate {
-		s.Memory.Replaced(s.Input, step)
+		s.record(plan.Outcome{Step: step, Done: true})
 		s.Observed = nil
 		return true
 	}
@@ -118,7 +118,7 @@ func (s *scene) store(t *testing.T, step plan.Step) bool {
 		return false
 	}
 	written := s.parse(t, string(step.Body))
-	s.Memory.Wrote(s.Input, step, written)
+	s.wrote(step, written)
 	s.Observed = []*object.Object{written}
 	return true
 }

@@ -21,9 +21,8 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -69,7 +68,7 @@ func TestActions(t *testing.T) {
 			"metadata.annotations[" + merge.Annotation + "]",
 		},
 		{
-			"an adopted child without record, Recreate", recreate, placed, configMap, plan.Recreate, "",
+			"an adopted child without record, Recreate", recreate, placed, configMap, plan.Update, "",
 			"metadata.annotations[" + merge.Annotation + "]",
 		},
 	} {
@@ -85,12 +84,10 @@ func TestActions(t *testing.T) {
 			if step.Action != test.action || step.Reason != test.reason {
 				t.Errorf("%s %s, want %s %s", step.Action, step.Reason, test.action, test.reason)
 			}
-			if got := strings.Join(step.Changed, " "); got != test.changed {
+			if got := plan.Paths(step.Changed); got != test.changed {
 				t.Errorf("changed %q, want %q", got, test.changed)
 			}
-			// A child that has our record may differ by what the API server made of it, which can be tried.
-			tried := step.Action == plan.Recreate && test.observed != placed
-			if (step.Body != nil) != (step.Action == plan.Create || step.Action == plan.Update || tried) {
+			if (step.Body != nil) != (step.Action == plan.Create || step.Action == plan.Update) {
 				t.Errorf("body %s for %s", step.Body, step.Action)
 			}
 			if again := s.step(t); again.Action != step.Action || again.Reason != step.Reason {
@@ -104,7 +101,7 @@ func TestAnUnknownMethodIsAnError(t *testing.T) {
 	s := newScene("Sideways")
 	s.want(t, configMap)
 	s.see(t, strings.Replace(annotated(t, placed, applied), `"k":"v"}`, `"k":"other"}`, 1))
-	_, err := plan.Make(s.Input)
+	_, err := s.plan(t)
 	if err == nil || err.Error() != "ConfigMap ns/a: invalid update strategy for ConfigMap: unknown method Sideways" {
 		t.Errorf("error %v", err)
 	}
@@ -133,7 +130,7 @@ func TestOneChildThatCannotBeMergedDoesNotStopTheOthers(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bad"},"data":"text"}`, configMap)
 	s.see(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bad","namespace":"ns"},"data":{"a":"b"}}`)
-	p, err := plan.Make(s.Input)
+	p, err := s.plan(t)
 	const want = "ConfigMap ns/bad: can't merge desired changes: desired[data]: expecting an object, got a string"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
@@ -171,7 +168,7 @@ func TestUpdatesLeaveToTheSystemWhatIsTheSystems(t *testing.T) {
 		metadata["creationTimestamp"] != "2026-01-01T00:00:00Z" || !strings.Contains(string(step.Body), `"status":{"theirs":true}`) {
 		t.Errorf("body %s", step.Body)
 	}
-	if step.Changed[0] != "data.k" || len(step.Changed) != 2 {
+	if step.Changed[0].Path != "data.k" || len(step.Changed) != 2 {
 		t.Errorf("changed %v", step.Changed)
 	}
 }
@@ -246,7 +243,7 @@ func TestKeysOfSecretsAreRemoved(t *testing.T) {
 	s.others(t, `"a":"MQ=="`, `"a":"MQ==","theirs":"OQ=="`)
 	s.want(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"a":"MQ=="}}`)
 	step := s.step(t)
-	if strings.Join(step.Changed[:1], " ") != "data.b" || !strings.Contains(string(step.Body), `"data":{"a":"MQ==","theirs":"OQ=="}`) {
+	if step.Changed[0].Path != "data.b" || !strings.Contains(string(step.Body), `"data":{"a":"MQ==","theirs":"OQ=="}`) {
 		t.Errorf("changed %v, body %s", step.Changed, step.Body)
 	}
 }
@@ -265,42 +262,42 @@ func TestAChildInAnotherVersion(t *testing.T) {
 			t.Errorf("%v %s", step.Resource, step.Body)
 		}
 	})
-	reads := 0
-	s.Read = func(resource schema.GroupVersionResource, namespace, name string) (*object.Object, error) {
-		reads++
-		if resource.Version != "v2" || resource.Resource != "deployments" || namespace != "ns" || name != "a" {
-			t.Errorf("reads %v %s/%s", resource, namespace, name)
+	key := s.Desired[0].Key
+	t.Run("is read in the version that the hook returned", func(t *testing.T) {
+		versions := plan.Missing(s.Input).Versions
+		if len(versions) != 1 || versions[0].Key != key || versions[0].Resource.Version != "v2" || versions[0].Resource.Resource != "deployments" {
+			t.Errorf("reads %+v", versions)
 		}
-		return s.parse(t, live), nil
-	}
+	})
 	t.Run("is written in the version that the hook returned", func(t *testing.T) {
+		s.OtherVersions = map[children.Key]plan.Reading{key: {Object: s.parse(t, live)}}
 		step := s.step(t)
 		if step.Resource.Version != "v2" || !strings.Contains(string(step.Body), `"apiVersion":"apps/v2"`) ||
 			!strings.Contains(string(step.Body), `"spec":{"new":2}`) {
 			t.Errorf("%v %s", step.Resource, step.Body)
 		}
-		s.Memory.Wrote(s.Input, step, s.parse(t, string(step.Body)))
+		s.wrote(step, s.parse(t, string(step.Body)))
 	})
 	t.Run("is not read while nothing changed", func(t *testing.T) {
 		s.see(t, observed)
 		s.Observed[0] = s.versioned(t, observed)
-		reads = 0
-		if step := s.step(t); step.Action != plan.Leave || reads > 0 {
-			t.Errorf("%s after %d reads", step.Action, reads)
+		s.OtherVersions = nil
+		s.gather(t)
+		if step := s.step(t); step.Action != plan.Leave || len(plan.Missing(s.Input).Versions) > 0 {
+			t.Errorf("%s after reading %v", step.Action, plan.Missing(s.Input).Versions)
 		}
 	})
 	t.Run("is left alone when it is gone", func(t *testing.T) {
 		s.see(t, observed)
-		s.Read = func(schema.GroupVersionResource, string, string) (*object.Object, error) { return nil, nil }
+		s.OtherVersions = map[children.Key]plan.Reading{key: {}}
 		if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Deleting {
 			t.Errorf("%s %s", step.Action, step.Reason)
 		}
 	})
 	t.Run("is an error when it cannot be read", func(t *testing.T) {
-		s.Read = func(schema.GroupVersionResource, string, string) (*object.Object, error) {
-			return nil, errors.New("no")
-		}
-		if _, err := plan.Make(s.Input); err == nil || err.Error() != "Deployment ns/a: reading it in version v2: no" {
+		s.see(t, observed)
+		s.OtherVersions = map[children.Key]plan.Reading{key: {Err: errors.New("no")}}
+		if _, err := s.plan(t); err == nil || err.Error() != "Deployment ns/a: reading it in version v2: no" {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -317,10 +314,12 @@ func TestUnchanged(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
 	s.want(t, configMap)
 	s.see(t, annotated(t, placed, applied))
+	s.gather(t)
 	if !s.Unchanged(s.Desired[0], s.Observed[0]) {
 		t.Error("the same counts as changed")
 	}
 	s.want(t, strings.Replace(configMap, `"v"`, `"new"`, 1))
+	s.gather(t)
 	if s.Unchanged(s.Desired[0], s.Observed[0]) {
 		t.Error("another value counts as the same")
 	}
@@ -345,7 +344,7 @@ func BenchmarkPlanOfUnknownChildren(b *testing.B) {
 	s.see(b, annotated(b, placed, applied))
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Memory.Forget(s.Parent)
+		s.records.Forget(s.Parent)
 		if p := s.make(b); p.Writes() > 0 {
 			b.Fatal("there is something to write")
 		}

@@ -17,6 +17,7 @@ limitations under the License.
 package plan_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,14 +30,23 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // scene is a parent with the UID "parent" whose children are kept in memory.
 type scene struct {
 	plan.Input
+	records *record.Store
 	clock   *clocktesting.FakePassiveClock
 	version int
+	// what the API server does to what it is sent, and trial what it answers to a dry run; nil: as to a write.
+	what  server
+	trial func(plan.Doubt) plan.Trial
+	// tried is the number of dry runs.
+	tried int
+	// last is the plan made last.
+	last plan.Plan
 }
 
 func newScene(method v1alpha1.ChildUpdateMethod) *scene {
@@ -47,7 +57,7 @@ func newScene(method v1alpha1.ChildUpdateMethod) *scene {
 			Namespaced: true, Method: method,
 		}
 	}
-	s := &scene{clock: clocktesting.NewFakePassiveClock(start)}
+	s := &scene{clock: clocktesting.NewFakePassiveClock(start), records: record.NewStore()}
 	s.Input = plan.Input{
 		Parent: "parent",
 		Owner: map[string]any{
@@ -57,7 +67,6 @@ func newScene(method v1alpha1.ChildUpdateMethod) *scene {
 			rule("", "v1", "ConfigMap", "configmaps"), rule("", "v1", "Secret", "secrets"),
 			rule("apps", "v1", "Deployment", "deployments"), rule("apps", "v1", "DaemonSet", "daemonsets"),
 		}),
-		Memory: plan.NewMemory(s.clock),
 	}
 	return s
 }
@@ -79,7 +88,7 @@ func (s *scene) want(t testing.TB, texts ...string) {
 		list[i] = decode(t, text)
 	}
 	var err error
-	if s.Desired, err = children.Judge(children.Scope{Field: "children", Namespace: "ns"}, s.Rules, list); err != nil {
+	if s.Desired, _, err = children.Validate(children.Scope{Field: "children", Namespace: "ns"}, s.Rules, list); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,12 +126,73 @@ func (s *scene) see(t testing.TB, texts ...string) {
 	}
 }
 
-func (s *scene) make(t testing.TB) plan.Plan {
+// gather completes the input with the facts that it needs.
+func (s *scene) gather(t testing.TB) {
 	t.Helper()
+	s.Now, s.Records, s.Trials = s.clock.Now(), s.records.Of(s.Parent), map[children.Key]plan.Trial{}
+	if s.Schemas == nil {
+		s.Schemas = map[schema.GroupVersionKind]merge.Schema{}
+	}
+	for _, kind := range plan.Missing(s.Input).Schemas {
+		s.Schemas[kind] = nil
+	}
+	for _, doubt := range plan.Missing(s.Input).Doubts {
+		s.tried++
+		trial := plan.Trial{}
+		if s.trial != nil {
+			trial = s.trial(doubt)
+		} else {
+			body, err := doubt.Body(doubt.Paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What cannot be an object is refused.
+			trial.Result, _ = object.Parse([]byte(s.what.store(body)), object.ParseOptions{})
+		}
+		trial.Desired = doubt.Desired
+		s.Trials[doubt.Key] = trial
+	}
+}
+
+// plan gathers facts and makes a plan, twice: it must be the same one, and change nothing.
+func (s *scene) plan(t testing.TB) (plan.Plan, error) {
+	t.Helper()
+	s.gather(t)
 	p, err := plan.Make(s.Input)
+	again, errAgain := plan.Make(s.Input)
+	if fmt.Sprint(err) != fmt.Sprint(errAgain) || encoded(t, p) != encoded(t, again) || p.String() != again.String() {
+		t.Errorf("two plans from one input: %s, %v and %s, %v", p, err, again, errAgain)
+	}
+	s.last = p
+	return p, err
+}
+
+func encoded(t testing.TB, p plan.Plan) string {
+	t.Helper()
+	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// record commits what came of the last plan.
+func (s *scene) record(outcomes ...plan.Outcome) {
+	s.records.Commit(s.Parent, s.last.Next(s.Records, outcomes, 0))
+}
+
+// wrote commits that the API server returned an object for a step.
+func (s *scene) wrote(step plan.Step, written *object.Object) {
+	s.record(plan.Outcome{Step: step, Written: written, Done: true})
+}
+
+func (s *scene) make(t testing.TB) plan.Plan {
+	t.Helper()
+	p, err := s.plan(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.record()
 	return p
 }
 
@@ -139,17 +209,20 @@ func (s *scene) step(t testing.TB) plan.Step {
 // server is what an API server does to a body: pairs of what is replaced and by what.
 type server []string
 
+func (s server) store(body []byte) string { return strings.NewReplacer(s...).Replace(string(body)) }
+
 // accept does what is planned for the only child, and lets the server see to the body.
 func (s *scene) accept(t testing.TB, what server) plan.Step {
 	t.Helper()
+	s.what = what
 	step := s.step(t)
 	switch step.Action {
 	case plan.Create, plan.Update:
-		written := s.parse(t, strings.NewReplacer(what...).Replace(string(step.Body)))
-		s.Memory.Wrote(s.Input, step, written)
+		written := s.parse(t, what.store(step.Body))
+		s.wrote(step, written)
 		s.Observed = []*object.Object{written}
 	case plan.Recreate:
-		s.Memory.Replaced(s.Input, step)
+		s.record(plan.Outcome{Step: step, Done: true})
 		s.Observed = nil
 	case plan.Delete:
 		s.Observed = nil
@@ -170,7 +243,7 @@ func (s *scene) others(t testing.TB, from, to string) {
 }
 
 // restart drops what the process remembers.
-func (s *scene) restart() { s.Memory = plan.NewMemory(s.clock) }
+func (s *scene) restart() { s.records = record.NewStore() }
 
 // annotated returns an object with the annotation for what was applied.
 func annotated(t testing.TB, text, applied string) string {

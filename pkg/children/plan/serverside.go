@@ -19,54 +19,79 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
 // LegacyManager is the field manager of Metacontroller, and of this server's writes that are no server-side apply.
 const LegacyManager = "metacontroller"
 
-// appliedPlace is the only path in the baseline of a child that is applied by the API server: all that our manager owns.
-const appliedPlace = "metadata.managedFields"
+// managedPlace is where a child of server-side apply has our own record.
+const managedPlace = "metadata.managedFields"
 
-// applyStep works out the step for a child of a server-side rule. The child is as desired if what our field manager owns is what
-// is desired (docs/reference/compatibility.md#d13).
-func (in Input) applyStep(step Step, d children.Desired, o *object.Object, rule children.Rule) (Step, error) {
-	step.Manager, step.Force = in.Manager, rule.Force
-	step.content = in.owning(step.content)
-	text, err := merge.Encode(step.content)
+// compareApplied compares a child of a server-side rule: it is as desired if it has what is desired, and our field manager owns
+// that and nothing else (docs/reference/compatibility.md#d13).
+func (c *child) compareApplied(returned []record.Returned) (findings, error) {
+	var f findings
+	o := c.step.Observed
+	fields, applied := o.AppliedFields(c.in.Manager)
+	_, legacy := o.AppliedFields(LegacyManager)
+	f.migrate = c.recorded || legacy && c.in.Manager != LegacyManager
+	if f.migrate || !applied {
+		// It was written in another way, by the merge strategy, by Metacontroller, or by another client.
+		f.record = managedPlace
+		if c.last == nil {
+			var err error
+			if c.last, err = c.appliedBefore(owned.Outline); err != nil {
+				return f, err
+			}
+		}
+		_, err := merge.Objects(c.observed, c.applied(), c.step.shown, c.step.schema, f.note(&f.values, returned))
+		return f, err
+	}
+	part, err := owned.Extract(c.observed, fields)
+	if err == nil {
+		c.last, err = owned.Outline(c.observed, fields)
+	}
 	if err != nil {
-		return step, err
+		return f, fmt.Errorf("reading what %s owns: %w", c.in.Manager, err)
 	}
-	step.desired = maphash.String(in.Memory.seed, step.Manager+text)
-	if o == nil {
-		step.Action = Create
-		step.Body, err = json.Marshal(step.content)
-		return step, err
+	c.owned = true
+	if _, err := merge.Objects(c.observed, c.last, c.step.shown, c.step.schema, f.note(&f.values, returned)); err != nil {
+		return f, err
 	}
-	o, err = in.present(&step, d, o, rule)
-	if err != nil || o == nil {
-		return step, err
+	// What another manager took from ours is not in the part.
+	if _, err := merge.Objects(part, c.last, c.step.shown, c.step.schema, f.note(&f.ownership, returned)); err != nil {
+		return f, err
 	}
-	if err := in.compareApplied(&step, o); err != nil {
-		return step, err
+	f.ownership = slices.DeleteFunc(f.ownership, func(d merge.Difference) bool {
+		return slices.ContainsFunc(f.values, func(value merge.Difference) bool { return within(value.Path, d.Path) })
+	})
+	return f, nil
+}
+
+// applied returns what was applied last in the form in which it is compared.
+func (c *child) applied() map[string]any {
+	if c.rule.ServerSide {
+		return applicableTo(observable(c.last))
 	}
-	if len(step.Changed) == 0 {
-		return in.same(step), nil
-	}
-	step.Changed = step.Changed[:min(len(step.Changed), maxChanged)]
-	return in.decide(step, rule.Method, step.applyBody)
+	return observable(c.last)
+}
+
+// within reports whether a path is another one or leads below it.
+func within(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // owning returns what is applied: the desired object with the owner reference, so that it is put back like any other field, and
 // without nulls, which own nothing.
-func (in Input) owning(applicable map[string]any) map[string]any {
+func (in *Input) owning(applicable map[string]any) map[string]any {
 	content, _ := withoutNulls(merge.Observable(applicable)).(map[string]any)
 	metadata, _ := content["metadata"].(map[string]any)
 	metadata = maps.Clone(metadata)
@@ -97,85 +122,28 @@ func withoutNulls(value any) any {
 	}
 }
 
-// applyBody is the body for an existing child. The UID makes the API server refuse it for any other object.
-func (s Step) applyBody() ([]byte, error) {
-	content := maps.Clone(s.content)
+// applyBody returns the body for an existing child. The UID makes the API server refuse it for any other object.
+func (c *child) applyBody(content map[string]any) ([]byte, error) {
+	content = maps.Clone(content)
 	metadata, _ := content["metadata"].(map[string]any)
 	metadata = maps.Clone(metadata)
-	metadata["uid"] = string(s.Observed.UID())
+	metadata["uid"] = string(c.step.Observed.UID())
 	content["metadata"] = metadata
-	return json.Marshal(content)
+	return encode(content)
 }
 
-// compareApplied notes in the step where the observed child differs.
-func (in Input) compareApplied(step *Step, o *object.Object) error {
-	observed, err := o.Decode()
-	if err != nil {
-		return err
+// applyWith returns what is applied with the observed values at some places.
+func (c *child) applyWith(observed []string) (map[string]any, error) {
+	if len(observed) == 0 {
+		return c.content, nil
 	}
-	fields, applied := o.AppliedFields(in.Manager)
-	_, annotated := o.Annotation(merge.Annotation)
-	_, legacy := o.AppliedFields(LegacyManager)
-	step.Migrate = annotated || legacy && in.Manager != LegacyManager
-	if !applied || annotated {
-		return in.compareMerged(step, o, observed)
-	}
-	part, err := owned.Extract(observed, fields)
-	if err != nil {
-		return fmt.Errorf("reading what %s owns: %w", in.Manager, err)
-	}
-	desired, schema := applicableTo(step.content), in.schema(o.GroupVersionKind())
-	before, known := in.Memory.baseline(in.Parent, step.Key, step.desired)
-	if known && before.values[appliedPlace] == in.hashOf(part) {
-		result, err := merge.Objects(observed, desired, desired, schema, before.holds)
-		step.Changed = result.Changed
-		return err
-	}
-	if !known {
-		now := in.appliedBaseline(observed, part, desired, schema)
-		step.returned = &now
-	}
-	outline, err := owned.Outline(observed, fields)
-	if err != nil {
-		return fmt.Errorf("reading what %s owns: %w", in.Manager, err)
-	}
-	// What was taken from us is not in the part, and what has another value is in the object.
-	for _, has := range []map[string]any{part, observed} {
-		result, err := merge.Objects(has, outline, desired, schema, saysTheSame)
-		if err != nil {
-			return err
-		}
-		step.Changed = append(step.Changed, result.Changed...)
-	}
-	slices.Sort(step.Changed)
-	step.Changed = slices.Compact(step.Changed)
-	if step.Migrate && len(step.Changed) == 0 {
-		step.recordOnly, step.Changed = true, []string{appliedPlace}
-	}
-	return nil
+	result, err := merge.Objects(c.content, nil, c.observed, c.step.schema, func(d merge.Difference) bool {
+		return !slices.Contains(observed, d.Path)
+	})
+	return result.Object, err
 }
 
-// compareMerged compares a child that our manager has not applied yet: it was written by the merge strategy, by Metacontroller, or
-// by somebody else. If nothing else differs, the ownership of its fields is moved over and that is all.
-func (in Input) compareMerged(step *Step, o *object.Object, observed map[string]any) error {
-	last, _, err := in.lastApplied(o, "")
-	if err != nil {
-		return err
-	}
-	result, err := merge.Objects(observed, applicableTo(observable(last)), applicableTo(step.content), in.schema(o.GroupVersionKind()), saysTheSame)
-	if err != nil {
-		return err
-	}
-	step.recordOnly = len(result.Changed) == 0
-	step.Changed = append(slices.Clone(result.Changed), appliedPlace)
-	return nil
-}
-
-// saysTheSame judges a difference between what is owned and what is desired.
-func saysTheSame(d merge.Difference) bool {
-	d.Applied = !d.Removed
-	return merge.Normalized(d)
-}
+func encode(content map[string]any) ([]byte, error) { return json.Marshal(content) }
 
 // applicableTo returns what is applied without what nobody owns, because it names the object.
 func applicableTo(content map[string]any) map[string]any {
@@ -194,58 +162,4 @@ func applicableTo(content map[string]any) map[string]any {
 	delete(metadata, "namespace")
 	shown["metadata"] = metadata
 	return shown
-}
-
-func (in Input) hashOf(part map[string]any) uint64 {
-	return hashOf(in.Memory.seed, merge.Difference{Present: true, Observed: part})
-}
-
-// appliedBaseline remembers what a manager owns, and where the object differs from what is desired all the same: what the API
-// server dropped has no owner.
-func (in Input) appliedBaseline(observed, part, desired map[string]any, schema merge.Schema) baseline {
-	b := baseline{seed: in.Memory.seed, values: map[string]uint64{appliedPlace: in.hashOf(part)}}
-	// An object that cannot be merged has no baseline; the plan says why.
-	_, _ = merge.Objects(observed, desired, desired, schema, func(d merge.Difference) bool {
-		b.add(d)
-		return true
-	})
-	return b
-}
-
-// returnedBy returns the baseline of an object that the API server returned for a step.
-func (in Input) returnedBy(step Step, o *object.Object) baseline {
-	none := baseline{seed: in.Memory.seed, values: map[string]uint64{}}
-	content, err := o.Decode()
-	if err != nil {
-		return none
-	}
-	fields, ok := o.AppliedFields(step.Manager)
-	if !ok {
-		return none
-	}
-	part, err := owned.Extract(content, fields)
-	if err != nil {
-		return none
-	}
-	return in.appliedBaseline(content, part, applicableTo(step.content), in.schema(o.GroupVersionKind()))
-}
-
-// appliedBefore returns what server-side apply has applied to an object, for the merge strategy to take over; nil if nothing.
-func (in Input) appliedBefore(o *object.Object) (map[string]any, error) {
-	fields, ok := o.AppliedFields(in.Manager)
-	if !ok || in.Manager == "" {
-		return nil, nil
-	}
-	content, err := o.Decode()
-	if err != nil {
-		return nil, err
-	}
-	part, err := owned.Extract(content, fields)
-	if err != nil {
-		return nil, fmt.Errorf("reading what %s owns: %w", in.Manager, err)
-	}
-	part = in.applicable(part)
-	part["kind"] = o.Kind()
-	part["apiVersion"] = o.APIVersion()
-	return part, nil
 }

@@ -33,7 +33,7 @@ var systemFields = []string{
 // applicable returns what of an object that a hook returned is applied: not what the system decides, nor the status, nor
 // the annotation and the owner reference that are ours. Hooks return such fields when they change and return an object that
 // they were sent; they differ after every write (docs/reference/contract.md#s12.5). The object itself stays as it is.
-func (in Input) applicable(content map[string]any) map[string]any {
+func (in *Input) applicable(content map[string]any) map[string]any {
 	if content == nil {
 		return nil
 	}
@@ -82,35 +82,11 @@ func observable(applied map[string]any) map[string]any {
 	return shown
 }
 
-// restoreSystemFields is a second guard: what the merge did to fields that are the system's is undone.
-func restoreSystemFields(observed map[string]any, result merge.Result) (map[string]any, []string) {
-	changed := slices.DeleteFunc(slices.Clone(result.Changed), func(path string) bool {
-		if path == "status" || strings.HasPrefix(path, "status.") {
-			return true
-		}
-		field, ok := strings.CutPrefix(path, "metadata.")
-		return ok && slices.Contains(systemFields, field)
-	})
-	if len(changed) == len(result.Changed) {
-		return result.Object, changed
+// ofSystem reports whether a path is that of a field that is the system's. What is applied has none; it is a second guard.
+func ofSystem(path string) bool {
+	if within(path, "status") {
+		return true
 	}
-	merged := maps.Clone(result.Object)
-	restore(merged, observed, "status")
-	was, _ := observed["metadata"].(map[string]any)
-	if is, ok := merged["metadata"].(map[string]any); ok {
-		is = maps.Clone(is)
-		for _, field := range systemFields {
-			restore(is, was, field)
-		}
-		merged["metadata"] = is
-	}
-	return merged, changed
-}
-
-func restore(to, from map[string]any, field string) {
-	if value, ok := from[field]; ok {
-		to[field] = value
-	} else {
-		delete(to, field)
-	}
+	field, ok := strings.CutPrefix(path, "metadata.")
+	return ok && slices.Contains(systemFields, field)
 }

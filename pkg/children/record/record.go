@@ -14,8 +14,214 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package record is a placeholder.
 package record
 
-// Fingerprint stands for the children of a response.
+import (
+	"encoding/json"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+)
+
+// MaxAge is how long it counts what an API server returned. Admission webhooks change without a change of their configuration.
+const MaxAge = 6 * time.Hour
+
+// Hash stands for a value within this process. Zero stands for none.
+type Hash uint64
+
+// seed makes hashes of this process differ from those of others, so that nobody can prepare two values with the same one.
+var seed = maphash.MakeSeed()
+
+// HashOf returns the hash of a decoded JSON value.
+func HashOf(value any) Hash {
+	// Maps are encoded with sorted keys, so that equal values have equal hashes.
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		// Not reached: what was decoded can be encoded.
+		return 1
+	}
+	return Hash(max(1, maphash.Bytes(seed, encoded)))
+}
+
+// HashText returns the hash of texts in their order.
+func HashText(texts ...string) Hash {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, text := range texts {
+		_, _ = h.WriteString(text)
+		_ = h.WriteByte(0)
+	}
+	return Hash(max(1, h.Sum64()))
+}
+
+// Fingerprint stands for the children of a hook's response as the hook wrote them: equal ones have equal fingerprints. Zero is
+// that of no response.
 type Fingerprint uint64
+
+// FingerprintOf returns the fingerprint of a JSON array of children. scope is what else decides about what is desired and may
+// change for a parent: the selector, for one.
+func FingerprintOf(array []byte, scope string) Fingerprint {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.Write(array)
+	// No part of a JSON array ends in a zero.
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(scope)
+	return Fingerprint(max(1, h.Sum64()))
+}
+
+// Reason says why a child needed nothing.
+type Reason uint8
+
+// The reasons.
+const (
+	// Unknown: it is not known that the child needed nothing.
+	Unknown Reason = iota
+	// Same: the child was as desired.
+	Same
+	// OnDelete: the child differed, and its update strategy does not allow to change it.
+	OnDelete
+)
+
+// Returned is a place at which the API server returned another value than it was sent.
+type Returned struct {
+	// Path is the hash of the place.
+	Path Hash
+	// Sent is the hash of the desired value, zero for none.
+	Sent Hash
+	// Got is the hash of the value that came back, zero for none.
+	Got Hash
+}
+
+// A Record is what is remembered of one child. It does not change: a new one takes its place.
+type Record struct {
+	Key children.Key
+	// Desired is the hash of the desired state that the record belongs to. Returned outlives it.
+	Desired Hash
+	// Version is the resourceVersion at which the child needed nothing, for Reason; empty if there is none.
+	Version string
+	// Fingerprint is that of the last response of which Desired was a part, with Siblings children.
+	Fingerprint Fingerprint
+	// Epoch is that of schema and admission when something was last learnt from the API server, and LearntAt when that was, in
+	// seconds since 1970; zero if nothing was.
+	Epoch, LearntAt int64
+	// More is what few children have; nil if there is nothing of it.
+	More     *More
+	Siblings int32
+	Reason   Reason
+}
+
+// More is the part of a record that few children need.
+type More struct {
+	// Returned are the places at which the API server returned something else than it was sent.
+	Returned []Returned
+	// Breaker counts writes. It is zero for a child that was not written since its desired state changed.
+	Breaker Breaker
+}
+
+// Returned are the places at which the API server returned something else than it was sent. They must not be changed. A nil
+// record has none.
+func (r *Record) Returned() []Returned {
+	if r == nil || r.More == nil {
+		return nil
+	}
+	return r.More.Returned
+}
+
+// Breaker returns the count of writes.
+func (r *Record) Breaker() Breaker {
+	if r == nil || r.More == nil {
+		return Breaker{}
+	}
+	return r.More.Breaker
+}
+
+// Current reports whether what was learnt from the API server counts, in an epoch and at a time. It does not for nil.
+func (r *Record) Current(epoch int64, now time.Time) bool {
+	return r != nil && r.LearntAt != 0 && r.Epoch == epoch && now.Sub(time.Unix(r.LearntAt, 0)) < MaxAge
+}
+
+// NeedsNothing returns the reason why a child needs nothing in a version, for a desired state; Unknown if it may need something.
+// A child that is stored as it was sent depends on no epoch.
+func (r *Record) NeedsNothing(desired Hash, version string, epoch int64, now time.Time) Reason {
+	if r == nil || r.Desired != desired || r.Version == "" || r.Version != version {
+		return Unknown
+	}
+	if r.Reason == Same && len(r.Returned()) > 0 && !r.Current(epoch, now) {
+		return Unknown
+	}
+	return r.Reason
+}
+
+// For returns a copy of the record, for a desired state: what belongs to another one is left out. It may be called on nil.
+func (r *Record) For(key children.Key, desired Hash) *Record {
+	if r == nil {
+		return &Record{Key: own(key), Desired: desired}
+	}
+	next := *r
+	if next.Desired != desired {
+		next.Desired, next.Version, next.Reason, next.Fingerprint, next.Siblings = desired, "", Unknown, 0, 0
+		next.set(r.Returned(), Breaker{})
+	}
+	return &next
+}
+
+// own returns a key that keeps no object's JSON in memory, of which its texts may be parts.
+func own(key children.Key) children.Key {
+	return children.Key{
+		Group: unique.Make(key.Group).Value(), Kind: unique.Make(key.Kind).Value(), Namespace: unique.Make(key.Namespace).Value(),
+		Name: strings.Clone(key.Name),
+	}
+}
+
+func (r *Record) set(returned []Returned, b Breaker) {
+	r.More = nil
+	if len(returned) > 0 || b != (Breaker{}) {
+		r.More = &More{Returned: returned, Breaker: b}
+	}
+}
+
+// NeededNothing puts into a new record that its child needed nothing in a version.
+func (r *Record) NeededNothing(version string, reason Reason) {
+	if r.Version != version {
+		// The version may be a part of an object's JSON.
+		r.Version = strings.Clone(version)
+	}
+	r.Reason = reason
+}
+
+// Learnt puts into a new record what the API server returned in place of what it was sent, in an epoch.
+func (r *Record) Learnt(returned []Returned, epoch int64, now time.Time) {
+	r.Epoch, r.LearntAt = epoch, now.Unix()
+	r.set(returned, r.Breaker())
+}
+
+// Counted puts a breaker into a new record.
+func (r *Record) Counted(b Breaker) { r.set(r.Returned(), b) }
+
+// Records are the records of the children of one parent, in the order of their keys: most parents have few, and there may be
+// many parents. They do not change.
+type Records []*Record
+
+// Get returns the record of a child, nil if there is none.
+func (r Records) Get(key children.Key) *Record {
+	i, ok := slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
+	if !ok {
+		return nil
+	}
+	return r[i]
+}
+
+// Sort puts new records in the order that Get needs.
+func (r Records) Sort() {
+	slices.SortFunc(r, func(a, b *Record) int { return a.Key.Compare(b.Key) })
+}
+
+// ownUID returns a UID that keeps no object's JSON in memory.
+func ownUID(uid types.UID) types.UID { return types.UID(strings.Clone(string(uid))) }

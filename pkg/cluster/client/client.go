@@ -67,6 +67,13 @@ func (c *Client) Knowing(managers ...string) *Client {
 	return &Client{server: c.server, parsing: object.ParseOptions{Managers: managers}}
 }
 
+// Whole returns a client that returns objects with their managedFields. It shares the connections of c.
+func (c *Client) Whole() *Client {
+	whole := Client{server: c.server, parsing: c.parsing}
+	whole.parsing.KeepManagedFields = true
+	return &whole
+}
+
 // New returns a client for the cluster of config. Its rate limiter, or else its QPS and burst, limit the requests of the client
 // and of those that share its connections; without them there is no limit. Its handler gets the warnings of the API server;
 // without one each is logged once.
@@ -81,12 +88,6 @@ func New(config *rest.Config) (*Client, error) {
 // Get reads an object from the API server.
 func (c *Client) Get(ctx context.Context, t Target) (*object.Object, error) {
 	return c.do(ctx, call{method: http.MethodGet, target: t})
-}
-
-// GetWhole reads an object with its managedFields.
-func (c *Client) GetWhole(ctx context.Context, t Target) (*object.Object, error) {
-	whole := Client{server: c.server, parsing: object.ParseOptions{KeepManagedFields: true}}
-	return whole.Get(ctx, t)
 }
 
 // Create creates an object from its JSON and returns it as stored. The error is one of package apierrors.

@@ -67,6 +67,7 @@ type Discovery struct {
 	groups      map[string]*group
 	subscribers map[*func()]struct{}
 	changed     chan struct{}
+	epochs      epochs
 }
 
 // group is a group of which a definition changed.
@@ -103,6 +104,9 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 func (d *Discovery) Run(ctx context.Context) {
 	defer d.watch(crdResource)()
 	defer d.watch(apiServiceResource)()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { d.watchAdmission(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -197,6 +201,7 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 	_, name, _ := strings.Cut(o.Name(), ".")
 	// The text is a part of the object's JSON, which a key must not keep in memory.
 	name = strings.Clone(name)
+	d.epochs.count(name, e, d.clock.Now())
 	d.mu.Lock()
 	if d.groups[name] == nil {
 		d.groups[name] = &group{}

@@ -53,8 +53,8 @@ type apiServer struct {
 	requests int
 	// unwatched refuses lists of definitions.
 	unwatched bool
-	// definitions sends events to the watches of CustomResourceDefinitions.
-	definitions chan string
+	// definitions sends events to the watches of CustomResourceDefinitions, and webhooks to those of mutating webhooks.
+	definitions, webhooks chan string
 }
 
 func (s *apiServer) set(code int) {
@@ -74,7 +74,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") != "" {
 		_ = http.NewResponseController(w).Flush()
 		events := s.definitions
-		if !strings.HasSuffix(r.URL.Path, "customresourcedefinitions") {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations"):
+			events = s.webhooks
+		case !strings.HasSuffix(r.URL.Path, "customresourcedefinitions"):
 			events = nil
 		}
 		for {
@@ -87,12 +90,17 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") || strings.HasSuffix(r.URL.Path, "/apiservices") {
+	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") || strings.HasSuffix(r.URL.Path, "/apiservices") ||
+		strings.HasSuffix(r.URL.Path, "webhookconfigurations") {
 		if s.unwatched {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
 		_, _ = w.Write([]byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/apis/admissionregistration.k8s.io/") {
+		w.WriteHeader(http.StatusNotFound)
 		return
 	}
 	s.mu.Lock()
@@ -111,7 +119,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func run(t *testing.T) (*apiServer, *discovery.Discovery) {
 	t.Helper()
-	return serve(t, &apiServer{code: http.StatusOK, definitions: make(chan string)})
+	return serve(t, &apiServer{code: http.StatusOK, definitions: make(chan string), webhooks: make(chan string)})
 }
 
 func serve(t *testing.T, s *apiServer) (*apiServer, *discovery.Discovery) {

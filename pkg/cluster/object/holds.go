@@ -18,6 +18,7 @@ package object
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -58,13 +59,18 @@ func (s *scanner) equals(want any, exact bool) error {
 }
 
 func (s *scanner) holds(want map[string]any, exact bool) error {
-	found := 0
+	var few [16]string
+	found := few[:0]
 	err := s.members(func(key span, _ bool) error {
-		value, ok := want[unquote(stringOf(s.data[key.start:key.end]))]
+		name := unquote(stringOf(s.data[key.start:key.end]))
+		value, ok := want[name]
 		switch {
+		case ok && slices.Contains(found, name):
+			// Of a field given twice the last one counts; that is rare enough for not being sure.
+			return errOther
 		case ok:
 			if value != nil || exact {
-				found++
+				found = append(found, name)
 			}
 			return s.equals(value, exact)
 		case exact:
@@ -82,7 +88,7 @@ func (s *scanner) holds(want map[string]any, exact bool) error {
 			needed--
 		}
 	}
-	if found < needed {
+	if len(found) < needed {
 		return errOther
 	}
 	return nil

@@ -74,3 +74,17 @@ func TestHolds(t *testing.T) {
 		}
 	}
 }
+
+func TestAFieldGivenTwiceDoesNotStandForAnother(t *testing.T) {
+	o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"},"spec":{"a":1,"a":1}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Holds(map[string]any{"spec": map[string]any{"a": int64(1), "b": int64(2)}}) {
+		t.Error("it holds a field that it does not have")
+	}
+	content := map[string]any{"kind": "Thing", "metadata": map[string]any{"name": "a"}}
+	if allocated := testing.AllocsPerRun(100, func() { o.Holds(content) }); allocated > 2 {
+		t.Errorf("%v allocations", allocated)
+	}
+}

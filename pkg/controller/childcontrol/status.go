@@ -18,7 +18,6 @@ package childcontrol
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,50 +33,51 @@ import (
 // ReasonStatusIgnored is the reason of an event about a child whose status a hook tries to set.
 const ReasonStatusIgnored = "ChildStatusIgnored"
 
-// unwritten remembers of which kinds a parent was told. The zero value is ready; it is safe for concurrent use.
-type unwritten struct {
-	mu   sync.Mutex
-	told map[types.UID]map[schema.GroupKind]struct{}
+// ignoredStatus remembers of which kinds it was reported on a parent that their status is not written. The zero value is ready; it is
+// safe for concurrent use.
+type ignoredStatus struct {
+	mu       sync.Mutex
+	reported map[types.UID]map[schema.GroupKind]struct{}
 }
 
-// news reports whether a parent was not told of a kind yet, and remembers that it is.
-func (u *unwritten) news(parent types.UID, kind schema.GroupKind) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if _, ok := u.told[parent][kind]; ok {
+// report reports whether a kind was not reported on a parent yet, and remembers that it is.
+func (s *ignoredStatus) report(parent types.UID, kind schema.GroupKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.reported[parent][kind]; ok {
 		return false
 	}
-	if u.told == nil {
-		u.told = map[types.UID]map[schema.GroupKind]struct{}{}
+	if s.reported == nil {
+		s.reported = map[types.UID]map[schema.GroupKind]struct{}{}
 	}
-	if u.told[parent] == nil {
-		u.told[parent] = map[schema.GroupKind]struct{}{}
+	if s.reported[parent] == nil {
+		s.reported[parent] = map[schema.GroupKind]struct{}{}
 	}
-	u.told[parent][kind] = struct{}{}
+	s.reported[parent][kind] = struct{}{}
 	return true
 }
 
-func (u *unwritten) knows(parent types.UID, kind schema.GroupKind) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, ok := u.told[parent][kind]
+func (s *ignoredStatus) isReported(parent types.UID, kind schema.GroupKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.reported[parent][kind]
 	return ok
 }
 
-func (u *unwritten) forget(parent types.UID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.told, parent)
+func (s *ignoredStatus) forget(parent types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reported, parent)
 }
 
-// tellStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
+// reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
 // (docs/reference/contract.md#s12.2). A hook that returns the status that it was shown sets nothing.
-func (c *Control) tellStatus(parent *object.Object, in plan.Input) {
+func (c *Control) reportStatus(parent *object.Object, in plan.Input) {
 	var observed map[children.Key]*object.Object
 	for i := range in.Desired {
 		d := &in.Desired[i]
 		status, ok := d.Content["status"].(map[string]any)
-		if !ok || len(status) == 0 || c.unwritten.knows(parent.UID(), d.GroupKind()) {
+		if !ok || len(status) == 0 || c.ignored.isReported(in.Parent, d.GroupKind()) {
 			continue
 		}
 		if observed == nil {
@@ -91,20 +91,12 @@ func (c *Control) tellStatus(parent *object.Object, in plan.Input) {
 		if o == nil && !rule.HasStatus || o != nil && hasStatus(o, status) {
 			continue
 		}
-		if c.unwritten.news(parent.UID(), d.GroupKind()) {
+		if c.ignored.report(in.Parent, d.GroupKind()) {
 			c.config.Recorder.Warning(Reference(parent), ReasonStatusIgnored, fmt.Sprintf(
 				"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 					"Leave the field status out", d.Key))
 		}
 	}
-}
-
-// setsStatus reports whether a desired child has a status.
-func setsStatus(desired []children.Desired) bool {
-	return slices.ContainsFunc(desired, func(d children.Desired) bool {
-		status, ok := d.Content["status"].(map[string]any)
-		return ok && len(status) > 0
-	})
 }
 
 // hasStatus reports whether a child's status is the one given.

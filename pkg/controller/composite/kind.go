@@ -142,6 +142,12 @@ func (k *kind) Acquire(set *informers.Set) {
 // Owns implements reconciler.Kind: whatever a parent controls is its child.
 func (k *kind) Owns(*object.Object) bool { return true }
 
+// Selects implements reconciler.Kind.
+func (k *kind) Selects(p, o *object.Object) bool {
+	selector, err := k.of(parent.KeyOf(k.source.Resource.GroupResource(), p), p)
+	return err == nil && selector.Matches(o.LabelSet())
+}
+
 // Orphan implements reconciler.Kind.
 func (k *kind) Orphan(o *object.Object, enqueue func(parent.Key)) { k.matching(o, enqueue) }
 

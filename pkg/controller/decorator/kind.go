@@ -161,6 +161,9 @@ func (k *kind) Owns(o *object.Object) bool {
 	return ok && by == k.name
 }
 
+// Selects implements reconciler.Kind.
+func (k *kind) Selects(_, o *object.Object) bool { return k.Owns(o) }
+
 // Orphan implements reconciler.Kind: decorators do not adopt (docs/reference/contract.md#s17.1).
 func (k *kind) Orphan(*object.Object, func(parent.Key)) {}
 

@@ -99,7 +99,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	m := &Manager{informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
 		Options: options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
 		Applier: apply.New(apply.Options{
-			Client: window.Client, Try: window.Client.Try, Behind: func() bool { return waiting.Staleness() > maxStaleness },
+			Client: window.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
 		Recorder:       recorder,
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),

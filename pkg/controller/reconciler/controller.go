@@ -98,7 +98,7 @@ func New(c Config) (*Controller, error) {
 		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	r := &Controller{
-		config: c, shared: c.Dependencies, clock: clock.RealClock{}, rules: children.NewRules(c.Children, c.Missing...),
+		config: c, shared: c.Dependencies, clock: clock.RealClock{}, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
 	}
@@ -116,6 +116,17 @@ func New(c Config) (*Controller, error) {
 	r.hooks = set
 	r.assemble()
 	return r, nil
+}
+
+// unserved returns the resources of the missing kinds of children.
+func unserved(c Config) []schema.GroupVersionResource {
+	var list []schema.GroupVersionResource
+	for _, rule := range c.Missing {
+		if version, err := schema.ParseGroupVersion(rule.APIVersion); err == nil && slices.Contains(c.Definition.Children, rule) {
+			list = append(list, version.WithResource(rule.Resource))
+		}
+	}
+	return list
 }
 
 // assemble joins the parts of a controller.
@@ -243,5 +254,5 @@ func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.
 // mine reports whether an object that has the name of a child is observed as a child of the parent.
 func (c *Controller) mine(p, existing *object.Object) bool {
 	owner := existing.Controller()
-	return owner != nil && owner.UID == p.UID() && c.config.Kind.Owns(existing)
+	return owner != nil && owner.UID == p.UID() && c.config.Kind.Selects(p, existing)
 }

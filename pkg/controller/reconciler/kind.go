@@ -42,6 +42,8 @@ type Kind interface {
 	Len() int
 	// Owns reports whether an object of a child kind, which a parent controls, is a child of this controller.
 	Owns(o *object.Object) bool
+	// Selects reports whether Observe finds an object, which a parent controls, among the children of that parent.
+	Selects(p, o *object.Object) bool
 	// Orphan enqueues the parents that may adopt an object of a child kind without a controlling owner.
 	Orphan(o *object.Object, enqueue func(parent.Key))
 	// Observe finds the children of the parent and sets Shown and Observed.

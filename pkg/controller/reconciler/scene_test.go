@@ -85,6 +85,8 @@ func (k *kind) Len() int {
 
 func (k *kind) Owns(o *object.Object) bool { return k.owns == nil || k.owns(o) }
 
+func (k *kind) Selects(_, o *object.Object) bool { return k.Owns(o) }
+
 func (k *kind) Orphan(o *object.Object, enqueue func(parent.Key)) {
 	if k.orphan != nil {
 		k.orphan(o, enqueue)

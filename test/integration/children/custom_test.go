@@ -113,7 +113,7 @@ func gadgetScene(t *testing.T, method v1alpha1.ChildUpdateMethod) (*scene, map[s
 		}
 		s.rules = nil
 		s.declare(t, content, method)
-		schema := s.schema(ctx)(s.rules[0].Kind)
+		schema := s.schema(ctx, s.rules[0].Kind)
 		return schema != nil && schema.Field("spec") != nil, "no schema"
 	})
 	return s, content

@@ -34,10 +34,10 @@ var wholeFields = map[string]struct {
 	changed string
 	there   []string
 }{
-	"spec.policyTypes":       {"spec.policyTypes", []string{`"policyTypes":["Ingress","Egress"]`, `"podSelector":{}`}},
-	"spec.selector.app":      {"spec.selector spec.selector.app", []string{`"selector":{"app":"web"}`}},
-	"binaryData.blob data.a": {"binaryData binaryData.blob data.a", []string{`"a":""`, `"theirs":"x"`, `"blob":"AAECAwQF"`}},
-	"spec.limits":            {"spec spec.limits", []string{`"cpu":"8"`}},
+	"spec.policyTypes":       {"spec.policyTypes spec.podSelector", []string{`"policyTypes":["Ingress","Egress"]`, `"podSelector":{}`}},
+	"spec.selector.app":      {"spec.selector.app", []string{`"selector":{"app":"web"}`}},
+	"binaryData.blob data.a": {"binaryData.blob data.a", []string{`"a":""`, `"theirs":"x"`, `"blob":"AAECAwQF"`}},
+	"spec.limits":            {"spec.limits", []string{`"cpu":"8"`}},
 }
 
 // TestDriftOfBuiltInKindsIsPutBack has somebody else change a field that is ours and one that is not, by a patch of the type
@@ -146,7 +146,7 @@ func TestDriftOfBuiltInKindsIsPutBack(t *testing.T) {
 				if whole, ok := wholeFields[want]; ok && is.serverSide {
 					want, there = whole.changed, whole.there
 				}
-				if got := strings.Join(outcome.Changed, " "); got != want {
+				if got := plan.Paths(outcome.Changed); got != want {
 					t.Errorf("changed %q, want %q", got, want)
 				}
 				for _, want := range there {

@@ -18,16 +18,16 @@ package children
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -37,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -52,11 +53,14 @@ type scene struct {
 	client    *client.Client
 	discovery *discovery.Discovery
 	applier   *apply.Applier
-	memory    *plan.Memory
+	records   *record.Store
+	// tried is the number of children that were tried by dry runs.
+	tried int
 	// noSchema has lists merged by guessing.
 	noSchema bool
-	// serverSide has children written by server-side apply.
+	// serverSide has children written by server-side apply, and manager is the field manager for it.
 	serverSide bool
+	manager    string
 
 	parent *object.Object
 	rules  []children.Rule
@@ -71,38 +75,14 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	c = c.Knowing(plan.LegacyManager)
-	s := &scene{client: c, memory: plan.NewMemory(nil)}
-	s.applier = apply.New(apply.Options{Client: c, Try: try(t, config)})
+	s := &scene{client: c, records: record.NewStore(), manager: manager}
+	s.applier = apply.New(apply.Options{Client: c})
 	s.rediscover(t)
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	if s.parent, err = c.Get(t.Context(), client.Target{Resource: namespaces, Name: cluster.Shared(t).Namespace(t)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// try returns what makes dry runs of updates.
-func try(t *testing.T, config *rest.Config) func(context.Context, client.Target, []byte) (*object.Object, error) {
-	t.Helper()
-	c, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(ctx context.Context, target client.Target, body []byte) (*object.Object, error) {
-		var content unstructured.Unstructured
-		if err := content.UnmarshalJSON(body); err != nil {
-			return nil, err
-		}
-		updated, err := c.Resource(target.Resource).Namespace(target.Namespace).Update(ctx, &content, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return nil, err
-		}
-		encoded, err := updated.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		return object.Parse(encoded, object.ParseOptions{})
-	}
 }
 
 // rediscover forgets what is known of the kinds that are served.
@@ -183,21 +163,19 @@ func (s *scene) declare(t *testing.T, content map[string]any, method v1alpha1.Ch
 	}
 }
 
-func (s *scene) schema(ctx context.Context) func(schema.GroupVersionKind) merge.Schema {
+func (s *scene) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
 	if s.noSchema {
 		return nil
 	}
-	return func(kind schema.GroupVersionKind) merge.Schema {
-		found, err := s.discovery.Schema(ctx, kind)
-		if err != nil {
-			return nil
-		}
-		return merge.SchemaOf(found)
+	found, err := s.discovery.Schema(ctx, kind)
+	if err != nil {
+		return nil
 	}
+	return merge.SchemaOf(found)
 }
 
 // restart drops what the process remembers.
-func (s *scene) restart() { s.memory = plan.NewMemory(nil) }
+func (s *scene) restart() { s.records = record.NewStore() }
 
 // input reads the children and returns what a plan is made from.
 func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string]any) plan.Input {
@@ -207,13 +185,14 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 	for i := range contents {
 		copies[i] = clone(t, contents[i])
 	}
-	desired, err := children.Judge(children.Scope{Field: "children", Declared: "spec.childResources"}, rules, copies)
+	desired, _, err := children.Validate(children.Scope{Field: "children", Declared: "spec.childResources"}, rules, copies)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := plan.Input{
-		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Memory: s.memory, Manager: manager,
-		Schema: s.schema(t.Context()), Read: s.applier.Reader(t.Context()),
+		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Manager: s.manager,
+		ParentName: s.parent.String(), Now: time.Now(), Records: s.records.Of(s.parent.UID()),
+		Schemas: map[schema.GroupVersionKind]merge.Schema{},
 	}
 	for _, d := range desired {
 		known = append(known, d.Key)
@@ -223,6 +202,14 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 			in.Observed = append(in.Observed, o)
 		}
 	}
+	missing := plan.Missing(in)
+	for _, kind := range missing.Schemas {
+		in.Schemas[kind] = s.schema(t.Context(), kind)
+	}
+	in.OtherVersions = s.applier.Read(t.Context(), missing.Versions)
+	doubts := plan.Missing(in).Doubts
+	s.tried += len(doubts)
+	in.Trials = s.applier.Try(t.Context(), doubts)
 	return in
 }
 
@@ -232,24 +219,32 @@ func (s *scene) observe(t *testing.T, rules children.Rules, key children.Key) *o
 	if !ok {
 		t.Fatalf("%s is not declared", key)
 	}
-	o, err := s.applier.Reader(t.Context())(rule.Resource, key.Namespace, key.Name)
-	if err != nil {
-		t.Fatal(err)
+	read := s.applier.Read(t.Context(), []plan.Version{{Key: key, Resource: rule.Resource}})[key]
+	if read.Err != nil {
+		t.Fatal(read.Err)
 	}
+	o := read.Object
 	if o == nil || o.Controller() == nil || o.Controller().UID != s.parent.UID() {
 		return nil
 	}
 	return o
 }
 
-// sync makes a plan and carries it out.
-func (s *scene) sync(t *testing.T, in plan.Input) ([]apply.Outcome, error) {
+// sync makes a plan, applies it and records what came of it. A child that changed after it was observed has a stale outcome.
+func (s *scene) sync(t *testing.T, in plan.Input) ([]plan.Outcome, error) {
 	t.Helper()
-	p, err := plan.Make(in)
-	if err != nil {
-		t.Fatal(err)
+	p, errPlan := plan.Make(in)
+	if again, _ := plan.Make(in); again.String() != p.String() {
+		t.Errorf("two plans from one input: %s and %s", p, again)
 	}
-	return s.applier.Apply(t.Context(), s.parent.String(), in, p)
+	outcomes, err := s.applier.Apply(t.Context(), p)
+	s.records.Commit(in.Parent, p.Next(in.Records, outcomes, 0))
+	for _, step := range p.Steps {
+		if step.Reason == plan.Stale {
+			outcomes = append(outcomes, plan.Outcome{Step: step, Stale: true})
+		}
+	}
+	return outcomes, errors.Join(errPlan, err)
 }
 
 // quiet syncs ten times and fails the test for each write.
@@ -261,6 +256,9 @@ func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
 			t.Fatal(err)
 		}
 		for _, o := range outcomes {
+			if o.Stale {
+				continue
+			}
 			observed := "nothing"
 			if o.Observed != nil {
 				observed = string(o.Observed.JSON())

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package apply
+package plan
 
 import (
 	"bytes"
@@ -27,42 +27,48 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// maxFields is how many fields of a conflict are told.
-const maxFields = 5
-
-func joined(fields []string) string {
-	if more := len(fields) - maxFields; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(fields[:maxFields], ", "), more)
+// migration returns the JSON patch that gives a manager what was applied to an object in other ways, by plain writes of ours and by
+// Metacontroller in either way; nil if whole, the object with its managedFields, is not there. It fails for an object that
+// changed since it was observed. If exact, whole shows what the manager will own; otherwise it gets all that was applied, so that the
+// write after it takes away what is no longer desired.
+func migration(observed, whole *object.Object, manager string, exact bool) ([]byte, error) {
+	if whole == nil {
+		return nil, nil
 	}
-	return strings.Join(fields, ", ")
-}
-
-// migration returns the JSON patch that gives manager what was applied to an object by plain writes of ours, and by
-// Metacontroller in either way. It fails for an object that changed since it was read.
-func migration(live *object.Object, manager string) ([]byte, error) {
-	raw, _ := live.Field("metadata", "managedFields")
+	raw, _ := whole.Field("metadata", "managedFields")
 	var entries []metav1.ManagedFieldsEntry
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &entries); err != nil {
 			return nil, fmt.Errorf("reading who owns its fields: %w", err)
 		}
 	}
-	moved, err := moveTo(manager, entries, live.APIVersion())
-	if err != nil {
+	var err error
+	if exact {
+		entries = slices.DeleteFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+			return ofLegacy(e) && !appliedBy(e, manager)
+		})
+	} else if entries, err = moveTo(manager, entries, whole.APIVersion()); err != nil {
 		return nil, err
 	}
 	patch := []map[string]any{
-		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion()},
-		{"op": "add", "path": "/metadata/managedFields", "value": moved},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": observed.ResourceVersion()},
+		{"op": "add", "path": "/metadata/managedFields", "value": entries},
 	}
-	if _, recorded := live.Annotation(merge.Annotation); recorded {
+	if _, recorded := whole.Annotation(merge.Annotation); recorded {
 		patch = append(patch, map[string]any{"op": "remove", "path": "/metadata/annotations/" + strings.ReplaceAll(merge.Annotation, "/", "~1")})
 	}
 	return json.Marshal(patch)
+}
+
+func appliedBy(e metav1.ManagedFieldsEntry, manager string) bool {
+	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+}
+
+func ofLegacy(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == LegacyManager && e.Subresource == ""
 }
 
 // moveTo returns managedFields in which manager has applied what it and LegacyManager own.
@@ -71,8 +77,7 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 	kept := slices.Clone(entries)
 	var errs error
 	kept = slices.DeleteFunc(kept, func(e metav1.ManagedFieldsEntry) bool {
-		ours := e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply || e.Manager == plan.LegacyManager
-		if !ours || e.Subresource != "" || e.FieldsV1 == nil {
+		if !appliedBy(e, manager) && !ofLegacy(e) || e.FieldsV1 == nil {
 			return false
 		}
 		var set fieldpath.Set

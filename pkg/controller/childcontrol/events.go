@@ -24,7 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -43,7 +42,7 @@ var reasons = []struct {
 	reason, verb string
 }{
 	{plan.Delete, "ChildDeleted", "Deleted"},
-	{plan.Recreate, "ChildRecreated", "Deleted, to be created anew:"},
+	{plan.Recreate, "ChildRecreated", "Deleted, to be created again:"},
 	{plan.Create, "ChildCreated", "Created"},
 	{plan.Update, "ChildUpdated", "Updated"},
 }
@@ -56,8 +55,8 @@ func Reference(parent *object.Object) *corev1.ObjectReference {
 	}
 }
 
-// tell records one event for each kind of thing that was done, and logs each child.
-func (c *Control) tell(ctx context.Context, parent *object.Object, p plan.Plan, outcomes []apply.Outcome) {
+// recordEvents records one event for each kind of thing that was done, and logs each child.
+func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	for _, r := range reasons {
 		var done []string
@@ -73,13 +72,16 @@ func (c *Control) tell(ctx context.Context, parent *object.Object, p plan.Plan, 
 			c.config.Recorder.Normal(Reference(parent), r.reason, r.verb+" "+enumerate(done))
 		}
 	}
-	for i := range p.News {
-		step := &p.News[i]
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if !step.Report {
+			continue
+		}
 		c.config.Counters.Flapping.Add(1)
 		logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
 			"parent", parent, "child", step.Key, "changed", first(step.Changed))
 		c.config.Recorder.Warning(Reference(parent), ReasonFlapping, fmt.Sprintf(
-			"%s keeps changing back at %s after every write; it is left alone for a while. Something else sets this field, or the "+
+			"%s keeps changing back at %s after every write; it is left alone for a while. Another client sets this field, or the "+
 				"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
 	}
 }
@@ -92,12 +94,12 @@ func describe(s *plan.Step) string {
 	return s.Key.String()
 }
 
-// first returns the first place that changed, other than our own annotation if there is one.
-func first(changed []string) string {
+// first returns the first place that changed, which is our own record only if nothing else did.
+func first(changed []plan.Change) string {
 	if len(changed) == 0 {
 		return ""
 	}
-	return changed[0]
+	return changed[0].Path
 }
 
 func enumerate(names []string) string {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -47,7 +48,7 @@ func TestWhatTheServerReturnedIsTheBaseline(t *testing.T) {
 		s.others(t, `,"labels":{"somebody":"else"}`, ``)
 	}
 	s.others(t, `"k":"V"`, `"k":"somebody's"`)
-	if step := s.accept(t, normalizing); step.Action != plan.Update || step.Changed[0] != "data.k" {
+	if step := s.accept(t, normalizing); step.Action != plan.Update || step.Changed[0].Path != "data.k" {
 		t.Fatalf("somebody's change leads to %s because of %v", step.Action, step.Changed)
 	}
 	if step := s.step(t); step.Action != plan.Leave {
@@ -55,38 +56,51 @@ func TestWhatTheServerReturnedIsTheBaseline(t *testing.T) {
 	}
 }
 
-func TestAfterARestartWhatServersAreKnownToDoIsTheBaseline(t *testing.T) {
+func TestAfterARestartTheAPIServerIsAskedAndNothingIsWritten(t *testing.T) {
 	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"limits":{"cpu":"1000m"},"drop":""}}`
-	s := newScene(v1alpha1.ChildUpdateInPlace)
-	s.want(t, desired)
-	s.accept(t, server{`"spec":{"drop":"","limits":{"cpu":"1000m"}}}`, `"spec":{"limits":{"cpu":"1"}}}`})
-	s.restart()
-	if step := s.step(t); step.Action != plan.Leave {
-		t.Fatalf("%s because of %v", step.Action, step.Changed)
-	}
-	// From now on that very text is known: another one is somebody's, even if it means the same.
-	s.others(t, `"cpu":"1"`, `"cpu":"1.0"`)
-	if step := s.step(t); step.Action != plan.Update || step.Changed[0] != "spec.limits.cpu" {
-		t.Errorf("%s because of %v", step.Action, step.Changed)
+	normalizes := server{`"spec":{"drop":"","limits":{"cpu":"1000m"}}}`, `"spec":{"limits":{"cpu":"1"}}}`,
+		`"spec":{"limits":{"cpu":"1"},"drop":""}}`, `"spec":{"limits":{"cpu":"1"}}}`}
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+		s := newScene(method)
+		s.want(t, desired)
+		s.accept(t, normalizes)
+		s.restart()
+		for range 3 {
+			if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Same {
+				t.Fatalf("%s: %s because of %v", method, step.Action, step.Changed)
+			}
+			// A version that is not known yet.
+			s.see(t, string(s.Observed[0].JSON()))
+		}
+		if s.tried != 1 {
+			t.Errorf("%s: %d dry runs, want 1", method, s.tried)
+		}
+		// From now on that very text is known: another one is drift, even if it means the same.
+		s.others(t, `"cpu":"1"`, `"cpu":"1.0"`)
+		if step := s.step(t); step.Action == plan.Leave || step.Changed[0].Path != "spec.limits.cpu" {
+			t.Errorf("%s: %s because of %v", method, step.Action, step.Changed)
+		}
+		if s.tried != 1 {
+			t.Errorf("%s: %d dry runs, want 1", method, s.tried)
+		}
 	}
 }
 
-func TestWhatTheServerWouldNotChangeIsTheBaseline(t *testing.T) {
-	s := newScene(v1alpha1.ChildUpdateRecreate)
-	s.want(t, configMap)
-	s.accept(t, normalizing)
-	s.restart()
-	step := s.step(t)
-	if step.Action != plan.Recreate || !strings.Contains(string(step.Body), `"k":"v"},"kind"`) {
-		t.Fatalf("%s with %s", step.Action, step.Body)
-	}
-	s.Memory.Accepted(s.Input, step)
-	if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Same {
-		t.Errorf("%s because of %v", step.Action, step.Changed)
-	}
-	s.others(t, `"k":"V"`, `"k":"somebody's"`)
-	if step := s.step(t); step.Action != plan.Recreate || step.Body != nil {
-		t.Errorf("somebody's change leads to %s with %s", step.Action, step.Body)
+func TestDriftBeforeARestartIsNotTakenForTheAPIServers(t *testing.T) {
+	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"cpu":"1000m","image":"good"}}`
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+		s := newScene(method)
+		s.want(t, desired)
+		s.accept(t, server{`"spec":{"cpu":"1000m"`, `"spec":{"cpu":"1"`})
+		s.others(t, `"image":"good"`, `"image":"evil"`)
+		s.restart()
+		step := s.step(t)
+		if step.Action == plan.Leave || plan.Paths(step.Changed) != "spec.image" {
+			t.Errorf("%s: %s because of %v", method, step.Action, step.Changed)
+		}
+		if method == v1alpha1.ChildUpdateInPlace && !strings.Contains(string(step.Body), `"spec":{"cpu":"1","image":"good"}`) {
+			t.Errorf("body %s", step.Body)
+		}
 	}
 }
 
@@ -97,7 +111,7 @@ func TestAChangeOfOneFieldDoesNotTouchWhatTheServerMadeOfOthers(t *testing.T) {
 	s.accept(t, server{`"spec":{"l":[{"k":1}],"limits":{"cpu":"1000m"},"n":1}}`, `"spec":{"l":[{"k":1,"d":2}],"limits":{"cpu":"1"},"n":1}}`})
 	s.want(t, strings.Replace(desired, `"n":1`, `"n":2`, 1))
 	step := s.step(t)
-	if step.Changed[0] != "spec.n" || !strings.Contains(string(step.Body), `"spec":{"l":[{"d":2,"k":1}],"limits":{"cpu":"1"},"n":2}`) {
+	if step.Changed[0].Path != "spec.n" || !strings.Contains(string(step.Body), `"spec":{"l":[{"d":2,"k":1}],"limits":{"cpu":"1"},"n":2}`) {
 		t.Errorf("changed %v, body %s", step.Changed, step.Body)
 	}
 }
@@ -152,7 +166,7 @@ func TestAChildThatFlipsIsLeftAloneForAWhile(t *testing.T) {
 			}
 			pauses := []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute}
 			for _, pause := range pauses {
-				left := s.Memory.RetryAfter(s.Parent)
+				left := s.last.Again()
 				if left <= pause-5*time.Second || left > pause {
 					t.Errorf("tried again after %v, want about %v", left, pause)
 				}
@@ -169,28 +183,26 @@ func TestAChildThatFlipsIsLeftAloneForAWhile(t *testing.T) {
 	}
 }
 
-func TestAFlappingChildIsToldOfOnce(t *testing.T) {
+func TestAFlappingChildIsReportedOnce(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.want(t, configMap)
 	s.accept(t, nil)
-	told := 0
+	reported := 0
 	for range 30 {
 		s.others(t, `"k":"v"`, `"k":"theirs"`)
-		p := s.make(t)
-		told += len(p.News)
-		for _, step := range p.News {
-			if step.Changed[0] != "data.k" {
-				t.Errorf("told of %v", step.Changed)
+		step := s.accept(t, nil)
+		if step.Report {
+			reported++
+			if step.Changed[0].Path != "data.k" {
+				t.Errorf("reported %v", step.Changed)
 			}
 		}
-		if p.Writes() == 0 {
+		if step.Action == plan.Leave {
 			s.others(t, `"k":"theirs"`, `"k":"v"`)
-			continue
 		}
-		s.accept(t, nil)
 	}
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if reported != 1 {
+		t.Errorf("reported %d times", reported)
 	}
 }
 
@@ -211,10 +223,10 @@ func TestForgottenParentsAreUnknown(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.want(t, configMap)
 	s.accept(t, normalizing)
-	s.Memory.Forget(s.Parent)
+	s.records.Forget(s.Parent)
 	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
-	if step := s.step(t); step.Action != plan.Update {
-		t.Errorf("%s", step.Action)
+	if s.step(t); s.tried != 1 {
+		t.Errorf("%d dry runs of a child of which nothing is known", s.tried)
 	}
 }
 
@@ -224,11 +236,11 @@ func TestChildrenThatAreGoneAreForgotten(t *testing.T) {
 	s.accept(t, normalizing)
 	observed := s.Observed
 	s.Observed, s.Desired = nil, nil
-	s.Memory.Prune(s.Parent, s.make(t))
+	s.make(t)
 	s.Observed = observed
 	s.want(t, configMap)
-	if step := s.step(t); step.Action != plan.Update {
-		t.Errorf("%s", step.Action)
+	if s.step(t); s.tried != 1 {
+		t.Errorf("%d dry runs of a child of which nothing is known", s.tried)
 	}
 }
 
@@ -238,11 +250,11 @@ func TestAChildThatCannotBeMergedIsNotForgotten(t *testing.T) {
 	s.want(t, configMap)
 	s.accept(t, normalizing)
 	s.want(t, strings.Replace(configMap, `"data":{"k":"v"}`, `"data":"v"`, 1))
-	p, err := plan.Make(s.Input)
+	p, err := s.plan(t)
 	if err == nil || len(p.Steps) != 0 {
 		t.Fatalf("steps %v", p.Steps)
 	}
-	s.Memory.Prune(s.Parent, p)
+	s.record()
 	s.want(t, configMap, other)
 	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
 	if p := s.make(t); p.Writes() != 1 || p.Steps[0].Reason != plan.Same {
@@ -256,13 +268,13 @@ func TestAfterAQuietTimePausesAreShortAgain(t *testing.T) {
 	s.accept(t, nil)
 	for range 3 {
 		s.flip(t)
-		s.clock.SetTime(s.clock.Now().Add(s.Memory.RetryAfter(s.Parent)))
+		s.clock.SetTime(s.clock.Now().Add(s.last.Again()))
 	}
 	s.clock.SetTime(s.clock.Now().Add(2 * time.Minute))
 	if writes := s.flip(t); writes != 11 {
 		t.Errorf("left alone after %d writes", writes)
 	}
-	if left := s.Memory.RetryAfter(s.Parent); left > time.Minute {
+	if left := s.last.Again(); left > time.Minute {
 		t.Errorf("tried again after %v", left)
 	}
 }
@@ -275,7 +287,7 @@ func TestWhatIsRememberedDoesNotHoldObjects(t *testing.T) {
 		s.want(t, strings.Replace(configMap, `"a"`, fmt.Sprintf(`"child-%d"`, i), 1))
 		step := s.step(t)
 		written := s.parse(t, strings.Replace(string(step.Body), `"metadata":{`, `"more":"`+strings.Repeat("x", size)+`","metadata":{`, 1))
-		s.Memory.Wrote(s.Input, step, written)
+		s.wrote(step, written)
 		s.Observed = []*object.Object{written}
 		if step := s.step(t); step.Action != plan.Leave {
 			t.Fatalf("%s because of %v", step.Action, step.Changed)
@@ -286,7 +298,7 @@ func TestWhatIsRememberedDoesNotHoldObjects(t *testing.T) {
 	if grown := use() - in; grown > count*size/4 {
 		t.Errorf("%d objects of %d bytes that are gone keep %d bytes in use", count, size, grown)
 	}
-	s.Memory.Forget(s.Parent)
+	s.records.Forget(s.Parent)
 }
 
 // use returns the memory in use.
@@ -295,4 +307,59 @@ func use() int64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
+}
+
+// TestReviewAFieldThatTheSchemaLearnsLater has a hook desire a field that the API server drops until the CRD is upgraded.
+func TestReviewAFieldThatTheSchemaLearnsLater(t *testing.T) {
+	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"extra":"x","n":1}}`
+	prunes := server{`"spec":{"extra":"x","n":1}`, `"spec":{"n":1}`}
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	a := s.response(t, desired)
+	s.accept(t, prunes)
+	s.records.Commit(s.Parent, s.last.Next(s.records.Of(s.Parent), nil, a))
+	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
+	p := s.carryOut(t, a)
+	if p.Writes() > 0 || !s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) {
+		t.Fatalf("what was pruned is sent again: %s", p)
+	}
+	s.Epochs = map[string]int64{"apps": 1}
+	if s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) {
+		t.Error("the child is settled although its CRD changed")
+	}
+	if step := s.accept(t, nil); step.Action != plan.Update || plan.Paths(step.Changed) != "spec.extra" {
+		t.Errorf("%s because of %v", step.Action, step.Changed)
+	}
+	if step := s.step(t); step.Action != plan.Leave {
+		t.Errorf("then %s because of %v", step.Action, step.Changed)
+	}
+}
+
+func TestWhatIsKnownOfTheAPIServerAges(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	a := s.response(t, configMap)
+	s.accept(t, normalizing)
+	s.carryOut(t, a)
+	settled := func() bool { return s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) }
+	if !settled() {
+		t.Fatal("not settled")
+	}
+	s.clock.SetTime(s.clock.Now().Add(record.MaxAge))
+	if settled() {
+		t.Error("settled for ever")
+	}
+	s.make(t)
+	if s.tried != 1 || !settled() && s.carryOut(t, a).Writes() > 0 {
+		t.Errorf("%d dry runs, %s", s.tried, s.last)
+	}
+}
+
+func TestAChildThatIsStoredAsItWasSentDependsOnNoEpoch(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	a := s.response(t, configMap)
+	s.carryOut(t, a)
+	s.Epochs = map[string]int64{"": 7}
+	s.clock.SetTime(s.clock.Now().Add(2 * record.MaxAge))
+	if !s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) || s.tried > 0 {
+		t.Errorf("not settled, %d dry runs", s.tried)
+	}
 }

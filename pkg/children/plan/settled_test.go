@@ -23,24 +23,26 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // response lets the hook want children, and returns what stands for them.
-func (s *scene) response(t testing.TB, texts ...string) plan.Response {
+func (s *scene) response(t testing.TB, texts ...string) record.Fingerprint {
 	t.Helper()
 	s.want(t, texts...)
-	return s.Memory.Response([]byte("["+strings.Join(texts, ",")+"]"), "")
+	return record.FingerprintOf([]byte("["+strings.Join(texts, ",")+"]"), "")
 }
 
 // carryOut plans a response and does what is planned; what a name is given for fails. What is observed then is what there is.
-func (s *scene) carryOut(t testing.TB, a plan.Response, failing ...string) plan.Plan {
+func (s *scene) carryOut(t testing.TB, a record.Fingerprint, failing ...string) plan.Plan {
 	t.Helper()
-	p, err := plan.Make(s.Input)
+	p, err := s.plan(t)
 	if err != nil && len(failing) == 0 {
 		t.Fatal(err)
 	}
 	there := map[string]*object.Object{}
+	var outcomes []plan.Outcome
 	for _, o := range s.Observed {
 		there[o.Name()] = o
 	}
@@ -51,23 +53,26 @@ func (s *scene) carryOut(t testing.TB, a plan.Response, failing ...string) plan.
 		switch step.Action {
 		case plan.Create, plan.Update:
 			written := s.parse(t, string(step.Body))
-			s.Memory.Wrote(s.Input, step, written)
+			outcomes = append(outcomes, plan.Outcome{Step: step, Written: written, Done: true})
 			there[step.Name] = written
 		case plan.Recreate:
-			s.Memory.Replaced(s.Input, step)
+			outcomes = append(outcomes, plan.Outcome{Step: step, Done: true})
 			delete(there, step.Name)
 		case plan.Delete:
 			delete(there, step.Name)
 		case plan.Leave:
 		}
 	}
-	s.Memory.Responded(s.Parent, a, p)
+	s.records.Commit(s.Parent, p.Next(s.Records, outcomes, a))
 	s.Observed = nil
 	for _, o := range there {
 		s.Observed = append(s.Observed, o)
 	}
 	return p
 }
+
+// epoch returns the epoch of a group.
+func (s *scene) epoch(group string) int64 { return s.Epochs[group] }
 
 func child(name, value string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"k":%q}}`, name, value)
@@ -77,155 +82,149 @@ func TestAnResponseIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method v1alpha1.ChildUpdateMethod
 		// do brings about a state, and returns the response that is asked about.
-		do   func(t *testing.T, s *scene) plan.Response
+		do   func(t *testing.T, s *scene) record.Fingerprint
 		want bool
 	}{
-		"AfterItsCreation": {do: func(t *testing.T, s *scene) plan.Response {
+		"AfterItsCreation": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"NotPlannedYet": {do: func(t *testing.T, s *scene) plan.Response {
+		"NotPlannedYet": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.accept(t, nil)
 			return a
 		}},
-		"AfterARestart": {do: func(t *testing.T, s *scene) plan.Response {
+		"AfterARestart": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.restart()
 			return s.response(t, child("a", "1"))
 		}},
-		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) plan.Response {
+		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			s.restart()
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"AnotherResponse": {do: func(t *testing.T, s *scene) plan.Response {
+		"AnotherResponse": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			return s.response(t, child("a", "2"))
 		}},
-		"TheFormerResponse": {do: func(t *testing.T, s *scene) plan.Response {
+		"TheFormerResponse": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "2")))
 			s.want(t, child("a", "1"), child("b", "1"))
 			return a
 		}},
-		"AnotherSelector": {do: func(t *testing.T, s *scene) plan.Response {
+		"AnotherSelector": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1")))
-			return s.Memory.Response([]byte("["+child("a", "1")+"]"), "a=b")
+			return record.FingerprintOf([]byte("["+child("a", "1")+"]"), "a=b")
 		}},
-		"AnotherOrder": {do: func(t *testing.T, s *scene) plan.Response {
+		"AnotherOrder": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			return s.response(t, child("b", "1"), child("a", "1"))
 		}},
-		"NoChildren": {do: func(t *testing.T, s *scene) plan.Response {
+		"NoChildren": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t)
 			s.carryOut(t, a)
 			return a
 		}},
-		"AChildIsGone": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildIsGone": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed = s.Observed[:1]
 			return a
 		}},
-		"AChildIsShownTwiceAndAnotherIsGone": {do: func(t *testing.T, s *scene) plan.Response {
-			a := s.response(t, child("a", "1"), child("b", "1"))
-			s.carryOut(t, a)
-			s.Observed[1] = s.Observed[0]
-			return a
-		}},
-		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Response {
+		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.Observed = nil
 			return a
 		}},
-		"AChildTooMany": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildTooMany": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
 			return a
 		}},
-		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) plan.Response {
+		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed[0] = s.parse(t, child("c", "1"))
 			return a
 		}},
-		"AChildWasChanged": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildWasChanged": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"k":"1"`, `"k":"2"`)
 			return a
 		}},
-		"AChildWasTouched": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildWasTouched": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
 			return a
 		}},
-		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"`)
 			s.carryOut(t, a)
 			return a
 		}},
-		"ACreationFailed": {do: func(t *testing.T, s *scene) plan.Response {
+		"ACreationFailed": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"AnUpdateFailed": {do: func(t *testing.T, s *scene) plan.Response {
+		"AnUpdateFailed": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"), child("b", "2"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"ADeletionFailed": {do: func(t *testing.T, s *scene) plan.Response {
+		"ADeletionFailed": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"), child("c", "1"))
 			s.carryOut(t, a, "c")
 			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
 			return a
 		}},
-		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) plan.Response {
+		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"), strings.Replace(child("b", "1"), `{"k":"1"}`, `"v"`, 1))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) plan.Response {
+		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			a := s.response(t, child("a", "2"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) plan.Response {
+		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) record.Fingerprint {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			a := s.response(t, child("a", "2"))
 			s.carryOut(t, a)
 			return a
 		}},
-		"Flapping": {do: func(t *testing.T, s *scene) plan.Response {
+		"Flapping": {do: func(t *testing.T, s *scene) record.Fingerprint {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			for range 12 {
@@ -245,13 +244,13 @@ func TestAnResponseIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 			}
 			s := newScene(method)
 			a := tc.do(t, s)
-			if got := s.Memory.Settled(s.Parent, a, s.Observed); got != tc.want {
+			if got := s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()); got != tc.want {
 				t.Errorf("settled: %t, want %t", got, tc.want)
 			}
 			if !tc.want {
 				return
 			}
-			if p := s.make(t); p.Writes() > 0 || len(p.News) > 0 {
+			if p := s.make(t); p.Writes() > 0 {
 				t.Errorf("a plan has %d writes: %+v", p.Writes(), p.Steps)
 			}
 		})

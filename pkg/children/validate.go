@@ -28,10 +28,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// shown is how many faults of a response are told at once.
+// shown is how many violations of a response are named at once.
 const shown = 3
 
-// Scope is what Judge must know of the parent.
+// Scope is what Validate must know of the parent.
 type Scope struct {
 	// Field is where the children stand in the response: "children" or "attachments".
 	Field string
@@ -47,14 +47,15 @@ type Scope struct {
 	Annotations map[string]string
 }
 
-// Judge completes the children of a response and checks them against the rules. It takes possession of list. The error
-// is a *hook.RejectedError.
-func Judge(scope Scope, rules Rules, list []map[string]any) ([]Desired, error) {
-	desired := make([]Desired, 0, len(list))
+// Validate completes the children of a response and checks them against the rules. It takes possession of list. Children of a
+// group of which a declared kind is not served now, and whose own kind is not known for that reason, are left out and returned
+// as unserved. The error is a *hook.RejectedError.
+func Validate(scope Scope, rules Rules, list []map[string]any) (desired []Desired, unserved []Key, err error) {
+	desired = make([]Desired, 0, len(list))
 	seen := make(map[Key]int, len(list))
-	var faults []string
+	var violations []string
 	for i, content := range list {
-		d, err := scope.judge(rules, content)
+		d, served, err := scope.validate(rules, content)
 		if err == nil {
 			if first, ok := seen[d.Key]; ok {
 				err = fmt.Errorf("%s is there twice, also as %s[%d]; return each %s once", d.Key, scope.Field, first, d.Kind)
@@ -62,68 +63,84 @@ func Judge(scope Scope, rules Rules, list []map[string]any) ([]Desired, error) {
 				seen[d.Key] = i
 			}
 		}
-		if err != nil {
-			faults = append(faults, fmt.Sprintf("%s[%d]: %v", scope.Field, i, err))
-			continue
+		switch {
+		case err != nil:
+			violations = append(violations, fmt.Sprintf("%s[%d]: %v", scope.Field, i, err))
+		case served:
+			desired = append(desired, d)
+		default:
+			unserved = append(unserved, d.Key)
 		}
-		desired = append(desired, d)
 	}
-	if len(faults) == 0 {
-		return desired, nil
+	if len(violations) == 0 {
+		return desired, unserved, nil
 	}
-	text := strings.Join(faults[:min(shown, len(faults))], "; ")
-	if more := len(faults) - shown; more > 0 {
+	text := strings.Join(violations[:min(shown, len(violations))], "; ")
+	if more := len(violations) - shown; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return nil, &hook.RejectedError{Detail: text}
+	return nil, nil, &hook.RejectedError{Detail: text}
 }
 
-func (s Scope) judge(rules Rules, child map[string]any) (Desired, error) {
-	var d Desired
+// validate completes and checks one child. It is not served if its kind is not known because a declared one is missing.
+func (s Scope) validate(rules Rules, child map[string]any) (d Desired, served bool, err error) {
+	metadata, err := d.identify(child)
+	if err != nil {
+		return d, false, err
+	}
+	rule, ok := rules.For(d.GroupKind())
+	if !ok && rules.mayBeMissing(d.Group) {
+		d.Namespace, _ = text(metadata, "namespace")
+		return d, false, nil
+	}
+	if !ok {
+		return d, false, fmt.Errorf("%s is of kind %s in %s, which is not declared; add it to %s", d.Key, d.Kind, d.APIVersion, s.Declared)
+	}
+	if err := s.place(rule, metadata, &d); err != nil {
+		return d, false, err
+	}
+	if err := s.label(metadata, d.Key); err != nil {
+		return d, false, err
+	}
+	d.Content = child
+	return d, true, nil
+}
+
+// identify reads the version, the kind and the name of a child. It returns the child's metadata.
+func (d *Desired) identify(child map[string]any) (map[string]any, error) {
 	if child == nil {
-		return d, fmt.Errorf("is null; leave it out")
+		return nil, fmt.Errorf("is null; leave it out")
 	}
 	var ok bool
 	if d.APIVersion, ok = text(child, "apiVersion"); !ok {
-		return d, fmt.Errorf("has no apiVersion")
+		return nil, fmt.Errorf("has no apiVersion")
 	}
 	if d.Kind, ok = text(child, "kind"); !ok {
-		return d, fmt.Errorf("has no kind")
+		return nil, fmt.Errorf("has no kind")
 	}
 	version, err := schema.ParseGroupVersion(d.APIVersion)
 	if err != nil {
-		return d, fmt.Errorf("has the apiVersion %q, which is not group/version", d.APIVersion)
+		return nil, fmt.Errorf("has the apiVersion %q, which is not group/version", d.APIVersion)
 	}
 	if reasons := content.IsPathSegmentName(version.Version); len(reasons) > 0 || version.Version == "" {
-		return d, fmt.Errorf("has the apiVersion %q, whose version is none", d.APIVersion)
+		return nil, fmt.Errorf("has the apiVersion %q, whose version is none", d.APIVersion)
 	}
 	d.Group = version.Group
 	metadata, err := object(child, "metadata")
 	if err != nil {
-		return d, err
+		return nil, err
 	}
 	if d.Name, ok = text(metadata, "name"); !ok {
 		if _, generated := text(metadata, "generateName"); generated {
-			return d, fmt.Errorf("%s has generateName but no name; a child is found again by its name, so give it one that stays the same", d.Kind)
+			return nil, fmt.Errorf("%s has generateName but no name; a child is found again by its name, so give it one that stays the same", d.Kind)
 		}
-		return d, fmt.Errorf("%s has no metadata.name", d.Kind)
+		return nil, fmt.Errorf("%s has no metadata.name", d.Kind)
 	}
 	// Names become parts of URLs.
 	if reasons := content.IsPathSegmentName(d.Name); len(reasons) > 0 {
-		return d, fmt.Errorf("%s has the metadata.name %q, which %s", d.Kind, d.Name, strings.Join(reasons, ", "))
+		return nil, fmt.Errorf("%s has the metadata.name %q, which %s", d.Kind, d.Name, strings.Join(reasons, ", "))
 	}
-	rule, ok := rules.For(d.GroupKind())
-	if !ok {
-		return d, fmt.Errorf("%s is of kind %s in %s, which is not declared; add it to %s", d.Key, d.Kind, d.APIVersion, s.Declared)
-	}
-	if err := s.place(rule, metadata, &d); err != nil {
-		return d, err
-	}
-	if err := s.label(metadata, d.Key); err != nil {
-		return d, err
-	}
-	d.Content = child
-	return d, nil
+	return metadata, nil
 }
 
 // place gives the child its namespace and checks that it may be there (docs/reference/compatibility.md#d8).

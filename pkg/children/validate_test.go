@@ -55,7 +55,7 @@ func decodeList(t testing.TB, text string) []map[string]any {
 	return list
 }
 
-func TestJudgeRefusesResponses(t *testing.T) {
+func TestValidateRefusesResponses(t *testing.T) {
 	const (
 		namespaced = "parents"
 		cluster    = ""
@@ -159,7 +159,7 @@ func TestJudgeRefusesResponses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			scope := children.Scope{Field: "children", Declared: "spec.childResources", Namespace: test.parent, Selector: test.selector}
-			desired, err := children.Judge(scope, declared(), decodeList(t, test.list))
+			desired, _, err := children.Validate(scope, declared(), decodeList(t, test.list))
 			if !hook.IsRejected(err) {
 				t.Fatalf("not refused: %v", err)
 			}
@@ -173,8 +173,8 @@ func TestJudgeRefusesResponses(t *testing.T) {
 	}
 }
 
-func TestJudgeTellsTheFirstFaultsOfMany(t *testing.T) {
-	_, err := children.Judge(children.Scope{Field: "attachments", Declared: "spec.attachments"}, declared(), make([]map[string]any, 5))
+func TestValidateTellsTheFirstFaultsOfMany(t *testing.T) {
+	_, _, err := children.Validate(children.Scope{Field: "attachments", Declared: "spec.attachments"}, declared(), make([]map[string]any, 5))
 	const want = "attachments[0]: is null; leave it out; attachments[1]: is null; leave it out; " +
 		"attachments[2]: is null; leave it out; and 2 more"
 	if err == nil || err.Error() != want {
@@ -182,7 +182,7 @@ func TestJudgeTellsTheFirstFaultsOfMany(t *testing.T) {
 	}
 }
 
-func TestJudgeCompletesChildren(t *testing.T) {
+func TestValidateCompletesChildren(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		scope children.Scope
@@ -232,7 +232,7 @@ func TestJudgeCompletesChildren(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			desired, err := children.Judge(test.scope, declared(), decodeList(t, test.list))
+			desired, _, err := children.Validate(test.scope, declared(), decodeList(t, test.list))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +252,7 @@ func TestAPresetLabelOfAnotherParentIsRefused(t *testing.T) {
 		Field: "children", Namespace: "parents", Labels: map[string]string{"controller-uid": "1"},
 		Selector: labels.SelectorFromSet(labels.Set{"controller-uid": "1"}),
 	}
-	_, err := children.Judge(scope, declared(),
+	_, _, err := children.Validate(scope, declared(),
 		decodeList(t, `[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"controller-uid":"2"}}}]`))
 	if err == nil || !strings.Contains(err.Error(), "don't match parent selector") {
 		t.Errorf("not refused: %v", err)
@@ -289,7 +289,7 @@ func FuzzJudge(f *testing.F) {
 		if utiljson.Unmarshal(response, &list) != nil {
 			return
 		}
-		desired, err := children.Judge(children.Scope{Field: "children", Namespace: namespace}, declared(), list)
+		desired, _, err := children.Validate(children.Scope{Field: "children", Namespace: namespace}, declared(), list)
 		if (err == nil) != (len(desired) == len(list)) && len(list) > 0 {
 			t.Errorf("%d children of %d, error %v", len(desired), len(list), err)
 		}
@@ -311,8 +311,28 @@ func BenchmarkJudge(b *testing.B) {
 		for i := range list {
 			list[i] = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("child-", i)}}
 		}
-		if _, err := children.Judge(scope, rules, list); err != nil {
+		if _, _, err := children.Validate(scope, rules, list); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestChildrenOfGroupsWithAMissingKindAreLeftOut(t *testing.T) {
+	gone := schema.GroupVersionResource{Group: "gone.example.com", Version: "v1", Resource: "things"}
+	rules := children.NewRules([]children.Rule{{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespaced: true}}, gone)
+	const there = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	const missing = `{"apiVersion":"gone.example.com/v1","kind":"Thing","metadata":{"name":"b","namespace":"ns"}}`
+	scope := children.Scope{Field: "children", Declared: "spec.childResources", Namespace: "ns"}
+	desired, unserved, err := children.Validate(scope, rules, decodeList(t, "["+there+","+missing+"]"))
+	if err != nil || len(desired) != 1 || desired[0].Name != "a" {
+		t.Errorf("desired %+v, error %v", desired, err)
+	}
+	want := children.Key{Group: "gone.example.com", Kind: "Thing", Namespace: "ns", Name: "b"}
+	if len(unserved) != 1 || unserved[0] != want {
+		t.Errorf("unserved %v, want %s", unserved, want)
+	}
+	// Another group is not excused.
+	if _, _, err := children.Validate(scope, rules, decodeList(t, strings.ReplaceAll("["+missing+"]", "gone.", "other."))); !hook.IsRejected(err) {
+		t.Errorf("not refused: %v", err)
 	}
 }

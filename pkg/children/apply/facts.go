@@ -1,0 +1,142 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apply
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// maxSingleTrials is how many differences of one child are tried one by one.
+const maxSingleTrials = 16
+
+// Read reads children in other versions than those in which they are observed.
+func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[children.Key]plan.Reading {
+	readings, errs := make([]plan.Reading, len(versions)), make([]error, len(versions))
+	a.side(ctx, len(versions), "reading a child in another version", func(i int) error {
+		v := &versions[i]
+		o, err := a.client.Get(ctx, client.Target{Resource: v.Resource, Namespace: v.Namespace, Name: v.Name})
+		if isGone(err) {
+			return nil
+		}
+		readings[i].Object = o
+		return err
+	}, errs)
+	result := make(map[children.Key]plan.Reading, len(versions))
+	for i := range versions {
+		readings[i].Err = errs[i]
+		result[versions[i].Key] = readings[i]
+	}
+	return result
+}
+
+// Try asks the API server what it would make of children (dry runs), and changes nothing. It sends one request for each, and more
+// if the API server refuses it as invalid, or if fields have to change owners and a dry run is not possible.
+func (a *Applier) Try(ctx context.Context, doubts []plan.Doubt) map[children.Key]plan.Trial {
+	trials, errs := make([]plan.Trial, len(doubts)), make([]error, len(doubts))
+	a.side(ctx, len(doubts), "trying a child", func(i int) (err error) {
+		trials[i], err = a.try(ctx, &doubts[i])
+		return err
+	}, errs)
+	result := make(map[children.Key]plan.Trial, len(doubts))
+	for i := range doubts {
+		trials[i].Desired, trials[i].Err = doubts[i].Desired, errs[i]
+		result[doubts[i].Key] = trials[i]
+	}
+	return result
+}
+
+func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error) {
+	result, err := a.attempt(ctx, doubt, doubt.Paths)
+	var trial plan.Trial
+	if apierrors.IsInvalid(err) && len(doubt.Paths) <= maxSingleTrials {
+		result, trial.Refused, err = a.tryEach(ctx, doubt)
+	}
+	conflict := ownership(err)
+	switch {
+	case err == nil:
+		trial.Result = result
+	case conflict != nil:
+		return trial, conflict
+	case apierrors.IsConflict(err), isGone(err):
+		return plan.Trial{Stale: true}, nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
+		// It cannot be tried: for example, the user may not update, or a webhook knows no dry run.
+		trial = plan.Trial{}
+	default:
+		return trial, err
+	}
+	if !doubt.Whole {
+		return trial, nil
+	}
+	if trial.Whole = trial.Result; trial.Result == nil {
+		trial.Whole, err = a.client.Whole().Get(ctx, targetOfDoubt(doubt))
+		if isGone(err) {
+			return plan.Trial{Stale: true}, nil
+		}
+	}
+	return trial, err
+}
+
+// tryEach tries the differences of a child one by one, and then those together that are not refused. The result is nil if all are.
+func (a *Applier) tryEach(ctx context.Context, doubt *plan.Doubt) (result *object.Object, refused []string, err error) {
+	if len(doubt.Paths) == 1 {
+		return nil, doubt.Paths, nil
+	}
+	var rest []string
+	for _, path := range doubt.Paths {
+		result, err = a.attempt(ctx, doubt, []string{path})
+		switch {
+		case err == nil:
+			rest = append(rest, path)
+		case apierrors.IsInvalid(err):
+			refused = append(refused, path)
+		default:
+			return nil, nil, err
+		}
+	}
+	if len(rest) == 0 {
+		return nil, refused, nil
+	}
+	result, err = a.attempt(ctx, doubt, rest)
+	return result, refused, err
+}
+
+func (a *Applier) attempt(ctx context.Context, doubt *plan.Doubt, paths []string) (*object.Object, error) {
+	body, err := doubt.Body(paths)
+	if err != nil {
+		return nil, err
+	}
+	c := a.client
+	if doubt.Whole {
+		c = c.Whole()
+	}
+	if doubt.Manager == "" {
+		return c.Try(ctx, targetOfDoubt(doubt), body)
+	}
+	return c.Apply(ctx, targetOfDoubt(doubt), client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body})
+}
+
+func targetOfDoubt(doubt *plan.Doubt) client.Target {
+	return client.Target{Resource: doubt.Resource, Namespace: doubt.Namespace, Name: doubt.Name}
+}

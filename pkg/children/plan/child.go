@@ -1,0 +1,286 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// child is one desired child whose step is being worked out.
+type child struct {
+	in    *Input
+	rule  children.Rule
+	known *record.Record
+	step  Step
+	// content is what is applied, and text its record in the annotation, for one that is merged.
+	content map[string]any
+	text    string
+
+	// observed is the observed child in the version of the step, decoded.
+	observed map[string]any
+	// last is what was applied last: recorded says that it is in the annotation, fresh that it is what is to be applied now, and
+	// owned that a field manager owns it, so that defaults may be among it.
+	last                   map[string]any
+	recorded, fresh, owned bool
+}
+
+// findings are how an observed child differs from what is desired.
+type findings struct {
+	// values are the places where the object differs, and ownership those where our field manager does not own what is there.
+	values, ownership []merge.Difference
+	// explained are differences that are known to be the API server's doing.
+	explained []record.Returned
+	// record is the place of our own record, if that is not up to date.
+	record string
+	// migrate says that the ownership of fields has to be moved to our field manager.
+	migrate bool
+	// merged is the observed object with the values put right, for a child that is merged.
+	merged map[string]any
+}
+
+func (f findings) all() []merge.Difference { return slices.Concat(f.values, f.ownership) }
+
+func (f findings) none() bool { return len(f.values)+len(f.ownership) == 0 && f.record == "" }
+
+// child begins to work out the step of a desired child.
+func (in *Input) child(d children.Desired) (*child, error) {
+	rule, _ := in.Rules.For(d.GroupKind())
+	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key)}
+	c.step = Step{
+		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.Schemas[kindOf(d)], epoch: in.Epochs[d.Group],
+	}
+	c.content = in.applicable(d.Content)
+	if rule.ServerSide {
+		c.step.Manager, c.step.Force = in.Manager, rule.Force
+		c.content = in.owning(c.content)
+		c.step.shown = applicableTo(c.content)
+	} else {
+		c.step.shown = observable(c.content)
+	}
+	var err error
+	if c.text, err = merge.Encode(c.content); err != nil {
+		return nil, err
+	}
+	c.step.desired = record.HashText(c.step.Manager, c.text)
+	return c, nil
+}
+
+func (c *child) needsNothing(o *object.Object) bool {
+	return c.known.NeedsNothing(c.step.desired, o.ResourceVersion(), c.step.epoch, c.in.Now) != record.Unknown
+}
+
+// remembered are the places at which the API server is known to return something else than it is sent.
+func (c *child) remembered() []record.Returned {
+	if !c.current() {
+		return nil
+	}
+	return c.known.Returned()
+}
+
+func (c *child) current() bool { return c.known.Current(c.step.epoch, c.in.Now) }
+
+// look takes the observed child. It is done if nothing has to be done with the child, which the step then says.
+func (c *child) look(d children.Desired, o *object.Object) (done bool, err error) {
+	c.step.Observed, c.step.Action = o, Leave
+	if o.Deleting() {
+		c.step.Reason = Deleting
+		return true, nil
+	}
+	if c.needsNothing(o) {
+		c.step.Reason = Same
+		if c.known.Reason == record.OnDelete {
+			c.step.Reason = OnDelete
+		}
+		return true, nil
+	}
+	if o.APIVersion() != d.APIVersion {
+		if o = c.inVersion(o, &err); o == nil {
+			return true, err
+		}
+	}
+	if c.observed, err = o.Decode(); err != nil {
+		return false, err
+	}
+	return false, c.findLast()
+}
+
+// inVersion returns the observed child in the version of the step, nil if it is gone meanwhile or could not be read.
+func (c *child) inVersion(o *object.Object, err *error) *object.Object {
+	read, ok := c.in.OtherVersions[c.step.Key]
+	switch {
+	case !ok:
+		c.step.Resource, c.step.schema = c.rule.ResourceIn(o.APIVersion()), c.in.Schemas[o.GroupVersionKind()]
+		return o
+	case read.Err != nil:
+		*err = fmt.Errorf("reading it in version %s: %w", c.step.Resource.Version, read.Err)
+		return nil
+	case read.Object == nil || read.Object.UID() != o.UID() || read.Object.Deleting():
+		c.step.Reason = Deleting
+		return nil
+	}
+	c.step.Observed = read.Object
+	return read.Object
+}
+
+// compare returns how the child differs, apart from what the API server is known to return.
+func (c *child) compare(returned []record.Returned) (findings, error) {
+	if c.rule.ServerSide {
+		return c.compareApplied(returned)
+	}
+	return c.compareMerged(returned)
+}
+
+// note returns what sorts differences: those that the API server is known to return stay.
+func (f *findings) note(into *[]merge.Difference, returned []record.Returned) merge.Keep {
+	return func(d merge.Difference) bool {
+		if ofSystem(d.Path) {
+			return true
+		}
+		if pair := pairOf(d); slices.Contains(returned, pair) {
+			f.explained = append(f.explained, pair)
+			return true
+		}
+		*into = append(*into, d)
+		return false
+	}
+}
+
+// pairOf returns what is remembered of a difference.
+func pairOf(d merge.Difference) record.Returned {
+	pair := record.Returned{Path: record.HashText(d.Path)}
+	if !d.Removed {
+		pair.Sent = record.HashOf(d.Desired)
+	}
+	if d.Present {
+		pair.Got = record.HashOf(d.Observed)
+	}
+	return pair
+}
+
+// create completes the step for a child that is not there.
+func (c *child) create(d children.Desired) (err error) {
+	c.step.Action = Create
+	if c.rule.ServerSide {
+		c.step.Body, err = json.Marshal(c.content)
+	} else {
+		c.step.Body, err = c.in.createBody(c.content, d.Content["status"], c.text)
+	}
+	return err
+}
+
+// decide completes the step for a child that was compared.
+func (c *child) decide(f findings) error {
+	s := &c.step
+	s.explained = f.explained
+	if f.none() {
+		s.Reason = Same
+		return nil
+	}
+	for _, d := range f.all() {
+		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
+	}
+	if f.record != "" {
+		s.Changed = append(s.Changed, Change{Path: f.record})
+	}
+	s.RecordOnly = len(f.values) == 0
+	switch c.rule.Method {
+	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:
+		s.Action = Recreate
+		if s.RecordOnly {
+			// No child is deleted for our own record.
+			s.Action = Update
+		}
+	case v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRollingInPlace:
+		s.Action = Update
+	case v1alpha1.ChildUpdateOnDelete, "":
+		s.Reason = OnDelete
+		return nil
+	default:
+		return fmt.Errorf("invalid update strategy for %s: unknown method %s", s.Kind, c.rule.Method)
+	}
+	if c.paused() {
+		b := c.known.Breaker()
+		s.Action, s.Reason, s.Report = Leave, Flapping, !b.Reported()
+		s.PausedUntil, _ = b.Paused(c.in.Now)
+		return nil
+	}
+	if s.Action == Recreate {
+		return nil
+	}
+	if err := c.updateBody(f); err != nil {
+		return fmt.Errorf("encoding the changed object: %w", err)
+	}
+	return nil
+}
+
+// paused reports whether the child was written too often for its present desired state.
+func (c *child) paused() bool {
+	if c.known == nil || c.known.Desired != c.step.desired {
+		return false
+	}
+	_, paused := c.known.Breaker().Paused(c.in.Now)
+	return paused
+}
+
+func (c *child) updateBody(f findings) (err error) {
+	s := &c.step
+	if !c.rule.ServerSide {
+		s.Body, err = json.Marshal(withAnnotation(f.merged, c.text))
+		return err
+	}
+	trial := c.trial()
+	if f.migrate {
+		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, len(f.values) == 0 && trial.Result != nil); err != nil {
+			return err
+		}
+		if len(f.values) == 0 && trial.Result != nil && s.Migration != nil {
+			return nil
+		}
+	}
+	content, err := c.applyWith(trial.Refused)
+	if err != nil {
+		return err
+	}
+	s.Body, err = c.applyBody(content)
+	return err
+}
+
+func paths(differences []merge.Difference) []string {
+	list := make([]string, len(differences))
+	for i := range differences {
+		list[i] = differences[i].Path
+	}
+	return list
+}
+
+// Paths returns the places of changes.
+func Paths(changes []Change) string {
+	list := make([]string, len(changes))
+	for i := range changes {
+		list[i] = changes[i].Path
+	}
+	return strings.Join(list, " ")
+}

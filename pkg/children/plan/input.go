@@ -1,0 +1,227 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Input is what a plan is made from. All of it is facts: making a plan asks nobody and changes nothing. Which of the last four
+// facts are missing is what Missing says.
+type Input struct {
+	// Parent is the UID of the parent, and ParentName names it for people.
+	Parent     types.UID
+	ParentName string
+	// Owner is the owner reference that new children get.
+	Owner map[string]any
+	// Rules are the declared kinds.
+	Rules children.Rules
+	// Observed are the children that the parent has, each once.
+	Observed []*object.Object
+	// Desired are the children that the hook wants.
+	Desired []children.Desired
+	// Manager is the field manager for the children of server-side rules.
+	Manager string
+	// Now is the time of the plan.
+	Now time.Time
+	// Records are what is remembered of the parent's children.
+	Records record.Records
+
+	// Epochs are those of schema and admission, by group. They are read before anything is tried. A missing one is 0.
+	Epochs map[string]int64
+	// Schemas are those of the kinds, nil for a kind that has none.
+	Schemas map[schema.GroupVersionKind]merge.Schema
+	// OtherVersions are children that the hook returned in another version than the one in which they are observed. One that is
+	// missing is written in the version in which it is observed.
+	OtherVersions map[children.Key]Reading
+	// Trials are what came of dry runs.
+	Trials map[children.Key]Trial
+}
+
+// Reading is a child as it was read from the API server.
+type Reading struct {
+	// Object is the child, nil if it is gone.
+	Object *object.Object
+	// Err says why it could not be read.
+	Err error
+}
+
+// Trial is what the API server would make of a child (a dry run).
+type Trial struct {
+	// Desired is the hash of the desired state that was tried. The trial counts for no other.
+	Desired record.Hash
+	// Result is the object that the API server would store, nil if the dry run is not possible or all of it is refused.
+	Result *object.Object
+	// Whole is the object with its managedFields, where a step has to change those: Result, or the object as it is.
+	Whole *object.Object
+	// Refused are the places of the changes that the API server refuses as invalid, and that were not tried therefore.
+	Refused []string
+	// Stale says that the child changed or went after it was observed.
+	Stale bool
+	// Err says why it could not be tried.
+	Err error
+}
+
+// Reads are the facts that a plan needs and does not have.
+type Reads struct {
+	// Schemas are the kinds whose schemas are missing.
+	Schemas []schema.GroupVersionKind
+	// Versions are the children to be read in another version.
+	Versions []Version
+	// Doubts are the children of which the API server has to be asked what it would make of them. They are known only when the
+	// others are there.
+	Doubts []Doubt
+}
+
+// Version is a child in a version.
+type Version struct {
+	children.Key
+	// Resource is the child's resource in that version.
+	Resource schema.GroupVersionResource
+}
+
+// Doubt is a child that differs, where it is not known whether the API server, or a change, is the reason: nothing is known of
+// what it made of the values that were sent, as after a restart, or what is known may have changed since.
+type Doubt struct {
+	children.Key
+	// Desired is the hash of the desired state.
+	Desired record.Hash
+	// Resource is where the child is tried.
+	Resource schema.GroupVersionResource
+	// Manager is the field manager for server-side apply, empty for an update, and Force takes fields from others.
+	Manager string
+	Force   bool
+	// Whole says that the result is needed with its managedFields.
+	Whole bool
+	// Paths are the places of the differences.
+	Paths []string
+	// Body returns the body of the dry run with the differences at some of Paths.
+	Body func(paths []string) ([]byte, error)
+}
+
+// Missing returns the facts that are needed to make a plan from in and are not there.
+func Missing(in Input) Reads {
+	var missing Reads
+	asked := map[schema.GroupVersionKind]bool{}
+	observed := byKey(in.Observed)
+	for _, d := range in.Desired {
+		kind := kindOf(d)
+		if _, known := in.Schemas[kind]; !known && !asked[kind] {
+			asked[kind] = true
+			missing.Schemas = append(missing.Schemas, kind)
+		}
+		if version, ok := in.otherVersion(d, observed[d.Key]); ok {
+			missing.Versions = append(missing.Versions, version)
+		}
+	}
+	if len(missing.Schemas)+len(missing.Versions) > 0 {
+		return missing
+	}
+	for _, d := range in.Desired {
+		if doubt := in.doubt(d, observed[d.Key]); doubt != nil {
+			missing.Doubts = append(missing.Doubts, *doubt)
+		}
+	}
+	return missing
+}
+
+// otherVersion returns the version in which a child has to be read.
+func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bool) {
+	if o == nil || o.APIVersion() == d.APIVersion {
+		return Version{}, false
+	}
+	if _, read := in.OtherVersions[d.Key]; read {
+		return Version{}, false
+	}
+	c, err := in.child(d)
+	if err != nil || c.needsNothing(o) {
+		return Version{}, false
+	}
+	return Version{Key: d.Key, Resource: c.step.Resource}, true
+}
+
+// doubt returns the doubt about a child, nil if there is none.
+func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
+	if o == nil || o.Deleting() {
+		return nil
+	}
+	rule, _ := in.Rules.For(d.GroupKind())
+	if leaves(rule.Method) || !rule.ServerSide && in.Records.Get(d.Key).Current(in.Epochs[d.Group], in.Now) {
+		return nil
+	}
+	c, err := in.child(d)
+	if err != nil {
+		return nil
+	}
+	if done, err := c.look(d, o); done || err != nil {
+		return nil
+	}
+	if t, tried := in.Trials[d.Key]; tried && t.Desired == c.step.desired {
+		return nil
+	}
+	f, err := c.compare(c.remembered())
+	if err != nil || !c.doubts(f) {
+		return nil
+	}
+	return &Doubt{
+		Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Manager: c.step.Manager, Force: c.step.Force,
+		Whole: f.migrate, Paths: paths(f.all()), Body: c.tryBody,
+	}
+}
+
+// Unchanged reports whether applying d to o would change nothing but our own record of what was applied. The facts about d are
+// needed as for Make. A child that cannot be merged counts as changed.
+func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
+	step, err := in.step(d, o)
+	return err == nil && (step.Action == Leave && step.Reason == Same || step.Action == Update && step.RecordOnly)
+}
+
+// KeyOf returns the identity of an observed child.
+func KeyOf(o *object.Object) children.Key {
+	kind := o.GroupVersionKind()
+	return children.Key{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name()}
+}
+
+func byKey(list []*object.Object) map[children.Key]*object.Object {
+	result := make(map[children.Key]*object.Object, len(list))
+	for _, o := range list {
+		result[KeyOf(o)] = o
+	}
+	return result
+}
+
+func kindOf(d children.Desired) schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(d.APIVersion, d.Kind)
+}
+
+// leaves reports whether a method leaves existing children as they are.
+func leaves(method v1alpha1.ChildUpdateMethod) bool {
+	return method == v1alpha1.ChildUpdateOnDelete || method == ""
+}
+
+func recreates(method v1alpha1.ChildUpdateMethod) bool {
+	return method == v1alpha1.ChildUpdateRecreate || method == v1alpha1.ChildUpdateRollingRecreate
+}

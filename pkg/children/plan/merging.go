@@ -1,0 +1,167 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// annotationPlace is where a merged child has our own record.
+const annotationPlace = "metadata.annotations[" + merge.Annotation + "]"
+
+// compareMerged compares a child that is merged here.
+func (c *child) compareMerged(returned []record.Returned) (findings, error) {
+	var f findings
+	if c.fresh && c.step.Observed.Holds(c.step.shown) {
+		return f, nil
+	}
+	result, err := merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, f.note(&f.values, returned))
+	if err != nil {
+		return f, err
+	}
+	f.merged = result.Object
+	if !c.fresh {
+		f.record = annotationPlace
+	}
+	return f, nil
+}
+
+// findLast finds what was applied last to the observed child: what the annotation says, or else what server-side apply has
+// applied, by our manager or by Metacontroller.
+func (c *child) findLast() (err error) {
+	recorded, ok := c.step.Observed.Annotation(merge.Annotation)
+	if !ok {
+		if !c.rule.ServerSide {
+			c.last, err = c.appliedBefore(owned.Extract)
+		}
+		return err
+	}
+	c.recorded = true
+	c.last = c.in.applicable(merge.Decode(recorded))
+	if recorded == c.text || c.last == nil || merge.IsSecret(c.last) {
+		// What Metacontroller recorded of a Secret in clear is never up to date.
+		c.fresh = recorded == c.text
+		return nil
+	}
+	// Metacontroller recorded fields, too, that are not ours to apply; that alone is no reason to write the child.
+	again, err := merge.Encode(c.last)
+	c.fresh = err == nil && again == c.text
+	return nil
+}
+
+// appliedBefore returns what server-side apply has applied to the observed child; nil if nothing.
+func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]any, error)) (map[string]any, error) {
+	for _, manager := range []string{c.in.Manager, LegacyManager} {
+		fields, ok := c.step.Observed.AppliedFields(manager)
+		if !ok || manager == "" {
+			continue
+		}
+		part, err := extract(c.observed, fields)
+		if err != nil {
+			return nil, fmt.Errorf("reading what %s owns: %w", manager, err)
+		}
+		c.owned = true
+		part = c.in.applicable(part)
+		part["kind"], part["apiVersion"] = c.step.Observed.Kind(), c.step.Observed.APIVersion()
+		return part, nil
+	}
+	return nil, nil
+}
+
+// differences returns where an object differs from what is desired, as what the API server returned for it. Last is what was
+// applied before.
+func (s *Step) differences(o *object.Object, content, last map[string]any) []record.Returned {
+	var list []record.Returned
+	add := func(d merge.Difference) bool {
+		if pair := pairOf(d); !ofSystem(d.Path) && !slices.Contains(list, pair) {
+			list = append(list, pair)
+		}
+		return true
+	}
+	compared := []map[string]any{content}
+	if s.Manager != "" {
+		fields, ok := o.AppliedFields(s.Manager)
+		part, err := owned.Extract(content, fields)
+		if !ok || err != nil {
+			return nil
+		}
+		compared = append(compared, part)
+	}
+	for _, has := range compared {
+		// An object that cannot be merged teaches nothing; the next plan says why.
+		_, _ = merge.Objects(has, last, s.shown, s.schema, add)
+	}
+	return list
+}
+
+// learn returns where an object that the API server returned for the step is not what was sent.
+func (s *Step) learn(o *object.Object) []record.Returned {
+	if s.Manager == "" && o.Holds(s.shown) {
+		return nil
+	}
+	content, err := o.Decode()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.differences(o, content, s.shown), func(pair record.Returned) bool {
+		// In place of a value that stays, the observed one was sent: what came back for it says nothing of the desired one.
+		return s.Manager == "" && slices.ContainsFunc(s.explained, func(kept record.Returned) bool {
+			return kept.Path == pair.Path && kept.Sent == pair.Sent && kept.Got != pair.Got
+		})
+	})
+}
+
+// createBody returns the body that creates a child. The status is sent as the hook returned it: kinds without a status
+// subresource take it (docs/reference/contract.md#s12.2).
+func (in *Input) createBody(content map[string]any, status any, text string) ([]byte, error) {
+	created := withAnnotation(content, text)
+	metadata, _ := created["metadata"].(map[string]any)
+	owners, _ := metadata["ownerReferences"].([]any)
+	metadata["ownerReferences"] = append(slices.Clone(owners), in.Owner)
+	if status != nil {
+		created["status"] = status
+	}
+	body, err := json.Marshal(created)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the new object: %w", err)
+	}
+	return body, nil
+}
+
+// withAnnotation returns a copy of an object, as deep as needed, with the last-applied annotation.
+func withAnnotation(content map[string]any, text string) map[string]any {
+	result := maps.Clone(content)
+	metadata, _ := result["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	annotations = maps.Clone(annotations)
+	if annotations == nil {
+		annotations = make(map[string]any, 1)
+	}
+	annotations[merge.Annotation] = text
+	metadata["annotations"] = annotations
+	result["metadata"] = metadata
+	return result
+}

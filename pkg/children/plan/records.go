@@ -1,0 +1,133 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"slices"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Outcome is what happened to one child.
+type Outcome struct {
+	Step
+	// Written is the child as the API server returned it, after Create and Update that succeeded.
+	Written *object.Object
+	// Done says that the step changed the cluster. An Update does not if the API server finds nothing to change.
+	Done bool
+	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no
+	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent.
+	Stale bool
+	// Existing is the object that has the name of a child to be created, and the same parent. The step is stale then, if the object
+	// is a child of this controller.
+	Existing *object.Object
+}
+
+// Next returns the records of the parent's children after a plan was carried out, for which f is the fingerprint of the response
+// that it was made for, zero for none. It changes none of before. Children that the plan does not deal with have none.
+func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerprint) record.Records {
+	happened := make(map[children.Key]*Outcome, len(outcomes))
+	for i := range outcomes {
+		happened[outcomes[i].Key] = &outcomes[i]
+	}
+	var next record.Records
+	desired := len(p.Failed)
+	for i := range p.Steps {
+		if p.Steps[i].desired != 0 {
+			desired++
+		}
+	}
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if step.desired == 0 {
+			continue
+		}
+		known := before.Get(step.Key)
+		now := p.next(step, known, happened[step.Key])
+		if now != nil && f != 0 && now.Desired == step.desired && (now.Fingerprint != f || int(now.Siblings) != desired) {
+			if now == known {
+				now = known.For(step.Key, step.desired)
+			}
+			// A child whose write failed may be known in another desired state still: that one is not the response's.
+			now.Fingerprint, now.Siblings = f, int32(desired) //nolint:gosec // A response has not that many children.
+		}
+		if now != nil {
+			next = append(next, now)
+		}
+	}
+	for _, key := range p.Failed {
+		if known := before.Get(key); known != nil {
+			// It is there still.
+			next = append(next, known)
+		}
+	}
+	next.Sort()
+	if slices.Equal(next, before) {
+		return before
+	}
+	return next
+}
+
+// next returns the record of a child after its step; it may be the known one, or nil.
+func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record {
+	switch {
+	case o == nil:
+		return p.left(step, known)
+	case o.Written != nil:
+		next := known.For(step.Key, step.desired)
+		next.Learnt(step.learn(o.Written), step.epoch, p.Now)
+		next.NeededNothing(o.Written.ResourceVersion(), record.Same)
+		if o.Done && step.Action != Create {
+			next.Counted(next.Breaker().Count(p.Now))
+		}
+		return next
+	case o.Done:
+		next := known.For(step.Key, step.desired)
+		next.Counted(next.Breaker().Count(p.Now))
+		return next
+	}
+	return known
+}
+
+// left returns the record of a child that was left as it is.
+func (p Plan) left(step *Step, known *record.Record) *record.Record {
+	switch {
+	case step.Action != Leave:
+	case step.Reason == Flapping && step.Report:
+		next := known.For(step.Key, step.desired)
+		next.Counted(next.Breaker().Report())
+		return next
+	case step.Reason == OnDelete || step.Reason == Same:
+		reason := record.Same
+		if step.Reason == OnDelete {
+			reason = record.OnDelete
+		}
+		version := step.Observed.ResourceVersion()
+		if known.NeedsNothing(step.desired, version, step.epoch, p.Now) == reason {
+			return known
+		}
+		next := known.For(step.Key, step.desired)
+		next.NeededNothing(version, reason)
+		if reason == record.Same && (step.tried || !known.Current(step.epoch, p.Now)) {
+			next.Learnt(step.explained, step.epoch, p.Now)
+		}
+		return next
+	}
+	return known
+}

@@ -1,0 +1,273 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// staleRetry is after how long a parent is synced again whose children changed after they were observed: what the API server
+// calls a conflict may also be that of a quota or a webhook, after which no event comes.
+const staleRetry = time.Second
+
+// Recorder records what happened to children on their parent.
+type Recorder interface {
+	// Warning records what went wrong.
+	Warning(subject *corev1.ObjectReference, reason, message string)
+	// Normal records what happened.
+	Normal(subject *corev1.ObjectReference, reason, message string)
+}
+
+// Expectations are what a parent waits for before it is synced again: that the caches show what was written.
+type Expectations interface {
+	// Wrote says that an object was written for a parent, which the informer has to show.
+	Wrote(key parent.Key, informer *cache.Informer, written *object.Object)
+	// Deleted says that an object was deleted for a parent, which the informer must not show as it was any more.
+	Deleted(key parent.Key, informer *cache.Informer, o *object.Object)
+}
+
+// Counters count what operators look for.
+type Counters struct {
+	// Conflicts counts children that could not be created because their names were taken, and Flapping children that were left
+	// alone for a while.
+	Conflicts, Flapping atomic.Int64
+}
+
+// Config is what a Control needs. All fields are required, but for Clock.
+type Config struct {
+	// Cluster is where the children are.
+	Cluster *cluster.Cluster
+	// Applier writes them.
+	Applier *apply.Applier
+	// Recorder records events on parents.
+	Recorder Recorder
+	// Counters count conflicts and flapping children.
+	Counters *Counters
+	// Manager is the field manager for server-side apply.
+	Manager string
+	// Rules are the declared kinds.
+	Rules children.Rules
+	// Informers has the informer for each declared kind.
+	Informers map[schema.GroupKind]*cache.Informer
+	// Expectations are told what was written.
+	Expectations Expectations
+	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
+	// of the same parent.
+	Mine func(parent, existing *object.Object) bool
+	// Clock tells the time. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// Control brings the children of the parents of one controller to their desired states. It is safe for concurrent use; one parent
+// is used by one goroutine at a time.
+type Control struct {
+	config  Config
+	records *record.Store
+	// ignored remembers which parents know that the status of a kind is not written.
+	ignored ignoredStatus
+}
+
+// New returns a Control without records.
+func New(c Config) *Control {
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	return &Control{config: c, records: record.NewStore()}
+}
+
+// Prepare reads what the cluster publishes about the declared kinds, for which the first parents would have to wait. It returns
+// early when ctx ends.
+func (c *Control) Prepare(ctx context.Context) {
+	for _, kind := range c.config.Rules.Kinds() {
+		c.schema(ctx, kind)
+	}
+}
+
+// Forget drops the records of a parent that is gone.
+func (c *Control) Forget(parent types.UID) {
+	c.records.Forget(parent)
+	c.ignored.forget(parent)
+}
+
+// Len returns the number of parents with records.
+func (c *Control) Len() int { return c.records.Len() }
+
+// Fingerprint returns what stands for the children of a response, which is the JSON array as the hook wrote it. Scope is what of the
+// parent decides about the desired children, too, and may change: the selector, for one.
+func (c *Control) Fingerprint(children []byte, scope string) record.Fingerprint {
+	return record.FingerprintOf(children, scope)
+}
+
+// Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
+// once.
+func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*object.Object) bool {
+	return c.records.Of(parent).Settled(f, observed, c.config.Cluster.Discovery.Epoch, c.config.Clock.Now())
+}
+
+// Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
+// make of them (a dry run) when it is not known otherwise whether the API server or a change is the reason. Facts that cannot be
+// had become errors of the plan.
+func (c *Control) Gather(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) (plan.Input, error) {
+	// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
+	uid := types.UID(strings.Clone(string(parent.UID())))
+	return c.Complete(ctx, plan.Input{
+		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerOf(parent).Content(), Rules: c.config.Rules,
+		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: c.config.Clock.Now(), Records: c.records.Of(uid),
+	})
+}
+
+// Complete adds the facts that an input needs and does not have, for example when other children are desired than those that it
+// was gathered for. The error is that of ctx.
+func (c *Control) Complete(ctx context.Context, in plan.Input) (plan.Input, error) {
+	// The epochs are those of before anything is tried or written.
+	epochs := map[string]int64{}
+	for i := range in.Desired {
+		group := in.Desired[i].Group
+		if epoch, known := in.Epochs[group]; known {
+			epochs[group] = epoch
+		} else if _, known := epochs[group]; !known {
+			epochs[group] = c.config.Cluster.Discovery.Epoch(group)
+		}
+	}
+	in.Epochs = epochs
+	missing := plan.Missing(in)
+	for _, kind := range missing.Schemas {
+		in.Schemas = with(in.Schemas, kind, c.schema(ctx, kind))
+	}
+	for key, reading := range c.config.Applier.Read(ctx, missing.Versions) {
+		in.OtherVersions = with(in.OtherVersions, key, reading)
+	}
+	// Only with those it is known what has to be tried.
+	for key, trial := range c.config.Applier.Try(ctx, plan.Missing(in).Doubts) {
+		in.Trials = with(in.Trials, key, trial)
+	}
+	if ctx.Err() != nil {
+		return in, fmt.Errorf("asking what the API server would make of the children: %w", context.Cause(ctx))
+	}
+	return in, nil
+}
+
+func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
+	if m == nil {
+		m = map[K]V{}
+	}
+	m[key] = value
+	return m
+}
+
+// Reconcile makes the observed children the desired ones. f is the fingerprint of the response in which they were desired, zero if
+// that is none or several. It returns the time after which to sync the parent again, 0 for none: for example, a child that
+// flaps is left alone for a while.
+func (c *Control) Reconcile(
+	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f record.Fingerprint,
+) (again time.Duration, err error) {
+	p, errPlan := makePlan(in)
+	var outcomes []plan.Outcome
+	var errApply error
+	if p.Writes() > 0 {
+		outcomes, errApply = c.config.Applier.Apply(ctx, p)
+	}
+	again = p.Again()
+	var errConflicts []error
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.Existing != nil && !c.config.Mine(parent, o.Existing) {
+			o.Stale = false
+			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true}
+			errConflicts = append(errConflicts, fmt.Errorf("creating %s: %w", o.Key, conflict))
+		}
+		if o.Stale && (again == 0 || again > staleRetry) {
+			again = staleRetry
+		}
+		c.expect(key, o)
+	}
+	// Whether a status is reported depends on the child as it is observed.
+	if setsStatus(in.Desired) {
+		f = 0
+	}
+	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
+	c.recordEvents(ctx, parent, p, outcomes)
+	c.reportStatus(parent, in)
+	err = errors.Join(append(errConflicts, errPlan, errApply)...)
+	c.countConflicts(err)
+	return again, err
+}
+
+// expect lets the parent wait until the cache shows what was done.
+func (c *Control) expect(key parent.Key, o *plan.Outcome) {
+	informer := c.config.Informers[o.GroupKind()]
+	switch {
+	case informer == nil:
+	case o.Done && o.Written != nil:
+		c.config.Expectations.Wrote(key, informer, o.Written)
+	case o.Done:
+		c.config.Expectations.Deleted(key, informer, o.Observed)
+	}
+}
+
+func (c *Control) countConflicts(err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, each := range joined.Unwrap() {
+			c.countConflicts(each)
+		}
+		return
+	}
+	if _, ok := errors.AsType[*apply.ConflictError](err); ok {
+		c.config.Counters.Conflicts.Add(1)
+	}
+}
+
+// schema returns what the cluster publishes about a kind. Without it lists are merged by guessing.
+func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
+	found, err := c.config.Cluster.Discovery.Schema(ctx, kind)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)
+		return nil
+	}
+	return merge.SchemaOf(found)
+}
+
+// setsStatus reports whether a desired child has a status.
+func setsStatus(desired []children.Desired) bool {
+	return slices.ContainsFunc(desired, func(d children.Desired) bool {
+		status, ok := d.Content["status"].(map[string]any)
+		return ok && len(status) > 0
+	})
+}

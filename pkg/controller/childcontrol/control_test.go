@@ -1,0 +1,218 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+const (
+	theParent = `{"apiVersion":"example.com/v1","kind":"P","metadata":{"name":"p","namespace":"ns","uid":"p","resourceVersion":"1"}}`
+	theChild  = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5",
+		"ownerReferences":[{"apiVersion":"example.com/v1","kind":"P","name":"p","uid":"p","controller":true}]},"data":{"k":"old"}}`
+)
+
+func status(code int, reason string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"details":{"name":"a"}}`, reason, code)
+}
+
+// api answers each method with a code and a body, and keeps the requests that write.
+type api struct {
+	answers map[string]string
+	writes  []string
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if r.Method != http.MethodGet {
+		a.writes = append(a.writes, r.Method+" "+r.URL.RawQuery+" "+string(body))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	answer, ok := a.answers[r.Method]
+	if !ok || strings.HasPrefix(r.URL.Path, "/openapi/") {
+		answer = status(http.StatusNotFound, "NotFound")
+	}
+	for code := range map[int]bool{http.StatusNotFound: true, http.StatusConflict: true} {
+		if strings.Contains(answer, fmt.Sprintf(`"code":%d`, code)) {
+			w.WriteHeader(code)
+		}
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+type recorder struct{ events []string }
+
+func (r *recorder) Warning(_ *corev1.ObjectReference, reason, message string) {
+	r.events = append(r.events, reason+": "+message)
+}
+
+func (r *recorder) Normal(_ *corev1.ObjectReference, reason, message string) {
+	r.events = append(r.events, reason+": "+message)
+}
+
+type expectations struct{ wrote, deleted int }
+
+func (e *expectations) Wrote(parent.Key, *cache.Informer, *object.Object)   { e.wrote++ }
+func (e *expectations) Deleted(parent.Key, *cache.Informer, *object.Object) { e.deleted++ }
+
+// control is a Control against an API server that answers as given, with its collaborators.
+type control struct {
+	*childcontrol.Control
+	counters childcontrol.Counters
+	events   recorder
+	expected expectations
+	mine     bool
+	parent   *object.Object
+}
+
+func newControl(t *testing.T, a *api) *control {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	window, err := cluster.New(cluster.Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	c := &control{parent: parse(t, theParent)}
+	c.Control = childcontrol.New(childcontrol.Config{
+		Cluster: window, Applier: apply.New(apply.Options{Client: window.Client}), Recorder: &c.events, Counters: &c.counters,
+		Rules: children.NewRules([]children.Rule{{
+			Kind: kind, Resource: kind.GroupVersion().WithResource("configmaps"), Namespaced: true, Method: v1alpha1.ChildUpdateInPlace,
+		}}),
+		Informers:    map[schema.GroupKind]*cache.Informer{kind.GroupKind(): {}},
+		Expectations: &c.expected, Mine: func(_, _ *object.Object) bool { return c.mine },
+	})
+	return c
+}
+
+func parse(t *testing.T, text string) *object.Object {
+	t.Helper()
+	o, err := object.Parse([]byte(text), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// reconcile syncs the parent with one desired child.
+func (c *control) reconcile(t *testing.T, observed ...*object.Object) (time.Duration, error) {
+	t.Helper()
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	desired := []children.Desired{{
+		Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}, APIVersion: "v1",
+		Content: map[string]any{
+			"apiVersion": "v1", "kind": kind.Kind, "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": "v"},
+		},
+	}}
+	in, err := c.Gather(t.Context(), c.parent, observed, desired)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, c.Fingerprint([]byte("[]"), ""))
+}
+
+// An attachment whose marker was removed, or a child of another controller of the same parent, has the name of a child.
+func TestReviewAnObstacleOfTheSameParent(t *testing.T) {
+	for _, mine := range []bool{true, false} {
+		t.Run(fmt.Sprintf("mine %t", mine), func(t *testing.T) {
+			c := newControl(t, &api{answers: map[string]string{
+				http.MethodPost: status(http.StatusConflict, "AlreadyExists"), http.MethodGet: theChild,
+			}})
+			c.mine = mine
+			again, err := c.reconcile(t)
+			conflict, ok := errors.AsType[*apply.ConflictError](err)
+			if ok == mine || ok && !strings.Contains(conflict.Error(), "ConfigMap ns/a exists and belongs to P ns/p") {
+				t.Errorf("error %v", err)
+			}
+			if got := c.counters.Conflicts.Load(); (got == 1) == mine {
+				t.Errorf("%d conflicts are counted", got)
+			}
+			if (again == time.Second) != mine {
+				t.Errorf("synced again after %v", again)
+			}
+		})
+	}
+}
+
+func TestAParentIsSyncedAgainWhenAWriteComesTooLate(t *testing.T) {
+	c := newControl(t, &api{answers: map[string]string{http.MethodPut: status(http.StatusConflict, "Conflict")}})
+	again, err := c.reconcile(t, parse(t, theChild))
+	if err != nil || again != time.Second {
+		t.Errorf("synced again after %v, error %v", again, err)
+	}
+	if c.expected.wrote > 0 || len(c.events.events) > 0 {
+		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
+	}
+}
+
+func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
+	written := strings.NewReplacer(`"old"`, `"v"`, `"5"`, `"6"`).Replace(theChild)
+	a := &api{answers: map[string]string{http.MethodPut: written}}
+	c := newControl(t, a)
+	if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != 0 {
+		t.Fatalf("again %v, error %v", again, err)
+	}
+	if c.expected.wrote != 1 || len(c.events.events) != 1 || c.events.events[0] != "ChildUpdated: Updated ConfigMap ns/a (data.k)" {
+		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
+	}
+	observed := parse(t, written)
+	if !c.Settled("p", c.Fingerprint([]byte("[]"), ""), []*object.Object{observed}) {
+		t.Error("it is not settled")
+	}
+	if _, err := c.reconcile(t, observed); err != nil || len(a.writes) != 1 {
+		t.Errorf("writes %q, error %v", a.writes, err)
+	}
+	if c.Len() != 1 {
+		t.Errorf("%d parents have records", c.Len())
+	}
+	if c.Forget("p"); c.Len() != 0 || c.Settled("p", c.Fingerprint([]byte("[]"), ""), []*object.Object{observed}) {
+		t.Error("a forgotten parent has records")
+	}
+}
+
+func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
+	a := &api{answers: map[string]string{http.MethodDelete: `{"kind":"Status","apiVersion":"v1","status":"Success"}`}}
+	c := newControl(t, a)
+	in, err := c.Gather(t.Context(), c.parent, []*object.Object{parse(t, theChild)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Reconcile(t.Context(), parent.Key{}, c.parent, in, 0); err != nil || c.expected.deleted != 1 || c.Len() != 0 {
+		t.Errorf("%d deletions are expected, %d parents have records, error %v", c.expected.deleted, c.Len(), err)
+	}
+}

@@ -1,0 +1,76 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+)
+
+// VerifyVariable is the environment variable that, with the value "plans", has every plan made twice: a plan is a value, so
+// the two must be equal, and making them must change nothing. A difference panics, which the worker reports as a failed sync. It is
+// for tests (docs/design/0013-plans-and-records.md).
+const VerifyVariable = "METACONTROLLER_VERIFY"
+
+var verifies = os.Getenv(VerifyVariable) == "plans"
+
+// makePlan makes a plan, and verifies it where that is wanted.
+func makePlan(in plan.Input) (plan.Plan, error) {
+	if !verifies {
+		return plan.Make(in)
+	}
+	before := copyOf(in.Records)
+	p, err := plan.Make(in)
+	encoded, printed := encode(p)
+	again, errAgain := plan.Make(in)
+	encodedAgain, printedAgain := encode(again)
+	switch {
+	case fmt.Sprint(err) != fmt.Sprint(errAgain):
+		panic(fmt.Sprintf("two plans from one input fail differently: %v, %v", err, errAgain))
+	case !bytes.Equal(encoded, encodedAgain) || printed != printedAgain:
+		panic("two plans from one input differ: " + printed + printedAgain)
+	case !reflect.DeepEqual(before, copyOf(in.Records)):
+		panic("making a plan changed the records of " + in.ParentName)
+	}
+	return p, err
+}
+
+func encode(p plan.Plan) ([]byte, string) {
+	encoded, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("a plan cannot be encoded: %v", err))
+	}
+	return encoded, p.String()
+}
+
+func copyOf(records record.Records) []record.Record {
+	list := make([]record.Record, len(records))
+	for i, r := range records {
+		list[i] = *r
+		if r.More != nil {
+			more := *r.More
+			list[i].More = &more
+		}
+	}
+	return list
+}

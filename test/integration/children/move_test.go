@@ -1,0 +1,116 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package children
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+)
+
+// strategy is a way in which children are written.
+type strategy struct {
+	name       string
+	serverSide bool
+	manager    string
+}
+
+var (
+	merged       = strategy{"Merge", false, manager}
+	applied      = strategy{"ServerSide", true, manager}
+	theirApplied = strategy{"Metacontroller's server-side apply", true, plan.LegacyManager}
+)
+
+// use changes how the declared children are written, in a process that knows nothing of them.
+func (s *scene) use(way strategy) {
+	s.serverSide, s.manager = way.serverSide, way.manager
+	for i := range s.rules {
+		s.rules[i].ServerSide = way.serverSide
+	}
+	s.restart()
+}
+
+// TestAMoveBetweenStrategiesKeepsEveryChild has children written in one way, and then in another: each is written once at most, and
+// nothing of it but our own record changes. Metacontroller's dynamic apply writes what our Merge does.
+func TestAMoveBetweenStrategiesKeepsEveryChild(t *testing.T) {
+	moves := [][]strategy{{merged, applied, merged, applied}, {applied, merged, applied}, {theirApplied, applied, merged}, {theirApplied, merged, applied}}
+	for _, file := range []string{
+		"pod.yaml", "deployment.yaml", "statefulset.yaml", "service-dns.yaml", "service-nodeport.yaml", "configmap.yaml", "secret.yaml", "gadget",
+	} {
+		for _, method := range []v1alpha1.ChildUpdateMethod{
+			v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateOnDelete,
+		} {
+			for _, move := range moves {
+				t.Run(fmt.Sprintf("%s/%s/%s to %s", file, method, move[0].name, move[1].name), func(t *testing.T) {
+					t.Parallel()
+					s, content := moving(t, file, method)
+					withoutDuplicates(content)
+					s.use(move[0])
+					s.gets(t, plan.Create, content)
+					for _, way := range move[1:] {
+						s.quiet(t, "before the move to "+way.name, content)
+						s.use(way)
+						s.moves(t, way, content, method)
+					}
+				})
+			}
+		}
+	}
+}
+
+func moving(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) (*scene, map[string]any) {
+	t.Helper()
+	if file == "gadget" {
+		return gadgetScene(t, method)
+	}
+	s := newScene(t)
+	return s, s.load(t, file, method)
+}
+
+// moves syncs until nothing is written, and compares the child with the one before.
+func (s *scene) moves(t *testing.T, way strategy, content map[string]any, method v1alpha1.ChildUpdateMethod) {
+	t.Helper()
+	before := s.input(t, nil, content).Observed[0]
+	writes := 0
+	for range 8 {
+		outcomes, err := s.sync(t, s.input(t, nil, content))
+		if err != nil {
+			t.Fatalf("to %s: %v", way.name, err)
+		}
+		for _, o := range outcomes {
+			if o.Action == plan.Recreate || o.Action == plan.Delete {
+				t.Fatalf("to %s: %s because of %v", way.name, o.Action, o.Changed)
+			}
+			if o.Done {
+				writes++
+			}
+		}
+	}
+	if writes > 1 || writes > 0 && method == v1alpha1.ChildUpdateOnDelete {
+		t.Errorf("to %s: %d writes", way.name, writes)
+	}
+	after := s.input(t, nil, content).Observed[0]
+	// The generation of a Deployment changes with its annotations; what rolls is its spec.
+	specBefore, _ := before.Field("spec")
+	specAfter, _ := after.Field("spec")
+	if after.UID() != before.UID() || !bytes.Equal(specBefore, specAfter) {
+		t.Errorf("to %s: UID %s became %s, spec %s became %s", way.name, before.UID(), after.UID(), specBefore, specAfter)
+	}
+}
