@@ -19,6 +19,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,6 +83,7 @@ func New(ctx context.Context, c Config) (*Manager, error) {
 	}
 	loopback := rest.CopyConfig(c.Loopback)
 	loopback.QPS = -1
+	loopback.Wrap(func(next http.RoundTripper) http.RoundTripper { return finishing{next} })
 	own, err := versioned.NewForConfig(loopback)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for controller objects: %w", err)
