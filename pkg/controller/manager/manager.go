@@ -19,6 +19,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -87,6 +88,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	}
 	loopback := rest.CopyConfig(c.Loopback)
 	loopback.QPS = -1
+	loopback.Wrap(func(next http.RoundTripper) http.RoundTripper { return finishing{next} })
 	own, err := versioned.NewForConfig(loopback)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for controller objects: %w", err)
