@@ -82,7 +82,7 @@ func New(c Config) *Pool {
 		c.Clock = clock.RealClock{}
 	}
 	if c.Grace == 0 {
-		c.Grace = 5 * time.Second
+		c.Grace = DefaultGrace
 	}
 	p := &Pool{
 		config: c,
