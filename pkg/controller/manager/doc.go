@@ -15,8 +15,9 @@ limitations under the License.
 */
 
 // Package manager decides which controllers run: it watches the CompositeControllers and DecoratorControllers through
-// the API server's loopback client and keeps one host (package hosting) running for each.
+// the API server's loopback client and keeps one supervisor (package supervisor) running for each that the target label
+// selector selects. The status of the others says that they are not selected.
 //
-// It owns the windows to the host cluster (package cluster) that all hosted controllers share. It does not use the
-// aggregation layer: reconciling goes on while the APIService is unavailable.
+// It owns the access to the host cluster (package cluster) that all controllers share. It does not use the aggregation
+// layer: reconciling continues while the APIService is unavailable.
 package manager

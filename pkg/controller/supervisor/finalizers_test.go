@@ -275,7 +275,7 @@ func TestRandomHistoriesEndWithWhatIsDeclared(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Logf("seed %d", seed)
-			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It is a test.
+			random := rand.New(rand.NewPCG(seed, 0))
 			w := newWorld(t, "services")
 			stop := w.run()
 			for range 20 {
