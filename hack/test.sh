@@ -26,7 +26,9 @@ kept go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.ou
 
 if [[ "${scope}" == all ]]; then
     # What comes from hooks is fuzzed for a minute, from the corpus in testdata; `make fuzz` does it for longer.
-    for target in FuzzDecodeAnswer:./pkg/hook/wire FuzzMerge:./pkg/children/merge; do
+    for target in FuzzDecodeResponse:./pkg/hook/wire FuzzMerge:./pkg/children/merge; do
+        # go test succeeds when no target has that name.
+        grep -q "^func ${target%%:*}(" "${target##*:}"/*_test.go || complain "there is no ${target}"
         kept go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 30s "${target##*:}" || complain "${target} failed"
     done
     # Results are not cached: go test does not know that these depend on programs that it did not build.
@@ -46,6 +48,10 @@ fi
 echo
 echo "Coverage of the packages written here, generated code left out:"
 hack/coverage.sh "${work}"/*.out
+
+echo
+echo "The packages whose tests took longest, in seconds:"
+awk '$1 == "ok" && $3 ~ /^[0-9.]+s$/ {printf "%8.1f  %s\n", $3, $2}' "${work}/output" | sort -rn | head -15
 
 # A test that fails logs all that its server logged, so that what it complains of is far above.
 if ((complaints > 0)); then

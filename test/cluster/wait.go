@@ -18,7 +18,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,18 +37,4 @@ func Eventually(t testing.TB, limit time.Duration, what string, ask func(ctx con
 	if err != nil {
 		t.Fatalf("waiting %v for %s: %v; last seen: %s", limit, what, err, strings.TrimSpace(last))
 	}
-}
-
-// Quiet waits until a number of calls has not grown for a while, and returns it. The test fails after the time given.
-func Quiet(t testing.TB, limit time.Duration, calls func() int) int {
-	t.Helper()
-	const still = 700 * time.Millisecond
-	last, since := -1, time.Now()
-	Eventually(t, limit, "calls to end", func(context.Context) (bool, string) {
-		if n := calls(); n != last {
-			last, since = n, time.Now()
-		}
-		return time.Since(since) > still, fmt.Sprintf("%d calls", last)
-	})
-	return last
 }

@@ -160,7 +160,7 @@ func testRefusedRules(t *testing.T, s *shared, kind fixture.Kind) {
 				},
 				"namespaces-of-cluster-scoped": {
 					rule: map[string]any{"apiVersion": "v1", "resource": "namespaces", "namespaceSelector": empty},
-					text: "relatedResources[0] (v1 fixture.Namespaces): namespaceSelector needs a namespaced type; remove it",
+					text: "relatedResources[0] (v1 namespaces): namespaceSelector needs a namespaced type; remove it",
 				},
 				"namespaces": {
 					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespaceSelector": empty},

@@ -23,15 +23,14 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// burstChanges is how many changes each combination of kinds gets.
-var burstChanges = flag.Int("pairs.changes", 2000, "changes of parents for each combination of two controllers")
+// burstChanges is how many changes each of the four combinations of kinds gets.
+var burstChanges = flag.Int("pairs.changes", 500, "changes of parents for each combination of two controllers")
 
 const (
 	// burstParents are changed at the same time, each burstLength times in a row.

@@ -35,9 +35,10 @@ import (
 )
 
 const (
-	// soon is how late a controller may see a change. Without a wake-up it would see it at the resync, half an hour later.
-	soon = 15 * time.Second
-	// second is the label by which the second controller of a pair selects parents, and first that of the first.
+	// soon is how late a controller may see a change on a busy machine. Without a wake-up it would see it at the resync, half an
+	// hour later.
+	soon = 30 * time.Second
+	// Labels by which the first and the second controller of a pair select parents.
 	firstLabel, secondLabel = "pairs.example.com/first", "pairs.example.com/second"
 )
 

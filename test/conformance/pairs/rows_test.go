@@ -26,7 +26,7 @@ import (
 )
 
 // padding makes a child so large that its event comes after that of a parent that is written later.
-const padding = 200 << 10
+const padding = 32 << 10
 
 func TestPairs(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{})
@@ -51,7 +51,7 @@ func TestPairs(t *testing.T) {
 }
 
 // changes is how often a row changes its parent.
-const changes = 20
+const changes = 15
 
 func bothSee(p *pair) {
 	p.parent("p")

@@ -40,7 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
-	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // limit is more than a rollout takes on a busy machine.
@@ -52,24 +52,20 @@ var (
 	ships         = schema.GroupVersionResource{Group: "rollout.example.com", Version: "v1", Resource: "ships"}
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
 // world is what all tests share.
 type world struct {
-	*cluster.Cluster
-	*cluster.Clients
-	server *server.Server
-	hook   *hooktest.Server
+	*fixture.Environment
+
+	hook *hooktest.Server
 }
 
 func setUp(t *testing.T) *world {
 	t.Helper()
-	c := cluster.Shared(t)
-	w := &world{Cluster: c, Clients: cluster.NewClients(t, c.Config(t)), server: server.Start(t, c, server.Options{}), hook: hooktest.NewServer(t)}
-	c.Define(t,
-		cluster.CustomResource{Resource: fleets, Kind: "Fleet"},
-		cluster.CustomResource{Resource: clusterFleets, Kind: "ClusterFleet", ClusterScoped: true},
-		cluster.CustomResource{Resource: ships, Kind: "Ship"})
+	w := &world{hook: hooktest.NewServer(t), Environment: fixture.SetUp(t, fixture.Options{Limit: limit, Resources: []cluster.CustomResource{
+		{Resource: fleets, Kind: "Fleet"}, {Resource: clusterFleets, Kind: "ClusterFleet", ClusterScoped: true}, {Resource: ships, Kind: "Ship"},
+	}})}
 	w.hook.Handle("/sync", hooktest.Composite(fleet))
 	return w
 }
