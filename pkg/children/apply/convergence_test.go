@@ -260,7 +260,7 @@ func (r *run) sync() int {
 		r.t.Fatal(err)
 	}
 	before := len(r.api.writes)
-	in.Trials = r.applier.Try(r.t.Context(), plan.Missing(in).Doubts)
+	in.Trials = r.applier.Try(r.t.Context(), in)
 	p, errPlan := plan.Make(in)
 	outcomes, errApply := r.applier.Apply(r.t.Context(), p)
 	r.records.Commit(in.Parent, p.Next(in.Records, outcomes, 0))
@@ -374,4 +374,25 @@ func newRun(t *testing.T, seed uint64, method v1alpha1.ChildUpdateMethod) *run {
 		r.wants()
 	}
 	return r
+}
+
+// Admission that acts on new objects alone is not undone by an update: deleting the child would bring it back as it is.
+func TestARestartDeletesNoChildForWhatAdmissionDoesToNewOnes(t *testing.T) {
+	r := newRun(t, 0, v1alpha1.ChildUpdateRecreate)
+	r.desired = map[string]any{"tolerations": []any{"mine"}, "priority": "low", "cpu": "1000m"}
+	r.sync()
+	r.records = record.NewStore()
+	for range 3 {
+		if r.sync() > 0 {
+			t.Fatalf("it is written: %v", r.log)
+		}
+	}
+	// What another client adds is not admission's.
+	r.records = record.NewStore()
+	s := spec(r.api.content)
+	s["tolerations"] = append(s["tolerations"].([]any), "theirs")
+	r.api.put(r.api.content)
+	if r.sync() != 1 || r.sync() != 1 || !merge.Equal(spec(r.api.content)["tolerations"], []any{"mine", "admitted"}) {
+		t.Errorf("it is %v after %v", r.api.content, r.log)
+	}
 }

@@ -101,10 +101,10 @@ func (s *Step) differences(o *object.Object, content, last map[string]any) []rec
 		return true
 	}
 	compared := []map[string]any{content}
-	if s.Manager != "" {
-		fields, ok := o.AppliedFields(s.Manager)
+	// What is created without apply, as for a trial, has no owner.
+	if fields, ok := o.AppliedFields(s.Manager); ok && s.Manager != "" {
 		part, err := owned.Extract(content, fields)
-		if !ok || err != nil {
+		if err != nil {
 			return nil
 		}
 		compared = append(compared, part)

@@ -175,9 +175,7 @@ func (c *Control) Complete(ctx context.Context, in plan.Input) (plan.Input, erro
 		in.OtherVersions = with(in.OtherVersions, key, reading)
 	}
 	// Only with those it is known what has to be tried.
-	for key, trial := range c.config.Applier.Try(ctx, plan.Missing(in).Doubts) {
-		in.Trials = with(in.Trials, key, trial)
-	}
+	in.Trials = c.config.Applier.Try(ctx, in)
 	if ctx.Err() != nil {
 		return in, fmt.Errorf("asking what the API server would make of the children: %w", context.Cause(ctx))
 	}
