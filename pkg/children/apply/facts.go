@@ -144,7 +144,7 @@ func (a *Applier) tryEach(ctx context.Context, doubt *plan.Doubt) (result *objec
 	}
 	var rest []string
 	for _, path := range doubt.Paths {
-		result, err = a.attempt(ctx, doubt, []string{path})
+		_, err := a.attempt(ctx, doubt, []string{path})
 		switch {
 		case err == nil:
 			rest = append(rest, path)
