@@ -27,7 +27,10 @@ import (
 
 // Key is the identity of a child: the version in which it is read or written does not matter (docs/reference/compatibility.md#d11).
 type Key struct {
-	Group, Kind, Namespace, Name string
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
 }
 
 // GroupKind returns the child's kind without version.

@@ -26,7 +26,7 @@ import (
 )
 
 // count is the number of recovered panics of the process.
-var count atomic.Int64
+var count atomic.Int64 //nolint:gochecknoglobals // It counts for the process, as its metric does.
 
 // Count returns how many panics Call has recovered since the process started. It may be called from anywhere.
 func Count() int64 { return count.Load() }

@@ -134,7 +134,7 @@ func carryOut(ctx context.Context, t *testing.T, a *apply.Applier, in plan.Input
 	for _, kind := range plan.Missing(in).Schemas {
 		in.Schemas[kind] = nil
 	}
-	in.Trials = a.Try(ctx, plan.Missing(in).Doubts)
+	in.Trials = a.Try(ctx, in)
 	p, errPlan := plan.Make(in)
 	outcomes, err := a.Apply(ctx, p)
 	return outcomes, errors.Join(errPlan, err)

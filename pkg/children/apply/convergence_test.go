@@ -189,7 +189,7 @@ type run struct {
 	recreates bool
 }
 
-func (r *run) note(format string, args ...any) { r.log = append(r.log, fmt.Sprintf(format, args...)) }
+func (r *run) notef(format string, args ...any) { r.log = append(r.log, fmt.Sprintf(format, args...)) }
 
 func (r *run) pick(field string) any { return shapes[field][r.random.IntN(len(shapes[field]))] }
 
@@ -210,7 +210,7 @@ func (r *run) wants() {
 	} else {
 		r.desired[field] = r.pick(field)
 	}
-	r.note("desired %s: %v", field, r.desired[field])
+	r.notef("desired %s: %v", field, r.desired[field])
 }
 
 // edits has another client change a value, as the API server allows it.
@@ -226,14 +226,14 @@ func (r *run) edits() {
 	case field == "priority":
 	case r.random.IntN(3) == 0:
 		delete(s, field)
-		r.note("edit: no %s", field)
+		r.notef("edit: no %s", field)
 	default:
 		value := r.pick(field)
 		if list, ok := value.([]any); ok && r.random.IntN(2) == 0 && field != "ports" && field != "steps" {
 			value = append(slices.Clone(list), "theirs")
 		}
 		s[field] = value
-		r.note("edit: %s: %v", field, value)
+		r.notef("edit: %s: %v", field, value)
 	}
 	if stored := store(content, false); !merge.Equal(stored, r.api.content) {
 		r.api.put(stored)
@@ -260,11 +260,11 @@ func (r *run) sync() int {
 		r.t.Fatal(err)
 	}
 	before := len(r.api.writes)
-	in.Trials = r.applier.Try(r.t.Context(), plan.Missing(in).Doubts)
+	in.Trials = r.applier.Try(r.t.Context(), in)
 	p, errPlan := plan.Make(in)
 	outcomes, errApply := r.applier.Apply(r.t.Context(), p)
 	r.records.Commit(in.Parent, p.Next(in.Records, outcomes, 0))
-	r.note("sync: %s%v", p, errors.Join(errPlan, errApply))
+	r.notef("sync: %s%v", p, errors.Join(errPlan, errApply))
 	return len(r.api.writes) - before
 }
 
@@ -330,7 +330,7 @@ func TestDriftIsNeverTakenForTheAPIServers(t *testing.T) {
 						r.edits()
 					case 6:
 						r.records = record.NewStore()
-						r.note("restart")
+						r.notef("restart")
 					}
 					if r.random.IntN(2) == 0 {
 						r.sync()
@@ -360,7 +360,7 @@ func newRun(t *testing.T, seed uint64, method v1alpha1.ChildUpdateMethod) *run {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
 	r := &run{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), api: &thing{}, records: record.NewStore(), now: time.Unix(1e9, 0), //nolint:gosec // Not a secret.
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), api: &thing{}, records: record.NewStore(), now: time.Unix(1e9, 0),
 		desired:   map[string]any{"image": "good", "priority": "low"},
 		recreates: method == v1alpha1.ChildUpdateRecreate,
 		in: plan.Input{
@@ -374,4 +374,26 @@ func newRun(t *testing.T, seed uint64, method v1alpha1.ChildUpdateMethod) *run {
 		r.wants()
 	}
 	return r
+}
+
+// Admission that acts on new objects alone is not undone by an update: deleting the child would bring it back as it is.
+func TestARestartDeletesNoChildForWhatAdmissionDoesToNewOnes(t *testing.T) {
+	r := newRun(t, 0, v1alpha1.ChildUpdateRecreate)
+	r.desired = map[string]any{"tolerations": []any{"mine"}, "priority": "low", "cpu": "1000m"}
+	r.sync()
+	r.records = record.NewStore()
+	for range 3 {
+		if r.sync() > 0 {
+			t.Fatalf("it is written: %v", r.log)
+		}
+	}
+	// What another client adds is not admission's.
+	r.records = record.NewStore()
+	s := spec(r.api.content)
+	s["tolerations"] = append(s["tolerations"].([]any), "theirs")
+	r.api.put(r.api.content)
+	deleted, created := r.sync(), r.sync()
+	if deleted != 1 || created != 1 || !merge.Equal(spec(r.api.content)["tolerations"], []any{"mine", "admitted"}) {
+		t.Errorf("it is %v after %v", r.api.content, r.log)
+	}
 }

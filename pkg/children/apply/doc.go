@@ -14,8 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package apply carries out what package plan worked out: deletes first, then creates and updates side by side.
+// Package apply carries out what package plan worked out: deletes first, then creates and updates side by side. It also has the API
+// server say what it would make of children, when a plan needs to know.
 //
-// It is the only package about children that writes to the cluster. It decides nothing: it reports what happened, and the
-// caller records events, waits for the cache and retries.
+// It is the only package about children that talks to the cluster. It decides nothing: it reports what happened, and the
+// caller records it, waits for the cache and retries. A panic while a child is written is an error of that child.
 package apply

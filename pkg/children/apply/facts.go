@@ -18,6 +18,9 @@ package apply
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -50,20 +53,56 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[childre
 	return result
 }
 
-// Try asks the API server what it would make of children (dry runs), and changes nothing. It sends one request for each, and more
-// if the API server refuses it as invalid, or if fields have to change owners and a dry run is not possible.
-func (a *Applier) Try(ctx context.Context, doubts []plan.Doubt) map[children.Key]plan.Trial {
+// Try resolves the doubts about children: it asks the API server what it would make of them (dry runs), and changes nothing. It
+// sends one request for each, and more if the API server refuses it as invalid, or if fields have to change owners and a dry run
+// is not possible, or before a child would be deleted.
+func (a *Applier) Try(ctx context.Context, in plan.Input) map[children.Key]plan.Trial {
+	in.Trials = maps.Clone(in.Trials)
+	// After what an update would do it may be asked what a creation would do.
+	for range 2 {
+		doubts := plan.Missing(in).Doubts
+		if len(doubts) == 0 {
+			break
+		}
+		if in.Trials == nil {
+			in.Trials = make(map[children.Key]plan.Trial, len(doubts))
+		}
+		a.tryAll(ctx, doubts, in.Trials)
+	}
+	return in.Trials
+}
+
+func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[children.Key]plan.Trial) {
 	trials, errs := make([]plan.Trial, len(doubts)), make([]error, len(doubts))
 	a.side(ctx, len(doubts), "trying a child", func(i int) (err error) {
+		if doubts[i].Fresh {
+			trials[i] = results[doubts[i].Key]
+			trials[i].FreshTried = true
+			trials[i].Fresh, err = a.tryFresh(ctx, &doubts[i])
+			return err
+		}
 		trials[i], err = a.try(ctx, &doubts[i])
 		return err
 	}, errs)
-	result := make(map[children.Key]plan.Trial, len(doubts))
 	for i := range doubts {
 		trials[i].Desired, trials[i].Err = doubts[i].Desired, errs[i]
-		result[doubts[i].Key] = trials[i]
+		results[doubts[i].Key] = trials[i]
 	}
-	return result
+}
+
+// tryFresh returns what the API server would make of a new child, nil if it refuses it.
+func (a *Applier) tryFresh(ctx context.Context, doubt *plan.Doubt) (*object.Object, error) {
+	body, err := doubt.Body(nil)
+	if err != nil {
+		return nil, err
+	}
+	where := targetOfDoubt(doubt)
+	where.Name = ""
+	fresh, err := a.client.TryCreate(ctx, where, body)
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && status.ErrStatus.Code < http.StatusInternalServerError {
+		return nil, nil
+	}
+	return fresh, err
 }
 
 func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error) {
@@ -105,7 +144,7 @@ func (a *Applier) tryEach(ctx context.Context, doubt *plan.Doubt) (result *objec
 	}
 	var rest []string
 	for _, path := range doubt.Paths {
-		result, err = a.attempt(ctx, doubt, []string{path})
+		_, err := a.attempt(ctx, doubt, []string{path})
 		switch {
 		case err == nil:
 			rest = append(rest, path)

@@ -61,9 +61,9 @@ type findings struct {
 	merged map[string]any
 }
 
-func (f findings) all() []merge.Difference { return slices.Concat(f.values, f.ownership) }
+func (f *findings) all() []merge.Difference { return slices.Concat(f.values, f.ownership) }
 
-func (f findings) none() bool { return len(f.values)+len(f.ownership) == 0 && f.record == "" }
+func (f *findings) none() bool { return len(f.values)+len(f.ownership) == 0 && f.record == "" }
 
 // child begins to work out the step of a desired child.
 func (in *Input) child(d children.Desired) (*child, error) {
@@ -117,7 +117,7 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 		return true, nil
 	}
 	if o.APIVersion() != d.APIVersion {
-		if o = c.inVersion(o, &err); o == nil {
+		if o, err = c.inVersion(o); o == nil {
 			return true, err
 		}
 	}
@@ -128,21 +128,20 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 }
 
 // inVersion returns the observed child in the version of the step, nil if it is gone meanwhile or could not be read.
-func (c *child) inVersion(o *object.Object, err *error) *object.Object {
+func (c *child) inVersion(o *object.Object) (*object.Object, error) {
 	read, ok := c.in.OtherVersions[c.step.Key]
 	switch {
 	case !ok:
 		c.step.Resource, c.step.schema = c.rule.ResourceIn(o.APIVersion()), c.in.Schemas[o.GroupVersionKind()]
-		return o
+		return o, nil
 	case read.Err != nil:
-		*err = fmt.Errorf("reading it in version %s: %w", c.step.Resource.Version, read.Err)
-		return nil
+		return nil, fmt.Errorf("reading it in version %s: %w", c.step.Resource.Version, read.Err)
 	case read.Object == nil || read.Object.UID() != o.UID() || read.Object.Deleting():
 		c.step.Reason = Deleting
-		return nil
+		return nil, nil
 	}
 	c.step.Observed = read.Object
-	return read.Object
+	return read.Object, nil
 }
 
 // compare returns how the child differs, apart from what the API server is known to return.

@@ -16,7 +16,14 @@ limitations under the License.
 
 // Package plan works out what has to be done so that the observed children of a parent become the desired ones.
 //
-// A Plan is a value: steps with their reasons, and the bodies to be sent. Making one has no side effect beyond the
-// Memory, in which it is remembered which children were found to need nothing, what the API server made of what was
-// written or would be, and which children flip back after every write. Package apply carries a plan out.
+// A Plan is a value: steps with their reasons, and the bodies to be sent. It is made from facts alone (Input), so making one asks
+// nobody and changes nothing; Missing says which facts are needed. Package apply carries a plan out, and Plan.Next returns the
+// records of the children after that, for package record to keep.
+//
+// # What counts as a difference
+//
+// API servers store other values than they are sent, and a child must not be written for ever because of that
+// (docs/reference/compatibility.md#d12.4). A difference is explained if the API server is known to return the observed value
+// for the desired one at that place, from a write or a dry run. Any other difference is real. If nothing is known, as after
+// a restart, the child is a Doubt, and a Trial resolves it (docs/design/0013-plans-and-records.md).
 package plan

@@ -79,6 +79,10 @@ type Trial struct {
 	Whole *object.Object
 	// Refused are the places of the changes that the API server refuses as invalid, and that were not tried therefore.
 	Refused []string
+	// Fresh is what the API server would make of a new child, where that was asked for too: nil if it is refused. FreshTried says
+	// that it was asked for.
+	Fresh      *object.Object
+	FreshTried bool
 	// Stale says that the child changed or went after it was observed.
 	Stale bool
 	// Err says why it could not be tried.
@@ -116,6 +120,10 @@ type Doubt struct {
 	Force   bool
 	// Whole says that the result is needed with its managedFields.
 	Whole bool
+	// Fresh says that the creation of a child is to be tried: an update would change the one that is there, which for Recreate
+	// means to delete it. Admission may do to new objects what it does not do to existing ones, and a new child would be the
+	// same.
+	Fresh bool
 	// Paths are the places of the differences.
 	Paths []string
 	// Body returns the body of the dry run with the differences at some of Paths.
@@ -179,12 +187,12 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 	if done, err := c.look(d, o); done || err != nil {
 		return nil
 	}
-	if t, tried := in.Trials[d.Key]; tried && t.Desired == c.step.desired {
-		return nil
-	}
 	f, err := c.compare(c.remembered())
 	if err != nil || !c.doubts(f) {
 		return nil
+	}
+	if t, tried := in.Trials[d.Key]; tried && t.Desired == c.step.desired {
+		return c.freshDoubt(f, t)
 	}
 	return &Doubt{
 		Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Manager: c.step.Manager, Force: c.step.Force,

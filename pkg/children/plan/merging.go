@@ -92,7 +92,7 @@ func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]a
 
 // differences returns where an object differs from what is desired, as what the API server returned for it. Last is what was
 // applied before.
-func (s *Step) differences(o *object.Object, content, last map[string]any) []record.Returned {
+func (s Step) differences(o *object.Object, content, last map[string]any) []record.Returned {
 	var list []record.Returned
 	add := func(d merge.Difference) bool {
 		if pair := pairOf(d); !ofSystem(d.Path) && !slices.Contains(list, pair) {
@@ -101,10 +101,10 @@ func (s *Step) differences(o *object.Object, content, last map[string]any) []rec
 		return true
 	}
 	compared := []map[string]any{content}
-	if s.Manager != "" {
-		fields, ok := o.AppliedFields(s.Manager)
+	// What is created without apply, as for a trial, has no owner.
+	if fields, ok := o.AppliedFields(s.Manager); ok && s.Manager != "" {
 		part, err := owned.Extract(content, fields)
-		if !ok || err != nil {
+		if err != nil {
 			return nil
 		}
 		compared = append(compared, part)
@@ -117,7 +117,7 @@ func (s *Step) differences(o *object.Object, content, last map[string]any) []rec
 }
 
 // learn returns where an object that the API server returned for the step is not what was sent.
-func (s *Step) learn(o *object.Object) []record.Returned {
+func (s Step) learn(o *object.Object) []record.Returned {
 	if s.Manager == "" && o.Holds(s.shown) {
 		return nil
 	}

@@ -119,15 +119,15 @@ type Change struct {
 // Plan is what is to be done with the children of one parent.
 type Plan struct {
 	// Parent is the UID of the parent, and ParentName names it for people.
-	Parent     types.UID
-	ParentName string
+	Parent     types.UID `json:"parent"`
+	ParentName string    `json:"parentName"`
 	// Now is the time of the plan.
-	Now time.Time
+	Now time.Time `json:"time"`
 	// Steps are in order of group, version and kind; within a kind the deletes come first, then the others in the order
 	// in which the hook returned them.
-	Steps []Step
+	Steps []Step `json:"steps"`
 	// Failed are the children for which no step could be worked out.
-	Failed []children.Key
+	Failed []children.Key `json:"failed,omitempty"`
 }
 
 // Writes returns the number of steps that do something.

@@ -26,7 +26,7 @@ import (
 const hidden = "(hidden)"
 
 // secret reports whether values of the child are not to be shown.
-func (s *Step) secret() bool { return s.Group == "" && s.Kind == "Secret" }
+func (s Step) secret() bool { return s.Group == "" && s.Kind == "Secret" }
 
 // MarshalJSON encodes the step for people and programs. Of a Secret it shows no values.
 func (s Step) MarshalJSON() ([]byte, error) {
@@ -59,7 +59,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encoded)
 }
 
-func (s *Step) shownChanges() []Change {
+func (s Step) shownChanges() []Change {
 	if !s.secret() {
 		return s.Changed
 	}

@@ -58,8 +58,10 @@ func TestWhatTheServerReturnedIsTheBaseline(t *testing.T) {
 
 func TestAfterARestartTheAPIServerIsAskedAndNothingIsWritten(t *testing.T) {
 	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"limits":{"cpu":"1000m"},"drop":""}}`
-	normalizes := server{`"spec":{"drop":"","limits":{"cpu":"1000m"}}}`, `"spec":{"limits":{"cpu":"1"}}}`,
-		`"spec":{"limits":{"cpu":"1"},"drop":""}}`, `"spec":{"limits":{"cpu":"1"}}}`}
+	normalizes := server{
+		`"spec":{"drop":"","limits":{"cpu":"1000m"}}}`, `"spec":{"limits":{"cpu":"1"}}}`,
+		`"spec":{"limits":{"cpu":"1"},"drop":""}}`, `"spec":{"limits":{"cpu":"1"}}}`,
+	}
 	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
 		s := newScene(method)
 		s.want(t, desired)

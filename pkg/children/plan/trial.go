@@ -18,6 +18,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
@@ -95,7 +96,47 @@ func (c *child) resolve(f findings) (findings, error) {
 		}
 	}
 	c.step.tried = true
-	return c.compare(append(returned, c.remembered()...))
+	returned = append(returned, c.remembered()...)
+	left, err := c.compare(returned)
+	if err != nil || t.Fresh == nil {
+		return left, err
+	}
+	content, err := t.Fresh.Decode()
+	if err != nil {
+		return f, err
+	}
+	fresh := c.step.differences(t.Fresh, content, c.step.shown)
+	for _, d := range left.values {
+		if pair := pairOf(d); c.doubtful(d) && slices.Contains(fresh, pair) {
+			returned = append(returned, pair)
+		}
+	}
+	return c.compare(returned)
+}
+
+// freshDoubt returns the doubt whether a child that would be deleted would only come back as it is; nil if there is none.
+func (c *child) freshDoubt(f findings, t Trial) *Doubt {
+	if !recreates(c.rule.Method) || c.current() || t.FreshTried || t.Result == nil && len(t.Refused) == 0 {
+		return nil
+	}
+	if f, err := c.resolve(f); err != nil || !slices.ContainsFunc(f.values, c.doubtful) {
+		return nil
+	}
+	return &Doubt{Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Fresh: true, Body: c.freshBody}
+}
+
+// freshBody returns the body that tries to create the child, under another name.
+func (c *child) freshBody([]string) ([]byte, error) {
+	content := maps.Clone(c.content)
+	metadata, _ := content["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	delete(metadata, "name")
+	metadata["generateName"] = c.step.Name + "-"
+	content["metadata"] = metadata
+	if c.rule.ServerSide {
+		return encode(content)
+	}
+	return c.in.createBody(content, nil, c.text)
 }
 
 // tryBody returns the body of a dry run with the differences at some places.

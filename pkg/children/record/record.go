@@ -36,7 +36,7 @@ const MaxAge = 6 * time.Hour
 type Hash uint64
 
 // seed makes hashes of this process differ from those of others, so that nobody can prepare two values with the same one.
-var seed = maphash.MakeSeed()
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // It does not change, and hashes of all records must be comparable.
 
 // HashOf returns the hash of a decoded JSON value.
 func HashOf(value any) Hash {

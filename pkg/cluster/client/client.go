@@ -95,6 +95,11 @@ func (c *Client) Create(ctx context.Context, t Target, body []byte) (*object.Obj
 	return c.do(ctx, call{method: http.MethodPost, target: t, query: plain, contentType: runtime.ContentTypeJSON, body: body})
 }
 
+// TryCreate returns what Create would return, and changes nothing (a dry run).
+func (c *Client) TryCreate(ctx context.Context, t Target, body []byte) (*object.Object, error) {
+	return c.do(ctx, call{method: http.MethodPost, target: t, query: plain + dry, contentType: runtime.ContentTypeJSON, body: body})
+}
+
 // Update replaces an object. A resourceVersion in the body makes the write conditional.
 func (c *Client) Update(ctx context.Context, t Target, body []byte) (*object.Object, error) {
 	return c.do(ctx, call{method: http.MethodPut, target: t, query: plain, contentType: runtime.ContentTypeJSON, body: body})

@@ -98,16 +98,19 @@ func sameGeneration(e cache.Event) bool {
 
 // watchAdmission counts changes of the admission configuration until ctx ends.
 func (d *Discovery) watchAdmission(ctx context.Context) {
+	var stops []func()
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		defer d.countChanges(schema.GroupVersionResource{Group: admission, Version: "v1", Resource: resource})()
+		stops = append(stops, d.countChanges(schema.GroupVersionResource{Group: admission, Version: "v1", Resource: resource}))
 	}
 	for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-		served, ok := d.served(ctx, resource)
-		if ok {
-			defer d.countChanges(served)()
+		if served, ok := d.served(ctx, resource); ok {
+			stops = append(stops, d.countChanges(served))
 		}
 	}
 	<-ctx.Done()
+	for _, stop := range stops {
+		stop()
+	}
 }
 
 func (d *Discovery) countChanges(resource schema.GroupVersionResource) (stop func()) {

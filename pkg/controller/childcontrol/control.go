@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -102,6 +103,8 @@ type Control struct {
 	records *record.Store
 	// ignored remembers which parents know that the status of a kind is not written.
 	ignored ignoredStatus
+	// makePlan is plan.Make, or makeTwice.
+	makePlan func(plan.Input) (plan.Plan, error)
 }
 
 // New returns a Control without records.
@@ -109,7 +112,11 @@ func New(c Config) *Control {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	return &Control{config: c, records: record.NewStore()}
+	control := &Control{config: c, records: record.NewStore(), makePlan: plan.Make}
+	if os.Getenv(VerifyVariable) == "plans" {
+		control.makePlan = makeTwice
+	}
+	return control
 }
 
 // Prepare reads what the cluster publishes about the declared kinds, for which the first parents would have to wait. It returns
@@ -175,9 +182,7 @@ func (c *Control) Complete(ctx context.Context, in plan.Input) (plan.Input, erro
 		in.OtherVersions = with(in.OtherVersions, key, reading)
 	}
 	// Only with those it is known what has to be tried.
-	for key, trial := range c.config.Applier.Try(ctx, plan.Missing(in).Doubts) {
-		in.Trials = with(in.Trials, key, trial)
-	}
+	in.Trials = c.config.Applier.Try(ctx, in)
 	if ctx.Err() != nil {
 		return in, fmt.Errorf("asking what the API server would make of the children: %w", context.Cause(ctx))
 	}
@@ -198,7 +203,7 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 func (c *Control) Reconcile(
 	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f record.Fingerprint,
 ) (again time.Duration, err error) {
-	p, errPlan := makePlan(in)
+	p, errPlan := c.makePlan(in)
 	var outcomes []plan.Outcome
 	var errApply error
 	if p.Writes() > 0 {

@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"reflect"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -32,25 +31,24 @@ import (
 // for tests (docs/design/0013-plans-and-records.md).
 const VerifyVariable = "METACONTROLLER_VERIFY"
 
-var verifies = os.Getenv(VerifyVariable) == "plans"
-
-// makePlan makes a plan, and verifies it where that is wanted.
-func makePlan(in plan.Input) (plan.Plan, error) {
-	if !verifies {
-		return plan.Make(in)
-	}
+// makeTwice makes a plan, and panics unless that is a value.
+func makeTwice(in plan.Input) (plan.Plan, error) {
 	before := copyOf(in.Records)
 	p, err := plan.Make(in)
 	encoded, printed := encode(p)
 	again, errAgain := plan.Make(in)
 	encodedAgain, printedAgain := encode(again)
+	var violated string
 	switch {
 	case fmt.Sprint(err) != fmt.Sprint(errAgain):
-		panic(fmt.Sprintf("two plans from one input fail differently: %v, %v", err, errAgain))
+		violated = fmt.Sprintf("two plans from one input fail differently: %v, %v", err, errAgain)
 	case !bytes.Equal(encoded, encodedAgain) || printed != printedAgain:
-		panic("two plans from one input differ: " + printed + printedAgain)
+		violated = "two plans from one input differ: " + printed + printedAgain
 	case !reflect.DeepEqual(before, copyOf(in.Records)):
-		panic("making a plan changed the records of " + in.ParentName)
+		violated = "making a plan changed the records of " + in.ParentName
+	}
+	if violated != "" {
+		panic(violated) //nolint:forbidigo // It is for tests, which look for panics.
 	}
 	return p, err
 }
@@ -58,7 +56,7 @@ func makePlan(in plan.Input) (plan.Plan, error) {
 func encode(p plan.Plan) ([]byte, string) {
 	encoded, err := json.Marshal(p)
 	if err != nil {
-		panic(fmt.Sprintf("a plan cannot be encoded: %v", err))
+		panic(fmt.Sprintf("a plan cannot be encoded: %v", err)) //nolint:forbidigo // It is for tests, which look for panics.
 	}
 	return encoded, p.String()
 }

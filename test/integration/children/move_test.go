@@ -81,7 +81,8 @@ func moving(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) (*scen
 		return gadgetScene(t, method)
 	}
 	s := newScene(t)
-	return s, s.load(t, file, method)
+	content := s.load(t, file, method)
+	return s, content
 }
 
 // moves syncs until nothing is written, and compares the child with the one before.

@@ -207,9 +207,8 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 		in.Schemas[kind] = s.schema(t.Context(), kind)
 	}
 	in.OtherVersions = s.applier.Read(t.Context(), missing.Versions)
-	doubts := plan.Missing(in).Doubts
-	s.tried += len(doubts)
-	in.Trials = s.applier.Try(t.Context(), doubts)
+	s.tried += len(plan.Missing(in).Doubts)
+	in.Trials = s.applier.Try(t.Context(), in)
 	return in
 }
 

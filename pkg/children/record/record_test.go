@@ -1,0 +1,101 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package record_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+)
+
+var (
+	now = time.Unix(1e9, 0)
+	key = children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
+)
+
+func TestARecordIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(record.Record{}); size > 128 {
+		t.Errorf("a record has %d bytes; there is one for every child", size)
+	}
+}
+
+func TestWhatWasReturnedOutlivesADesiredState(t *testing.T) {
+	returned := []record.Returned{{Path: 1, Sent: 2, Got: 3}}
+	var none *record.Record
+	first := none.For(key, 1)
+	first.Learnt(returned, 7, now)
+	first.NeededNothing("5", record.Same)
+	first.Counted(first.Breaker().Count(now))
+	second := first.For(key, 2)
+	if second.Version != "" || second.Breaker() != (record.Breaker{}) || len(second.Returned()) != 1 {
+		t.Errorf("%+v", second)
+	}
+	if first.NeedsNothing(1, "5", 7, now) != record.Same || first.Breaker() == (record.Breaker{}) {
+		t.Errorf("the first record changed: %+v", first)
+	}
+}
+
+func TestKnowledgeEndsWithItsEpochAndWithTime(t *testing.T) {
+	var none *record.Record
+	r := none.For(key, 1)
+	if r.Current(0, now) || none.Current(0, now) {
+		t.Error("nothing was learnt")
+	}
+	r.Learnt([]record.Returned{{Path: 1}}, 7, now)
+	r.NeededNothing("5", record.Same)
+	for _, test := range []struct {
+		epoch int64
+		after time.Duration
+		want  bool
+	}{{7, 0, true}, {8, 0, false}, {7, record.MaxAge - time.Second, true}, {7, record.MaxAge, false}} {
+		at := now.Add(test.after)
+		if r.Current(test.epoch, at) != test.want || (r.NeedsNothing(1, "5", test.epoch, at) == record.Same) != test.want {
+			t.Errorf("epoch %d after %v: current is %t", test.epoch, test.after, !test.want)
+		}
+	}
+	r.Learnt(nil, 7, now)
+	if r.NeedsNothing(1, "5", 8, now.Add(10*record.MaxAge)) != record.Same {
+		t.Error("a child that is stored as it was sent depends on the epoch")
+	}
+}
+
+func TestAStoreForgetsParents(t *testing.T) {
+	s := record.NewStore()
+	var none *record.Record
+	for i := range 10 {
+		s.Commit("p", record.Records{none.For(children.Key{Name: fmt.Sprint(i)}, 1)})
+	}
+	if s.Len() != 1 || len(s.Of("p")) != 1 || s.Of("p").Get(children.Key{Name: "9"}) == nil {
+		t.Errorf("%d parents, records %v", s.Len(), s.Of("p"))
+	}
+	s.Forget("p")
+	if s.Len() != 0 || s.Of("p") != nil {
+		t.Errorf("%d parents", s.Len())
+	}
+}
+
+func TestFingerprintsDependOnTheResponseAndTheScope(t *testing.T) {
+	f := record.FingerprintOf([]byte(`[{}]`), "a=b")
+	if f == 0 || f != record.FingerprintOf([]byte(`[{}]`), "a=b") || f == record.FingerprintOf([]byte(`[]`), "a=b") ||
+		f == record.FingerprintOf([]byte(`[{}]`), "") {
+		t.Error("fingerprints do not tell responses apart")
+	}
+}
