@@ -19,6 +19,7 @@ package composite
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -77,9 +78,14 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	}
 	status, _ := content["status"].(map[string]any)
 	s.Decision = reconciler.Decision{
-		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized, Unserved: responses[0].unserved,
+		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized,
 		Status: p.Updated.Apply(responses[0].Status, status, k.clock.Now()),
 	}
+	for _, r := range responses {
+		s.Decision.Unserved = append(s.Decision.Unserved, r.unserved...)
+	}
+	slices.SortFunc(s.Decision.Unserved, children.Key.Compare)
+	s.Decision.Unserved = slices.Compact(s.Decision.Unserved)
 	assign(s, p, responses)
 	return nil
 }
@@ -147,6 +153,8 @@ func (k *kind) callRevisions(
 			return nil, nil, err
 		}
 		desired, unserved, err := s.Validate(response)
+		// The next call waits for room among all responses that are held.
+		response.Release()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -148,6 +148,10 @@ func (r *Response) Children() ([]map[string]any, error) {
 	return children, nil
 }
 
+// Reject says that the response cannot be used: a hook that repeats it is not taken at its entity tag, since a corrected hook may return
+// the same one.
+func (r *Response) Reject() { r.hook.client.Forget(r.parent) }
+
 // Release gives the memory of the response back to the budget of the process. RawChildren is empty afterwards; what is decoded
 // already stays. Every response must be released, and before the next call of a hook: calls wait for room in the budget.
 // Releasing twice does nothing.

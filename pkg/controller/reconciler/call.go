@@ -112,6 +112,7 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 	}
 	desired, unserved, err := children.Validate(s.controller.config.Kind.Scope(s), s.controller.rules, list)
 	if err != nil {
+		response.Reject()
 		return nil, nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
 	}
 	return desired, unserved, nil

@@ -191,6 +191,8 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	// Parents first: the event of a child is for a parent that is known.
 	for _, s := range c.config.Sources {
 		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) })

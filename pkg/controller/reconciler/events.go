@@ -45,8 +45,10 @@ func (c *Controller) relevant(s *Source, o *object.Object) bool {
 // parentEvent handles a change of an object of a parent kind.
 func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	if e.Type == cache.Deleted {
-		c.config.Kind.Forget(s.key(e.Old))
+		key := s.key(e.Old)
+		c.config.Kind.Forget(key)
 		c.forget(s, e.Old)
+		c.expectations.Forget(key)
 		return
 	}
 	key := s.key(e.New)
@@ -138,12 +140,12 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 	c.forgetSynced(key, s.root(o), o.UID())
 }
 
-// forgetSynced drops what syncs of a parent remember.
+// forgetSynced drops what syncs of a parent remember. Expectations stay: a parent that is selected again must not be synced before the
+// informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)
-	c.expectations.Forget(key)
 	c.hooks.Forget(root)
 }
 

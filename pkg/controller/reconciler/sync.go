@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -97,7 +98,10 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	err := s.run(ctx)
 	if c.left(s, uid) {
 		c.forgetSynced(key, s.Root, uid)
-		return worker.Result{}, err
+		if err != nil {
+			klog.FromContext(ctx).V(4).Info("Sync of a parent that left failed", "parent", key, "err", err)
+		}
+		return worker.Result{}, nil
 	}
 	return worker.Result{ResyncAfter: worker.Earliest(s.Decision.ResyncAfter, s.again)}, err
 }

@@ -52,6 +52,12 @@ type reasoner interface {
 	FailureReason() string
 }
 
+// apiError is an error of an API server.
+type apiError interface {
+	error
+	apierrors.APIStatus
+}
+
 // failure is what the error of a sync means. The zero value is that of no error.
 type failure struct {
 	// result is Failed if any of the error's leaves is a failure; else Postponed if a hook asked to be called later; else
@@ -61,8 +67,21 @@ type failure struct {
 	reason string
 	// after is the longest time that a hook asked for.
 	after time.Duration
+	// passing is the reason of the first leaf that is no failure unless it comes many times in a row: a conflict, or an API server
+	// that asks for patience.
+	passing string
 	// wait is the first WaitError.
 	wait *WaitError
+}
+
+// maxPassing is how many times in a row a sync ends with nothing but passing errors before they are reported.
+const maxPassing = 8
+
+// lasts makes passing errors a failure when they do not pass.
+func (f *failure) lasts(times int) {
+	if f.passing != "" && times > maxPassing {
+		f.fail(f.passing)
+	}
 }
 
 // classify takes an error apart. What is to be waited for must not hide a failure beside it.
@@ -90,6 +109,9 @@ func (f *failure) add(err error) {
 				f.result = metrics.Postponed
 			}
 		}
+		if status, ok := errors.AsType[apiError](err); ok {
+			f.pass(string(status.Status().Reason))
+		}
 		return
 	case *WaitError:
 		if f.wait == nil {
@@ -97,7 +119,9 @@ func (f *failure) add(err error) {
 		}
 		return
 	case apierrors.APIStatus:
-		if !apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) {
+			f.pass(string(leaf.Status().Reason))
+		} else {
 			f.fail(string(leaf.Status().Reason))
 		}
 		return
@@ -110,6 +134,12 @@ func (f *failure) add(err error) {
 		return
 	}
 	f.fail(metrics.ReasonOther)
+}
+
+func (f *failure) pass(reason string) {
+	if f.passing == "" {
+		f.passing = reason
+	}
 }
 
 func (f *failure) fail(reason string) {

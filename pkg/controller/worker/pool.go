@@ -177,10 +177,10 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	}
 	logger := klog.FromContext(ctx)
 	f := classify(err)
-	p.config.Metrics.Synced(f.result, took)
 	after := f.after
-	if f.result != metrics.Postponed {
+	if f.result != metrics.Postponed || f.passing != "" {
 		after = p.queue.Fail(key, err)
+		f.lasts(p.queue.Failures(key))
 		if f.wait != nil && f.wait.Done != nil {
 			p.await(ctx, key, f.wait)
 		}
@@ -189,9 +189,10 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 		after = f.after
 		p.queue.RetryAfter(key, after, workqueue.Retry, err)
 	}
+	p.config.Metrics.Synced(f.result, took)
 	switch f.result {
 	case metrics.Postponed:
-		logger.V(2).Info("Hook asks to be called later", "parent", key, "after", after)
+		logger.V(2).Info("Hook or API server asks to retry later", "parent", key, "after", after)
 		return
 	case metrics.Waiting:
 		logger.V(4).Info("Sync has to wait", "parent", key, "reason", err.Error(), "retryAfter", after)

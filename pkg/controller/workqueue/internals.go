@@ -59,6 +59,7 @@ func (q *Queue[K]) drop(i *item[K]) {
 
 // add queues the item, or notes that it is to be queued after Done.
 func (q *Queue[K]) add(i *item[K], p Priority) {
+	i.removed = false
 	if i.retryAt != unset {
 		i.retryAt = unset
 		q.schedule(i)

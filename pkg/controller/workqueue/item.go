@@ -49,6 +49,8 @@ type item[K comparable] struct {
 	// held is the most urgent priority at which a worker got the key and has not begun to process it; none without such.
 	held       Priority
 	processing bool
+	// removed says that the key was removed while a worker has it: what the worker asks for at the end does not count.
+	removed bool
 	// backsOff says that retryAt is a backoff, not a pause that a hook asked for.
 	backsOff bool
 }

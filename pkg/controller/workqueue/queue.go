@@ -126,6 +126,9 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration, p Priority) {
 		return
 	}
 	i, at := q.item(key), q.after(d)
+	if i.removed {
+		return
+	}
 	if i.resyncAt == unset {
 		i.resyncAt, i.resyncPriority = at, p.known()
 	} else {
@@ -145,6 +148,9 @@ func (q *Queue[K]) RetryAfter(key K, d time.Duration, p Priority, err error) {
 		return
 	}
 	i := q.item(key)
+	if i.removed {
+		return
+	}
 	i.err = err
 	if d <= 0 {
 		q.add(i, p.known())
@@ -163,6 +169,9 @@ func (q *Queue[K]) Fail(key K, err error) time.Duration {
 		return 0
 	}
 	i := q.item(key)
+	if i.removed {
+		return 0
+	}
 	i.failures++
 	i.err = err
 	d := q.backoff.delay(i.failures)
@@ -193,6 +202,16 @@ func (q *Queue[K]) RetryFailed(match func(error) bool) {
 	}
 }
 
+// Failures returns how many times in a row key has failed.
+func (q *Queue[K]) Failures(key K) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, ok := q.items[key]; ok {
+		return int(i.failures)
+	}
+	return 0
+}
+
 // Forget sets the number of failures of key to zero and drops its last error. Work that is pending stays. Workers call it after success, before
 // Done.
 func (q *Queue[K]) Forget(key K) {
@@ -218,7 +237,7 @@ func (q *Queue[K]) Remove(key K) {
 		i.queued = none
 	}
 	i.again, i.held, i.failures, i.err = none, none, 0, nil
-	i.retryAt, i.resyncAt = unset, unset
+	i.retryAt, i.resyncAt, i.removed = unset, unset, i.processing
 	q.schedule(i)
 	q.drop(i)
 }
@@ -286,7 +305,7 @@ func (q *Queue[K]) Done(key K) {
 	if !ok || !i.processing {
 		return
 	}
-	i.processing = false
+	i.processing, i.removed = false, false
 	q.processing--
 	if i.held == none {
 		q.metrics.Finished(q.now() - i.takenAt)
