@@ -344,3 +344,38 @@ func gather(t *testing.T) map[string]float64 {
 	}
 	return values
 }
+
+// unavailable is an API server's refusal that names a time.
+type unavailable struct{ error }
+
+func (u unavailable) Unwrap() error           { return u.error }
+func (unavailable) RetryAfter() time.Duration { return time.Millisecond }
+
+func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
+	resource := schema.GroupResource{Resource: "things"}
+	for name, tc := range map[string]struct {
+		reason   string
+		err      error
+		reported bool
+	}{
+		"Conflict":     {"A quota or a webhook may refuse every write with a conflict.", apierrors.NewConflict(resource, "a", errors.New("changed")), true},
+		"Unavailable":  {"An aggregated API that is down asks to retry for ever.", unavailable{apierrors.NewServiceUnavailable("down")}, true},
+		"HookPostpone": {"A hook may ask for patience as long as it likes.", later{time.Millisecond}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			enough := make(chan struct{})
+			p, reported := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key) (worker.Result, error) {
+				if calls.Add(1) == 10 {
+					close(enough)
+				}
+				return worker.Result{}, fmt.Errorf("writing: %w", tc.err)
+			}})
+			p.Enqueue(key("a"), workqueue.Live)
+			<-enough
+			if _, got := reported.Load(key("a")); got != tc.reported {
+				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
+			}
+		})
+	}
+}

@@ -432,3 +432,32 @@ func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
 	stop()
 	work.Wait()
 }
+
+func TestWhatAWorkerAsksForARemovedKeyDoesNotCount(t *testing.T) {
+	for name, ask := range map[string]func(*Queue[string]){
+		"AddAfter":   func(q *Queue[string]) { q.AddAfter("a", time.Hour, Live) },
+		"RetryAfter": func(q *Queue[string]) { q.RetryAfter("a", time.Hour, Retry, errBroken) },
+		"Fail":       func(q *Queue[string]) { q.Fail("a", errBroken) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, _ := newTestQueue(t)
+			q.Add("a", Live)
+			key, _, _ := q.Get()
+			q.Remove("a")
+			ask(q)
+			q.Done(key)
+			if got := q.Len(); got != (Lengths{}) || len(q.items) != 0 {
+				t.Errorf("after Done: %+v and %d items; want nothing", got, len(q.items))
+			}
+			q.Add("a", Live)
+			key, _, _ = q.Get()
+			q.Remove("a")
+			q.Add("a", Live) // The object of that name is there again.
+			ask(q)
+			q.Done(key)
+			if len(q.items) != 1 {
+				t.Errorf("%d items after the key was added again; want it", len(q.items))
+			}
+		})
+	}
+}
