@@ -25,6 +25,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -39,8 +40,10 @@ type child struct {
 	content map[string]any
 	text    string
 
-	// observed is the observed child in the version of the step, decoded.
+	// observed is the observed child in the version of the step, decoded. It is nil if the child holds what was applied last, and
+	// that is what is desired.
 	observed map[string]any
+	holds    bool
 	// last is what was applied last: recorded says that it is in the annotation, fresh that it is what is to be applied now, and
 	// owned that a field manager owns it, so that defaults may be among it.
 	last                   map[string]any
@@ -121,10 +124,19 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 			return true, err
 		}
 	}
+	if err = c.readRecord(); err != nil {
+		return false, err
+	}
+	if c.holds = c.fresh && !c.rule.ServerSide && o.Holds(c.step.shown); c.holds {
+		return false, nil
+	}
 	if c.observed, err = o.Decode(); err != nil {
 		return false, err
 	}
-	return false, c.findLast()
+	if !c.recorded && !c.rule.ServerSide {
+		c.last, err = c.appliedBefore(owned.Extract)
+	}
+	return false, err
 }
 
 // inVersion returns the observed child in the version of the step, nil if it is gone meanwhile or could not be read.

@@ -34,7 +34,7 @@ const annotationPlace = "metadata.annotations[" + merge.Annotation + "]"
 // compareMerged compares a child that is merged here.
 func (c *child) compareMerged(returned []record.Returned) (findings, error) {
 	var f findings
-	if c.fresh && c.step.Observed.Holds(c.step.shown) {
+	if c.holds {
 		return f, nil
 	}
 	result, err := merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, f.note(&f.values, returned))
@@ -48,15 +48,11 @@ func (c *child) compareMerged(returned []record.Returned) (findings, error) {
 	return f, nil
 }
 
-// findLast finds what was applied last to the observed child: what the annotation says, or else what server-side apply has
-// applied, by our manager or by Metacontroller.
-func (c *child) findLast() (err error) {
+// readRecord reads from the annotation what was applied last to the observed child.
+func (c *child) readRecord() error {
 	recorded, ok := c.step.Observed.Annotation(merge.Annotation)
 	if !ok {
-		if !c.rule.ServerSide {
-			c.last, err = c.appliedBefore(owned.Extract)
-		}
-		return err
+		return nil
 	}
 	c.recorded = true
 	c.last = c.in.applicable(merge.Decode(recorded))
@@ -68,7 +64,7 @@ func (c *child) findLast() (err error) {
 	// Metacontroller recorded fields, too, that are not ours to apply; that alone is no reason to write the child.
 	again, err := merge.Encode(c.last)
 	c.fresh = err == nil && again == c.text
-	return nil
+	return err
 }
 
 // appliedBefore returns what server-side apply has applied to the observed child; nil if nothing.
