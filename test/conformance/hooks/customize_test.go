@@ -72,7 +72,12 @@ func testNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
 	st.configMap(first, "a")
 	st.configMap(second, "b")
 	st.Handle("/sync", seeing("ConfigMap.v1"))
-	st.Handle("/customize", answering(func(question) any {
+	st.Handle("/customize", answering(func(q question) any {
+		if q.parent().GetName() == "witness" {
+			return rules(
+				map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": second, "names": []any{"witnessed"}},
+				map[string]any{"apiVersion": "v1", "resource": "namespaces", "names": []any{second}})
+		}
 		return rules(map[string]any{
 			"apiVersion": "v1", "resource": "configmaps",
 			"labelSelector":     map[string]any{"matchLabels": map[string]any{fixture.Label: st.Name}},
@@ -98,10 +103,21 @@ func testNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
 	label(second, "null")
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c"))
 
-	calls := st.settled("/sync")
-	st.In(second).Patch(fixture.ConfigMaps, "b", `{"data":{"changed":"1"}}`)
+	// The witness is called for the same namespace, and for a ConfigMap that changes later: what it sees, the engine has seen.
+	st.create(fixture.ConfigMaps, second, "witnessed", nil, nil)
+	st.Parent("witness", nil)
+	st.awaitCalls("/sync", "witness", 1)
+	st.settled("/sync")
+	calls, witnessed := len(st.calls("/sync", "p")), len(st.calls("/sync", "witness"))
 	label(second, `"another"`)
-	if now := st.settled("/sync"); now != calls {
+	st.awaitCalls("/sync", "witness", witnessed+1)
+	st.settled("/sync")
+	witnessed = len(st.calls("/sync", "witness"))
+	st.In(second).Patch(fixture.ConfigMaps, "b", `{"data":{"changed":"1"}}`)
+	st.In(second).Patch(fixture.ConfigMaps, "witnessed", `{"data":{"changed":"1"}}`)
+	st.awaitCalls("/sync", "witness", witnessed+1)
+	st.settled("/sync")
+	if now := len(st.calls("/sync", "p")); now != calls {
 		t.Errorf("changes in a namespace that is not selected called the hook %d times", now-calls)
 	}
 	// A namespace that comes with the label.
@@ -111,7 +127,7 @@ func testNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
 	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", third+"/d"))
 	st.In(first).Delete(fixture.ConfigMaps, "a")
 	st.awaitStatus("p", "seen", join(first+"/c", third+"/d"))
-	if n := len(st.Requests("/customize")); n != 1 {
+	if n := len(st.calls("/customize", "p")); n != 1 {
 		t.Errorf("the customize hook was called %d times for a parent that did not change, want 1", n)
 	}
 }
