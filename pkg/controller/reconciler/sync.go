@@ -62,6 +62,8 @@ type Sync struct {
 	controller *Controller
 	seen       map[children.Key]struct{}
 	responses  []*hookclient.Response
+	// gathered is the input of the plan, as far as a rollout needed it.
+	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
 	fingerprint record.Fingerprint
 	// again is the time after which the children are to be looked at again; zero for never.

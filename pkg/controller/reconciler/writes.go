@@ -100,9 +100,11 @@ func (s *Sync) ManagesChildren() bool {
 	return !s.Parent.Deleting() || s.controller.finalizer.ShouldFinalize(s.Parent)
 }
 
-// Gather returns the input of a plan that makes the observed children the desired ones.
+// Gather returns the input of a plan that makes the observed children the desired ones. ReconcileChildren reads nothing of it again.
 func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Input, error) {
-	return s.controller.children.Gather(ctx, s.Parent, s.Observed, desired)
+	var err error
+	s.gathered, err = s.controller.children.Gather(ctx, s.Parent, s.Observed, desired)
+	return s.gathered, err
 }
 
 // ReconcileChildren makes the observed children of the Decision the desired ones. noun is what they are to people.
@@ -110,9 +112,15 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
 		return nil
 	}
-	in, err := s.controller.children.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired)
+	c, in, err := s.controller.children, s.gathered, error(nil)
+	if in.Parent == "" {
+		in, err = c.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired)
+	} else {
+		in.Observed, in.Desired = s.Decision.Observed, s.Decision.Desired
+		in, err = c.Complete(ctx, in)
+	}
 	if err == nil {
-		s.again, err = s.controller.children.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+		s.again, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
 	}
 	if err = errors.Join(err, s.unserved()); err != nil {
 		return fmt.Errorf("can't reconcile %s for %s: %w", noun, s.Parent, err)
