@@ -202,7 +202,7 @@ func testMisbehaving(t *testing.T, s *shared, kind fixture.Kind) {
 		"Hang":         {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no response within 6s; make the hook faster, or raise its timeout"},
 		"SlowDrip":     {hooktest.SlowDrip(10 * time.Millisecond), "http error: calling ENDPOINT: the response was not complete within 6s; make the hook faster or its response smaller, or raise its timeout"},
 		"RedirectLoop": {hooktest.RedirectLoop(), "http error: calling ENDPOINT: stopped after 10 redirects; correct the hook's redirects, or use the final address"},
-		"Huge":         {hooktest.Huge(100 << 20), "the response is larger than the limit of 33554432 bytes; let the hook response with less, or raise the limit of the server"},
+		"Huge":         {hooktest.Huge(100 << 20), "the response is larger than the limit of 33554432 bytes; let the hook return less, or raise --hook-response-limit of the server"},
 		"HTML": {
 			hooktest.HTML(), `the response must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with ` +
 				`"<!DOCTYPE html> <html><head><title>Sign in</title></head><bo"`,
