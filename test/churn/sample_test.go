@@ -63,8 +63,8 @@ func (s *sample) String() string {
 func takeSample(t *fixture.Test) *sample {
 	t.T.Helper()
 	s := &sample{sizes: map[string]float64{}, series: map[string]int{}}
-	before := -1
-	cluster.Eventually(t.T, t.Limit, "the number of goroutines to stay", func(ctx context.Context) (bool, string) {
+	before, sizes := -1, map[string]float64{}
+	cluster.Eventually(t.T, t.Limit, "the goroutines and the sizes to stay", func(ctx context.Context) (bool, string) {
 		text, err := t.Server.Read(ctx, "/debug/pprof/goroutine?debug=1")
 		if err != nil {
 			return false, err.Error()
@@ -78,25 +78,34 @@ func takeSample(t *fixture.Test) *sample {
 		if _, err := fmt.Sscanf(text, "goroutine profile: total %d", &s.goroutines); err != nil {
 			return false, err.Error()
 		}
-		same := s.goroutines == before
-		before = s.goroutines
-		return same, fmt.Sprintf("%d goroutines", s.goroutines)
+		if err := s.measure(ctx, t); err != nil {
+			return false, err.Error()
+		}
+		same := s.goroutines == before && maps.Equal(s.sizes, sizes)
+		before, sizes = s.goroutines, maps.Clone(s.sizes)
+		return same, fmt.Sprintf("%d goroutines, %v", s.goroutines, s.sizes)
 	})
-	page, err := t.Server.Metrics(t.T.Context())
+	s.heap = heap(t)
+	return s
+}
+
+// measure reads the metrics of the engine.
+func (s *sample) measure(ctx context.Context, t *fixture.Test) error {
+	page, err := t.Server.Metrics(ctx)
 	if err != nil {
-		t.T.Fatal(err)
+		return fmt.Errorf("measuring: %w", err)
 	}
 	for name, family := range page {
 		if !strings.HasPrefix(name, "metacontroller_") && !strings.HasPrefix(name, "workqueue_") {
 			continue
 		}
 		s.series[name] = len(family.GetMetric())
-		if family.GetType() == dto.MetricType_GAUGE {
+		// What is counted in seconds is never the same twice.
+		if family.GetType() == dto.MetricType_GAUGE && !strings.HasSuffix(name, "_seconds") {
 			s.sizes[name], _ = page.Value(name)
 		}
 	}
-	s.heap = heap(t)
-	return s
+	return nil
 }
 
 // stacksOf reads a profile of goroutines.

@@ -70,8 +70,22 @@ func newSite(t *fixture.Test) *site {
 	s.customize = t.Serve(hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
 		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{APIVersion: "v1", Resource: "configmaps", Names: []string{"related"}}}}, nil
 	}))
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+		t.Run(fixture.Definition{
+			Kind: kind, Name: residentOf(kind), Selector: map[string]string{residentLabel(kind): "yes"}, Sync: s.hooks[kind], Finalize: s.hooks[kind],
+			Customize: s.customize, Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
+		})
+	}
 	return s
 }
+
+// Residents are controllers that stay while parents come and go: what they remember of a parent must go with it.
+func residentOf(kind fixture.Kind) string { return "resident-" + strings.ToLower(string(kind)) }
+
+func residentLabel(kind fixture.Kind) string { return "churn.example.com/" + residentOf(kind) }
+
+// childLabel is on all children.
+const childLabel = "churn.example.com/child"
 
 // tagged adds an entity tag that is different for each response.
 func tagged(h http.Handler) http.Handler {
@@ -98,6 +112,7 @@ func (s *site) respond(kind fixture.Kind) func(*fixture.Call) (*fixture.Reply, e
 			name += "-" + c.Controller
 		}
 		child := fixture.ConfigMap(name, map[string]any{"n": n, "large": strings.Repeat("x", 2<<10)})
+		child.SetLabels(map[string]string{childLabel: "yes"})
 		reply := &fixture.Reply{Children: []*hook.Object{child}}
 		if rand.IntN(10) == 0 {
 			reply.ResyncAfterSeconds = 0.5
@@ -116,9 +131,16 @@ func labels(slot int, selected bool) map[string]any {
 	all := map[string]any{}
 	for c := range controllerSlots {
 		all[slotLabel(c)] = "no"
-		// Every parent has one composite at most and up to two decorators.
+		// Every parent has one composite at most, and several decorators.
 		if selected && (kindOf(c) == fixture.Decorator && (slot+c)%2 == 0 || kindOf(c) == fixture.Composite && slot%controllerSlots == c) {
 			all[slotLabel(c)] = "yes"
+		}
+	}
+	all[residentLabel(fixture.Decorator)], all[residentLabel(fixture.Composite)] = "no", "no"
+	if selected {
+		all[residentLabel(fixture.Decorator)] = "yes"
+		if kindOf(slot%controllerSlots) == fixture.Decorator {
+			all[residentLabel(fixture.Composite)] = "yes"
 		}
 	}
 	return all
