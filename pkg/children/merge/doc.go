@@ -22,19 +22,8 @@ limitations under the License.
 //
 // # What counts as a difference
 //
-// API servers store other values than they are sent, and a child must not be written for ever because of that (docs/reference/compatibility.md#d12.4). Two rules, each a [Keep], tell such values from somebody else's changes. Package plan uses the first one that can
-// be used:
-//
-//   - When this process wrote the child in its present desired state, what the API server returned for the fields that were
-//     sent is exact knowledge: any other value is drift, and is put back.
-//   - Otherwise, which is after a restart and for the fields that do not change when others do, [Normalized] knows what API
-//     servers do: they leave out what is empty, give defaults to what is null or an empty text and within the elements of
-//     lists, and write quantities, durations, times and base64 in their own way. It looks only at what was applied last and
-//     is still desired. What it overlooks are changes that say the same, and another value where the hook returns null or
-//     an empty text; texts that API servers store as they are (data, labels, annotations, environment variables) are
-//     compared to the letter.
-//
-// Other differences count. What was pruned because the schema does not know it, or was changed by an admission webhook, is
-// therefore noticed once by a process that starts later, and is exact knowledge from then on: an update in place writes it
-// in vain, and package apply asks the API server with a dry run before it deletes a child because of it.
+// API servers store other values than they are sent: they add defaults, prune fields, write quantities in their own way, and run
+// admission webhooks. A child must not be written for ever because of that (docs/reference/compatibility.md#d12.4). This package
+// knows nothing of it: every value that is not the desired one is a [Difference], and a [Keep] decides which of them stay. Package
+// plan keeps those of which it is known, from a write or a trial, that the API server returned them for what it was sent.
 package merge

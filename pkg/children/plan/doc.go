@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package plan works out what has to be done so that the observed children of a parent become the desired ones.
 //
-// A Plan is a value: steps with their reasons, and the bodies to be sent. Making one has no side effect beyond the
-// Memory, in which it is remembered which children were found to need nothing, what the API server made of what was
-// written or would be, and which children flip back after every write. Package apply carries a plan out.
+// A Plan is a value: steps with their reasons, and the bodies to be sent. Making one has no side effect: everything that it depends
+// on, the time among it, is in its Input, and Missing says what an Input lacks. Package apply carries a plan out. What was learned
+// from that, such as what the API server stored of what was sent, is then committed as the children's next records (package record).
 package plan

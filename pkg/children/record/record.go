@@ -35,7 +35,7 @@ const MaxAge = 6 * time.Hour
 // Hash stands for a value within this process. Zero stands for none.
 type Hash uint64
 
-// seed makes hashes of this process differ from those of others, so that nobody can prepare two values with the same one.
+// seed makes hashes of this process differ from those of others, so that no client can prepare two values with the same one.
 var seed = maphash.MakeSeed()
 
 // HashOf returns the hash of a decoded JSON value.

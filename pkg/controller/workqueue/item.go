@@ -49,7 +49,7 @@ type item[K comparable] struct {
 	// held is the most urgent priority at which a worker got the key and has not begun to process it; none without such.
 	held       Priority
 	processing bool
-	// backsOff says that retryAt is a backoff, not a pause that a hook asked for.
+	// backsOff says that retryAt is a backoff, not a pause that a hook requested.
 	backsOff bool
 }
 
