@@ -32,7 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
-// Shared is what hosted controllers share. It is safe for concurrent use.
+// Shared is what all controllers share. It is safe for concurrent use.
 type Shared struct {
 	// Options are the settings.
 	Options Options
