@@ -76,7 +76,8 @@ func TestEveryRequestIsCountedByVerbAndOutcome(t *testing.T) {
 		"Not served":   {plan.Update, responses{http.MethodPut: notServed}, map[string]float64{"update rejected": 1}},
 		"Deleted":      {plan.Delete, responses{http.MethodDelete: success}, map[string]float64{"delete written": 1}},
 		"Replaced": {
-			plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodDelete: success},
+			plan.Recreate,
+			responses{http.MethodPut: noDryRun, http.MethodDelete: success},
 			map[string]float64{"trial rejected": 1, "delete written": 1},
 		},
 		"Tried": {plan.Recreate, responses{http.MethodPut: written}, map[string]float64{"trial unchanged": 1, "update written": 1}},
