@@ -37,7 +37,7 @@ import (
 // PriorityAndFairness is the name of the Part that queues requests by the cluster's FlowSchemas.
 const PriorityAndFairness = "APIPriorityAndFairness"
 
-// Part is something in the server that keeps informers on resources of the host cluster. While such an informer cannot fill,
+// Part is something in the server that keeps informers on resources of the cluster. While such an informer cannot fill,
 // because the cluster does not serve the resource or forbids it, every write is refused and the server is not ready.
 type Part struct {
 	// Name is the name of the admission plugin, or PriorityAndFairness.
@@ -67,8 +67,8 @@ func Parts() []Part {
 	}
 }
 
-// Probe asks the host cluster which of parts cannot work, and returns for each of these a sentence that says why. The error
-// says that the cluster did not answer.
+// Probe finds out which of parts cannot work with the cluster, and returns for each of these a sentence that says why. The error
+// says that the cluster did not respond.
 func Probe(ctx context.Context, client kubernetes.Interface, parts []Part) (map[string]string, error) {
 	p := prober{client: client, obstacles: map[schema.GroupVersionResource]string{}, served: map[schema.GroupVersion]map[string]bool{}}
 	unusable := map[string]string{}

@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package children validates the children, or attachments, that a hook returns.
 //
-// A response is accepted or refused as a whole: Validate returns every child with its namespace and labels completed, or an
+// A response is accepted or rejected as a whole: Validate returns every child with its namespace and labels completed, or an
 // error that names the child, the rule that it violates and what to do. What is then done with them is worked out by
 // packages claim, merge and plan, which are pure as this one is, and done by package apply, the only one with a client; package
 // record keeps what is remembered of them.

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cluster bundles the windows through which the engine sees and changes the host cluster: caches, discovery,
-// credentials of hooks, and the client that writes.
+// Package cluster bundles how the engine reads and writes the cluster: caches, discovery, credentials of hooks, and the client
+// that writes.
 //
-// One Cluster serves all hosted controllers of a process. The parts live in packages below this one.
+// One Cluster serves all controllers of a process. The parts live in packages below this one.
 package cluster

@@ -30,7 +30,7 @@ import (
 // The default would be os.Exit or a panic in a goroutine of etcd, and the cause would be somewhere in the log. The hook keeps
 // the cause and freezes the goroutine instead: nothing after such a line may run, not even deferred functions, because etcd
 // was written for a process that is gone by then. The frozen goroutine acknowledges no write. It lives until the process
-// ends, which is soon: the owner of the Server is told by Done.
+// ends, which is soon: Done tells the owner of the Server.
 type fatalHook struct {
 	once  sync.Once
 	fired chan struct{}

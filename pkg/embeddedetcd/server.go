@@ -258,7 +258,7 @@ func (s *Server) config(lg *zap.Logger) *embed.Config {
 	socket := []url.URL{s.run.url()}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = socket, socket
 	cfg.ListenPeerUrls = nil
-	// A member needs an address as its identity; nobody listens there.
+	// A member needs an address as its identity; nothing listens there.
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lg)
@@ -273,7 +273,7 @@ func (s *Server) config(lg *zap.Logger) *embed.Config {
 	cfg.AutoCompactionRetention = "0"
 	// Entries are kept in memory for members that lag behind. There are none.
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 5000, 100
-	// A start is the best time to give free pages back: nobody waits yet. Unit: MB of free pages.
+	// A start is the best time to give free pages back: no request waits yet. Unit: MB of free pages.
 	cfg.BootstrapDefragThresholdMegabytes = 100
 	return cfg
 }

@@ -102,7 +102,7 @@ func (s *Server) reclaim(ctx context.Context, client *clientv3.Client) error {
 			return fmt.Errorf("compacting the database: %w", err)
 		}
 	}
-	// Not through the client: a client within the process has nobody to tell that the server does not serve meanwhile.
+	// Not through the client: a client within the process has no other server to use while this one does not serve.
 	if err := s.etcd.Server.Backend().Defrag(); err != nil {
 		return fmt.Errorf("defragmenting the database: %w", err)
 	}

@@ -29,7 +29,7 @@ func (s *Server) watch(ctx context.Context) {
 	s.watchers.Go(func() { s.watchSpace(ctx) })
 }
 
-// watchEnd waits for the end of etcd and records it when nobody wanted it.
+// watchEnd waits for the end of etcd and records it when it was not requested.
 func (s *Server) watchEnd(ctx context.Context) {
 	var err error
 	select {

@@ -41,7 +41,7 @@ func gates() map[featuregate.Feature]featuregate.VersionedSpecs {
 	return map[featuregate.Feature]featuregate.VersionedSpecs{}
 }
 
-// addLoggingGates is for the gates that nobody else adds, once for the process.
+// addLoggingGates is for the gates that no other package adds, once for the process.
 var addLoggingGates = sync.OnceValue(func() error { return logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate) })
 
 // NewRegistry returns a registry of its own for every server, so that several may live in one process. The gates of the

@@ -42,6 +42,9 @@ func (e *RejectedError) Error() string {
 	return e.Field + ": " + e.Detail
 }
 
+// FailureReason returns Response, by which metrics count the error.
+func (*RejectedError) FailureReason() string { return "Response" }
+
 // IsRejected reports whether err is or wraps a [RejectedError].
 func IsRejected(err error) bool {
 	_, ok := errors.AsType[*RejectedError](err)

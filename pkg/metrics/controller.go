@@ -33,7 +33,7 @@ const (
 	Failed
 	// Waiting is a sync that could not be done yet: a cache is not filled or shows an older state than the API server has.
 	Waiting
-	// Postponed is a sync whose hook asked to be called later.
+	// Postponed is a sync whose hook responded that it is to be called later.
 	Postponed
 
 	results = iota
@@ -44,7 +44,7 @@ func (r Result) String() string {
 	return [results]string{"success", "error", "waiting", "postponed"}[r]
 }
 
-// A Controller holds the series of one hosted controller. Its methods are safe for concurrent use and may be called on nil,
+// A Controller holds the series of one controller. Its methods are safe for concurrent use and may be called on nil,
 // which counts nothing.
 type Controller struct {
 	name     string
@@ -56,9 +56,20 @@ type Controller struct {
 	mu           sync.Mutex
 	parents      func() int
 	expectations func() int
+	remembered   func() Remembered
 }
 
-// NewController returns the series of a hosted controller, which [Controller.Expose] shows. The kind is
+// Remembered is what a controller remembers between syncs, each as the number of its elements.
+type Remembered struct {
+	// Parents have records of Children.
+	Parents, Children int
+	// CustomizeResponses and EtagResponses are responses of hooks that are used again.
+	CustomizeResponses, EtagResponses int
+	// OwnWrites are writes of parents whose responses and events were not both seen.
+	OwnWrites int
+}
+
+// NewController returns the series of a controller, which [Controller.Expose] shows. The kind is
 // CompositeController or DecoratorController; the label of the series is <kind>-<name>.
 func NewController(kind, name string) *Controller {
 	c := &Controller{name: kind + "-" + name, errors: map[string]prometheus.Counter{}}
@@ -122,6 +133,16 @@ func (c *Controller) CountExpectations(count func() int) {
 	c.expectations = count
 }
 
+// CountRemembered has what the controller remembers taken from count at every scrape. It must not block.
+func (c *Controller) CountRemembered(count func() Remembered) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remembered = count
+}
+
 // Expose shows the series at /metrics until withdraw is called. Of two controllers with one name, the one that was exposed
 // last is shown.
 func (c *Controller) Expose() (withdraw func()) {
@@ -142,15 +163,27 @@ func (c *Controller) collect(ch chan<- prometheus.Metric) {
 		ch <- counter
 	}
 	c.mu.Lock()
-	count, pending := c.parents, c.expectations
+	count, pending, held := c.parents, c.expectations, c.remembered
 	c.mu.Unlock()
 	// Before the queue: the event that meets an expectation adds a key to it.
 	if pending != nil {
 		ch <- expectationsPending.constant(float64(pending()), c.name)
 	}
+	if held != nil {
+		c.collectRemembered(ch, held())
+	}
 	state := c.queue.collect(ch, c.name)
 	if count != nil {
 		c.collectParents(ch, count(), state)
+	}
+}
+
+func (c *Controller) collectRemembered(ch chan<- prometheus.Metric, r Remembered) {
+	for what, n := range map[string]int{
+		"parents": r.Parents, "children": r.Children, "customize_responses": r.CustomizeResponses,
+		"etag_responses": r.EtagResponses, "own_writes": r.OwnWrites,
+	} {
+		ch <- remembered.constant(float64(n), c.name, what)
 	}
 }
 

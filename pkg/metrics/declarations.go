@@ -38,7 +38,7 @@ func Reasons() []string {
 	}
 }
 
-// labelName is the label of a hosted controller in the families of client-go, labelController in ours.
+// labelName is the label of a controller in the families of client-go, labelController in ours.
 const (
 	labelName       = "name"
 	labelController = "controller"
@@ -75,7 +75,7 @@ var (
 	})
 )
 
-// The families of hosted controllers.
+// The families of controllers.
 var (
 	queueKeys = declare(Family{
 		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{labelController, "state"},
@@ -109,6 +109,15 @@ var (
 		Name: "metacontroller_expectations_pending", Type: Gauge, Labels: []string{labelController},
 		Help: "Parents whose last writes the controller's caches do not show yet.",
 	})
+	remembered = declare(Family{
+		Name: "metacontroller_remembered", Type: Gauge, Labels: []string{labelController, "what"},
+		Help: "What a controller remembers between syncs: parents with records of children (parents), these records (children), " +
+			"responses of the customize hook (customize_responses), responses by their entity tags (etag_responses), and own " +
+			"writes of parents whose events were not seen yet (own_writes).",
+		Values: map[string][]string{"what": {
+			"parents", "children", "customize_responses", "etag_responses", "own_writes",
+		}},
+	})
 )
 
 // The families of the process.
@@ -116,9 +125,9 @@ var (
 	childWrites = declare(Family{
 		Name: "metacontroller_child_writes_total", Type: Counter, Labels: []string{"verb", "outcome"},
 		Help: "Requests that write children, by what they do and how they ended: accepted (written, or unchanged if there was " +
-			"nothing to do), refused (conflict, rejected), or without a response (error).",
+			"nothing to do), refused (conflict, rejected), or without a response (error). A trial is a dry run, which changes nothing.",
 		Values: map[string][]string{
-			"verb":    {"create", "update", "apply", "delete"},
+			"verb":    {"create", "update", "apply", "delete", "trial"},
 			"outcome": {"written", "unchanged", "conflict", "rejected", "error"},
 		},
 	})

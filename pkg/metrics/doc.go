@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package metrics declares every metric of the engine once and holds its series.
 //
-// The series of one hosted controller are a [Controller]: handles that cost an atomic operation to use, and functions that
+// The series of one controller are a [Controller]: handles that cost an atomic operation to use, and functions that
 // are called when metrics are scraped. They are shown from [Controller.Expose] on, and are gone with the controller. All
 // labels are bounded: a controller's name, or a value of a list that is in this package.
 //

@@ -105,6 +105,9 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 	first.SyncError("NeverHeardOf")
 	first.CountParents(func() int { return 3 })
 	first.CountExpectations(func() int { return 2 })
+	first.CountRemembered(func() metrics.Remembered {
+		return metrics.Remembered{Parents: 1, Children: 2, CustomizeResponses: 3, EtagResponses: 4, OwnWrites: 5}
+	})
 	const label = "DecoratorController-short"
 	for _, tc := range []struct {
 		family string
@@ -114,6 +117,9 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 		{"metacontroller_sync_duration_seconds", map[string]float64{"": 1}},
 		{"metacontroller_parents", map[string]float64{"ready": 3, "failing": 0, "waiting": 0, "postponed": 0}},
 		{"metacontroller_expectations_pending", map[string]float64{"": 2}},
+		{"metacontroller_remembered", map[string]float64{
+			"parents": 1, "children": 2, "customize_responses": 3, "etag_responses": 4, "own_writes": 5,
+		}},
 	} {
 		if diff := cmp.Diff(tc.want, series(t, tc.family, label)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.family, diff)
@@ -192,6 +198,7 @@ func TestWhatIsScrapedIsDeclared(t *testing.T) {
 	c.Queue().Observe(func() metrics.QueueState { return metrics.QueueState{} })
 	c.CountParents(func() int { return 1 })
 	c.CountExpectations(func() int { return 1 })
+	c.CountRemembered(func() metrics.Remembered { return metrics.Remembered{} })
 	defer c.Expose()()
 	defer metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 1, 1) })()
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 0, 0 })
@@ -240,6 +247,7 @@ func TestNothingIsCountedWithoutAController(*testing.T) {
 	c.SyncError("Forbidden")
 	c.CountParents(nil)
 	c.CountExpectations(nil)
+	c.CountRemembered(nil)
 	q := c.Queue()
 	q.Added()
 	q.Retried()

@@ -33,6 +33,8 @@ const (
 	Update Verb = "update"
 	Apply  Verb = "apply"
 	Delete Verb = "delete"
+	// Trial is a dry run, which changes nothing: if it is accepted, its outcome is Unchanged.
+	Trial Verb = "trial"
 )
 
 // Outcome is how a write of a child ended.
@@ -44,8 +46,8 @@ const (
 	Written Outcome = "written"
 	// Unchanged is a write that the API server accepted and that changed nothing.
 	Unchanged Outcome = "unchanged"
-	// Conflicted is a write that the API server refused because the object is another one or has another version, or because
-	// another field manager owns a field.
+	// Conflicted is a write that the API server refused because the object is another one, has another version or is gone, or
+	// because another field manager owns a field.
 	Conflicted Outcome = "conflict"
 	// Rejected is a write that the API server refused for any other reason.
 	Rejected Outcome = "rejected"
@@ -89,7 +91,7 @@ func newProcess() *process {
 	p := &process{
 		writes: map[Verb]map[Outcome]prometheus.Counter{}, drops: map[Drop]prometheus.Counter{}, caches: map[*CacheSource]struct{}{},
 	}
-	for _, v := range []Verb{Create, Update, Apply, Delete} {
+	for _, v := range []Verb{Create, Update, Apply, Delete, Trial} {
 		p.writes[v] = map[Outcome]prometheus.Counter{}
 		for _, o := range []Outcome{Written, Unchanged, Conflicted, Rejected, Unanswered} {
 			p.writes[v][o] = childWrites.counter(string(v), string(o))

@@ -43,7 +43,7 @@ type QueueState struct {
 	Processing int
 	// Held wait for a release: their expectations are not met.
 	Held int
-	// Retrying wait for the end of a back-off or a pause. Scheduled wait for a time that was asked for after success.
+	// Retrying wait for the end of a back-off or a pause. Scheduled wait for a time that was set after success.
 	Retrying, Scheduled int
 	// Failing, Waiting and Postponed are the keys whose last sync ended so.
 	Failing, Waiting, Postponed int

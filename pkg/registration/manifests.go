@@ -69,7 +69,7 @@ func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynami
 }
 
 // files are the manifests of a registration from outside, in the order in which they are applied. The ServiceAccount and its
-// bindings are left out: the server acts as the user of its kubeconfig, and rights that nobody uses are a risk.
+// bindings are left out: the server acts as the user of its kubeconfig, and rights that are not used are a risk.
 func files() []string {
 	return []string{
 		"namespace.yaml", "clusterrole-apiserver.yaml", "clusterrole-controllers.yaml", "clusterroles-users.yaml",

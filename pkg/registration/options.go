@@ -44,7 +44,7 @@ const (
 
 // Options describe a registration.
 type Options struct {
-	// Config reaches the cluster, as somebody who may create ClusterRoles and grant what is in them.
+	// Config reaches the cluster, as a user who may create ClusterRoles and grant what is in them.
 	Config *rest.Config
 	// Host is the DNS name or IPv4 address at which the cluster's kube-apiservers reach the server, and Port its port. The
 	// server's certificate needs the name metacontroller-apiserver.metacontroller.svc, whatever Host is.
@@ -54,7 +54,7 @@ type Options struct {
 	CABundle []byte
 	// Timeout is how long to wait until the server is available. Zero: do not wait.
 	Timeout time.Duration
-	// Progress receives a line for every step. Nil means nobody is interested.
+	// Progress receives a line for every step. Nil: no lines.
 	Progress io.Writer
 }
 

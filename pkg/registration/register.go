@@ -97,7 +97,7 @@ func newClient(config *rest.Config) (dynamic.Interface, error) {
 	return client, nil
 }
 
-// apply writes one object. Fields that somebody else set otherwise are taken over: who registers a server means it.
+// apply writes one object. Fields that another field manager owns are taken over: a registration is explicit.
 func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, manager string) error {
 	target, err := resourceFor(client, object)
 	if err != nil {

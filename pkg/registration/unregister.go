@@ -28,7 +28,7 @@ import (
 )
 
 // Unregister deletes what Register applied, except for the namespace, which may hold objects of others. Objects that are not
-// there are no error. It refuses with an *OccupiedError when the registration belongs to somebody else, and deletes nothing
+// there are no error. It refuses with an *OccupiedError when the registration is that of another server, and deletes nothing
 // then. The server's own objects stay in its store.
 func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	if out == nil {

@@ -36,7 +36,7 @@ func (m *Manager) ensureAuthority(files Files) (*pair, error) {
 		return nil, fmt.Errorf("%w; restore the file, or remove it together with %s and register the server again", err, files.CAFile)
 	}
 	if key == nil {
-		// A certificate without its key is somebody's: the one in a registration, or one that was put there.
+		// A certificate without its key must not be replaced: it is the one in a registration, or an operator put it there.
 		if _, err := os.Stat(files.CAFile); !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("there is a certificate %s without its key %s; restore the key, or remove the certificate "+
 				"and register the server again", files.CAFile, files.caKeyFile)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package clusterwarnings is an admission plugin that warns authors of controllers about the host cluster: resources that it
-// does not serve, and parents whose status cannot be written. It never refuses anything, and stays silent when the cluster
-// does not answer at once. Rules that need no cluster are in package validation.
+// Package clusterwarnings is an admission plugin that warns authors of controllers about the cluster: resources that it
+// does not serve, and parents whose status cannot be written. It never rejects anything, and stays silent when the cluster
+// does not respond at once. Rules that need no cluster are in package validation.
 package clusterwarnings

@@ -49,7 +49,7 @@ func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
 }
 
-// Plugin warns. Create it with New; it needs a client of the host cluster.
+// Plugin warns. Create it with New; it needs a client of the cluster.
 type Plugin struct {
 	*admission.Handler
 
@@ -67,7 +67,7 @@ func New() *Plugin {
 	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-// SetExternalKubeClientSet gives the plugin the client of the host cluster.
+// SetExternalKubeClientSet gives the plugin the client of the cluster.
 func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
 // ValidateInitialization says whether the plugin has what it needs.

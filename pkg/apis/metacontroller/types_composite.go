@@ -24,7 +24,7 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // CompositeController declares a controller that creates and maintains child objects for every object of one parent
-// kind. Its sync hook receives a parent with the children observed, and answers with the children desired.
+// kind. Its sync hook receives a parent with its observed children, and returns the desired children.
 type CompositeController struct {
 	metav1.TypeMeta
 	// Standard object metadata. The object is cluster-scoped; a namespace given in a manifest is ignored.
@@ -42,8 +42,8 @@ type CompositeControllerSpec struct {
 	// resource, a built-in kind, or a kind of another aggregated API server. Without a status subresource no status is
 	// written to the parents.
 	ParentResource CompositeControllerParentResourceRule
-	// childResources lists the kinds that the hooks may return as children. A hook's answer that holds a child of a kind
-	// not listed here is refused as a whole. Empty means that the controller manages the parent's status only. When two
+	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
+	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
 	// entries name the same kind, the last one's update strategy is used.
 	ChildResources []CompositeControllerChildResourceRule
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
@@ -59,8 +59,8 @@ type CompositeControllerSpec struct {
 	// children by that label, so that parents need no spec.selector. Default false: each parent must carry a
 	// spec.selector that its children match.
 	GenerateSelector *bool
-	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
-	// about some parents, what they answered about others is carried out; with 1, one parent is synced after the other. Must be
+	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
+	// called for some parents, responses for others are applied; with 1, one parent is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32
 }
@@ -99,7 +99,7 @@ type CompositeControllerChildUpdateStrategy struct {
 	// InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the
 	// children changed before it to pass statusChecks).
 	Method ChildUpdateMethod
-	// statusChecks are what a child must show before a rolling update goes on to the next one. They have no effect with
+	// statusChecks are what a child must show before a rolling update continues with the next one. They have no effect with
 	// other methods.
 	StatusChecks ChildUpdateStatusChecks
 	// maxUnavailable is how many children of this kind a rolling update may have in work at the same time: a number, or
@@ -116,7 +116,7 @@ type CompositeControllerChildUpdateStrategy struct {
 	Force *bool
 }
 
-// ChildUpdateStatusChecks are what an updated child must show before a rolling update goes on.
+// ChildUpdateStatusChecks are what an updated child must show before a rolling update continues.
 type ChildUpdateStatusChecks struct {
 	// conditions must all be present in the child's status.conditions with the given values.
 	Conditions []StatusConditionCheck
@@ -134,12 +134,12 @@ type StatusConditionCheck struct {
 
 // CompositeControllerHooks are the webhooks of a CompositeController.
 type CompositeControllerHooks struct {
-	// customize is asked which further objects (related objects) the other hooks want to see with a parent.
+	// customize returns which further objects (related objects) the other hooks receive with a parent.
 	Customize *Hook
-	// sync is asked for the desired children and status whenever a parent or something that belongs to it changed.
+	// sync returns the desired children and status whenever a parent or something that belongs to it changed.
 	Sync *Hook
 	// finalize is called instead of sync while a parent is being deleted or no longer matches labelSelector, until it
-	// answers finalized: true. The server keeps the parent with a finalizer until then.
+	// returns finalized: true. The server keeps the parent with a finalizer until then.
 	Finalize *Hook
 	// preUpdateChild is accepted for compatibility and has no effect.
 	PreUpdateChild *Hook

@@ -22,7 +22,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DecoratorController declares a controller that adds behavior to existing objects: it attaches further objects to them
 // and sets labels, annotations and status on them. Its sync hook receives a target object with the attachments observed,
-// and answers with the attachments desired.
+// and returns the desired attachments.
 type DecoratorController struct {
 	metav1.TypeMeta
 	// Standard object metadata. The object is cluster-scoped; a namespace given in a manifest is ignored.
@@ -39,8 +39,8 @@ type DecoratorControllerSpec struct {
 	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
 	// With an empty list the controller does nothing.
 	Resources []DecoratorControllerResourceRule
-	// attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a
-	// kind not listed here is refused as a whole.
+	// attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a
+	// kind not listed here is rejected as a whole.
 	Attachments []DecoratorControllerAttachmentRule
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
@@ -51,8 +51,8 @@ type DecoratorControllerSpec struct {
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
 	ResyncPeriodSeconds *int32
-	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
-	// about some targets, what they answered about others is carried out; with 1, one target is synced after the other. Must be
+	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
+	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32
 }
@@ -70,7 +70,7 @@ type DecoratorControllerResourceRule struct {
 	IgnoreStatusChanges *bool
 }
 
-// AnnotationSelector selects objects by their annotations, in the way that a label selector does by labels. Keys and
+// AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and
 // values in it must have the syntax of label keys and values.
 type AnnotationSelector struct {
 	// matchAnnotations are annotations that must all be present with exactly these values.
@@ -103,13 +103,13 @@ type DecoratorControllerAttachmentUpdateStrategy struct {
 
 // DecoratorControllerHooks are the webhooks of a DecoratorController.
 type DecoratorControllerHooks struct {
-	// customize is asked which further objects (related objects) the other hooks want to see with a target.
+	// customize returns which further objects (related objects) the other hooks receive with a target.
 	Customize *Hook
-	// sync is asked for the desired attachments, labels, annotations and status whenever a target or something that
+	// sync returns the desired attachments, labels, annotations and status whenever a target or something that
 	// belongs to it changed.
 	Sync *Hook
 	// finalize is called instead of sync while a target is being deleted or no longer matches the selectors, until it
-	// answers finalized: true. The server keeps the target with a finalizer until then.
+	// returns finalized: true. The server keeps the target with a finalizer until then.
 	Finalize *Hook
 }
 

@@ -18,12 +18,12 @@ package metacontroller
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Hook is one decision that is asked of a webhook.
+// Hook is one decision that a webhook makes.
 type Hook struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
-	// keys of the maps of children and related objects, in what related objects may be asked for, and in strictness.
+	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
 	Version *HookVersion
-	// webhook is the HTTP endpoint to ask. A hook without webhook is switched off; for a finalize hook that is refused.
+	// webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.
 	Webhook *Webhook
 }
 
@@ -37,13 +37,13 @@ const (
 	HookVersionV2 HookVersion = "v2"
 )
 
-// ResponseUnmarshallMode says how strictly a webhook's answer is decoded.
+// ResponseUnmarshallMode says how strictly a webhook's response is decoded.
 type ResponseUnmarshallMode string
 
 const (
-	// ResponseUnmarshallModeLoose ignores unknown and duplicate fields of an answer.
+	// ResponseUnmarshallModeLoose ignores unknown and duplicate fields of a response.
 	ResponseUnmarshallModeLoose ResponseUnmarshallMode = "loose"
-	// ResponseUnmarshallModeStrict refuses an answer with unknown or duplicate fields.
+	// ResponseUnmarshallModeStrict rejects a response with unknown or duplicate fields.
 	ResponseUnmarshallModeStrict ResponseUnmarshallMode = "strict"
 )
 
@@ -52,17 +52,17 @@ type Webhook struct {
 	// url is the full address, for example http://my-hook.my-namespace/sync. It wins over service and path. Either url, or
 	// both service and path, must be given.
 	URL *string
-	// timeout limits one call, from connecting to the last byte of the answer, as a Go duration such as 500ms or 1m.
+	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
 	// Default 10s; values of 0 or less mean the default.
 	Timeout *metav1.Duration
 	// path is the URL path used with service, with its leading slash.
 	Path *string
 	// service is the in-cluster Service to call when url is absent.
 	Service *ServiceReference
-	// etag lets the webhook answer 304 Not Modified instead of repeating an answer.
+	// etag lets the webhook return 304 Not Modified instead of repeating a response.
 	Etag *WebhookEtagConfig
-	// responseUnMarshallMode says how unknown and duplicate fields in the answer are treated: loose ignores them, strict
-	// refuses the answer. Default: loose for version v1, strict for version v2.
+	// responseUnMarshallMode says how unknown and duplicate fields in the response are treated: loose ignores them, strict
+	// rejects the response. Default: loose for version v1, strict for version v2.
 	ResponseUnMarshallMode *ResponseUnmarshallMode
 
 	WebhookSecurity
@@ -85,12 +85,12 @@ type WebhookSecurity struct {
 
 // WebhookEtagConfig configures the use of entity tags (RFC 9110 §8.8.3) with a webhook.
 type WebhookEtagConfig struct {
-	// enabled switches entity tags on: the tag of the last answer for an object is sent in If-None-Match, and an answer of
-	// 304 or 412 stands for the last answer's body. Default false.
+	// enabled switches entity tags on: the tag of the last response for an object is sent in If-None-Match, and a status of
+	// 304 or 412 stands for the last response's body. Default false.
 	Enabled *bool
-	// cacheTimeoutSeconds is how long an answer is remembered, in seconds. Absent: as long as its object exists.
+	// cacheTimeoutSeconds is how long a response is remembered, in seconds. Absent: as long as its object exists.
 	CacheTimeoutSeconds *int32
-	// cacheCleanupSeconds is accepted for compatibility. Expired answers are dropped without it.
+	// cacheCleanupSeconds is accepted for compatibility. Expired responses are dropped without it.
 	CacheCleanupSeconds *int32
 }
 
@@ -155,7 +155,7 @@ type ClientTLS struct {
 
 // WebhookAuthorization is a credential that is sent in the Authorization header.
 type WebhookAuthorization struct {
-	// type is the scheme in front of the credential. Default Bearer. Basic is refused: use basicAuth.
+	// type is the scheme in front of the credential. Default Bearer. Basic is rejected: use basicAuth.
 	Type *string
 	// secretRef names the key of a Secret that holds the credential. White space around it is removed.
 	SecretRef SecretKeyReference

@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -178,17 +179,20 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 
 // update sends what the step has.
 func (a *Applier) update(ctx context.Context, target client.Target, outcome *plan.Outcome) (err error) {
+	before := outcome.Observed
 	if outcome.Migration != nil {
-		if outcome.Written, err = a.client.Patch(ctx, target, types.JSONPatchType, outcome.Migration); err != nil {
+		outcome.Written, err = request{metrics.Update, before}.count(a.client.Patch(ctx, target, types.JSONPatchType, outcome.Migration))
+		if err != nil {
 			return fmt.Errorf("moving its fields to %s: %w", outcome.Manager, err)
 		}
+		before = outcome.Written
 	}
 	switch {
 	case outcome.Body == nil:
 	case outcome.Manager != "":
-		outcome.Written, err = a.client.Apply(ctx, target, application(&outcome.Step, outcome.Body))
+		outcome.Written, err = request{metrics.Apply, before}.count(a.client.Apply(ctx, target, application(&outcome.Step, outcome.Body)))
 	default:
-		outcome.Written, err = a.client.Update(ctx, target, outcome.Body)
+		outcome.Written, err = request{metrics.Update, before}.count(a.client.Update(ctx, target, outcome.Body))
 	}
 	return err
 }
@@ -233,7 +237,7 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 }
 
 func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
-	err := a.client.Delete(ctx, targetOf(&outcome.Step), outcome.Observed.UID())
+	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(&outcome.Step), outcome.Observed.UID()))
 	if apierrors.IsConflict(err) || isGone(err) {
 		outcome.Stale = true
 		return nil

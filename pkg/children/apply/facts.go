@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // maxSingleTrials is how many differences of one child are tried one by one.
@@ -170,10 +171,12 @@ func (a *Applier) attempt(ctx context.Context, doubt *plan.Doubt, paths []string
 	if doubt.Whole {
 		c = c.Whole()
 	}
+	trial := request{verb: metrics.Trial}
 	if doubt.Manager == "" {
-		return c.Try(ctx, targetOfDoubt(doubt), body)
+		return trial.count(c.Try(ctx, targetOfDoubt(doubt), body))
 	}
-	return c.Apply(ctx, targetOfDoubt(doubt), client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body})
+	return trial.count(c.Apply(ctx, targetOfDoubt(doubt),
+		client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body}))
 }
 
 func targetOfDoubt(doubt *plan.Doubt) client.Target {

@@ -30,6 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 func application(step *plan.Step, body []byte) client.Application {
@@ -42,14 +43,16 @@ func application(step *plan.Step, body []byte) client.Application {
 func (a *Applier) creation(step *plan.Step, target client.Target) (func(context.Context) (*object.Object, error), error) {
 	if step.Manager == "" {
 		where := client.Target{Resource: target.Resource, Namespace: target.Namespace}
-		return func(ctx context.Context) (*object.Object, error) { return a.client.Create(ctx, where, step.Body) }, nil
+		return func(ctx context.Context) (*object.Object, error) {
+			return request{verb: metrics.Create}.count(a.client.Create(ctx, where, step.Body))
+		}, nil
 	}
 	body, err := withVersion(step.Body)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (*object.Object, error) {
-		return a.client.Apply(ctx, target, application(step, body))
+		return request{verb: metrics.Create}.count(a.client.Apply(ctx, target, application(step, body)))
 	}, nil
 }
 

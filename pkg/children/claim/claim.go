@@ -30,7 +30,7 @@ import (
 type Decision int
 
 const (
-	// Ignore leaves the object alone: it is somebody else's, or nobody's and not selected.
+	// Ignore leaves the object alone: another parent controls it, or it is an orphan that is not selected.
 	Ignore Decision = iota
 	// Claim takes the object as a child; it is controlled by the parent already.
 	Claim

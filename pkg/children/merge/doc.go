@@ -18,6 +18,12 @@ limitations under the License.
 //
 // It merges three ways: fields that were applied last and are no longer desired are removed, desired fields are set, all
 // others stay. Lists are merged by the keys that the kind's schema names, and by guessing where there is no schema. It is
-// pure: it changes none of its inputs, and shares what it does not change. Which differences stay as they are is decided by its
-// caller (Keep); it knows nothing of what API servers do to values.
+// pure: it changes none of its inputs, and shares what it does not change.
+//
+// # What counts as a difference
+//
+// API servers store other values than they are sent: they add defaults, prune fields, write quantities in their own way, and run
+// admission webhooks. A child must not be written for ever because of that (docs/reference/compatibility.md#d12.4). This package
+// knows nothing of it: every value that is not the desired one is a [Difference], and a [Keep] decides which of them stay. Package
+// plan keeps those of which it is known, from a write or a trial, that the API server returned them for what it was sent.
 package merge

@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// guessed are the fields by which the elements of a list are told apart where no schema says (docs/reference/contract.md#s12.3).
+// guessed are the fields by which the elements of a list are identified where no schema says (docs/reference/contract.md#s12.3).
 var guessed = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
 
 func guessKey(lists ...[]any) string {

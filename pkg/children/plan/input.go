@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Input is what a plan is made from. All of it is facts: making a plan asks nobody and changes nothing. Which of the last four
+// Input is what a plan is made from. All of it is facts: making a plan sends no request and changes nothing. Which of the last four
 // facts are missing is what Missing says.
 type Input struct {
 	// Parent is the UID of the parent, and ParentName names it for people.
@@ -95,8 +95,8 @@ type Reads struct {
 	Schemas []schema.GroupVersionKind
 	// Versions are the children to be read in another version.
 	Versions []Version
-	// Doubts are the children of which the API server has to be asked what it would make of them. They are known only when the
-	// others are there.
+	// Doubts are the children that need a trial before anything is done with them. They are known only when
+	// the others are there.
 	Doubts []Doubt
 }
 
@@ -133,12 +133,12 @@ type Doubt struct {
 // Missing returns the facts that are needed to make a plan from in and are not there.
 func Missing(in Input) Reads {
 	var missing Reads
-	asked := map[schema.GroupVersionKind]bool{}
+	listed := map[schema.GroupVersionKind]bool{}
 	observed := byKey(in.Observed)
 	for _, d := range in.Desired {
 		kind := kindOf(d)
-		if _, known := in.Schemas[kind]; !known && !asked[kind] {
-			asked[kind] = true
+		if _, known := in.Schemas[kind]; !known && !listed[kind] {
+			listed[kind] = true
 			missing.Schemas = append(missing.Schemas, kind)
 		}
 		if version, ok := in.otherVersion(d, observed[d.Key]); ok {

@@ -91,7 +91,7 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 	if errs != nil {
 		return nil, errs
 	}
-	// The record of the merge strategy goes, so nobody owns it.
+	// The record of the merge strategy goes, so no manager owns it.
 	all = all.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", merge.Annotation)))
 	if all.Empty() {
 		return kept, nil

@@ -145,7 +145,7 @@ func (c *child) applyWith(observed []string) (map[string]any, error) {
 
 func encode(content map[string]any) ([]byte, error) { return json.Marshal(content) }
 
-// applicableTo returns what is applied without what nobody owns, because it names the object.
+// applicableTo returns what is applied, without the fields that name the object, which no manager owns.
 func applicableTo(content map[string]any) map[string]any {
 	if content == nil {
 		return nil

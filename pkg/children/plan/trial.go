@@ -25,7 +25,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
-// doubts reports whether the API server has to be asked what it would make of the child before anything is done with it.
+// doubts reports whether the child needs a trial before anything is done with it.
 func (c *child) doubts(f findings) bool {
 	switch {
 	case leaves(c.rule.Method), c.paused():

@@ -32,6 +32,8 @@ import (
 type Store struct {
 	mu      sync.Mutex
 	parents map[types.UID]Records
+	// count is the number of all records.
+	count int
 }
 
 // NewStore returns a store without records.
@@ -49,6 +51,7 @@ func (s *Store) Commit(parent types.UID, records Records) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, known := s.parents[parent]
+	s.count += len(records) - len(before)
 	switch {
 	case len(records) == 0:
 		delete(s.parents, parent)
@@ -64,11 +67,11 @@ func (s *Store) Commit(parent types.UID, records Records) {
 // Forget drops the records of a parent that is gone.
 func (s *Store) Forget(parent types.UID) { s.Commit(parent, nil) }
 
-// Len returns the number of parents with records.
-func (s *Store) Len() int {
+// Len returns the numbers of parents with records and of records.
+func (s *Store) Len() (parents, records int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.parents)
+	return len(s.parents), s.count
 }
 
 // Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children,

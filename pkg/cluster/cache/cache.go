@@ -20,8 +20,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,6 +147,18 @@ func (c *Cache) Acquire(q Query) *Informer {
 	}
 	i.holders++
 	return i
+}
+
+// Sizes calls yield for each informer, with its resource, such as deployments.apps, the number of its objects and the size of their
+// JSON. Informers of one resource with different selectors are yielded each.
+func (c *Cache) Sizes(yield func(resource string, objects int, bytes int64)) {
+	c.mu.Lock()
+	informers := slices.Collect(maps.Values(c.informers))
+	c.mu.Unlock()
+	for _, i := range informers {
+		objects, bytes := i.store.size()
+		yield(i.query.Resource.GroupResource().String(), objects, bytes)
+	}
 }
 
 // release is called by the informer.

@@ -38,6 +38,8 @@ type store struct {
 	mu      sync.RWMutex
 	objects map[string]map[string]*object.Object // by namespace and name
 	count   int
+	// bytes is the size of the objects' JSON.
+	bytes int64
 	// controlled has the objects that an owner controls, by the owner's UID.
 	controlled map[types.UID][]*object.Object
 	// orphans has the objects that no owner controls.
@@ -81,6 +83,12 @@ func (s *store) len() int {
 	return s.count
 }
 
+func (s *store) size() (objects int, bytes int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.count, s.bytes
+}
+
 func (s *store) list(namespace string) []*object.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -102,8 +110,10 @@ func (s *store) put(o *object.Object) *object.Object {
 	if before == nil {
 		s.count++
 	} else {
+		s.bytes -= int64(len(before.JSON()))
 		s.unindex(k, before)
 	}
+	s.bytes += int64(len(o.JSON()))
 	set(s.objects, k, o)
 	s.index(k, o)
 	return before
@@ -118,6 +128,7 @@ func (s *store) remove(k key) *object.Object {
 		return nil
 	}
 	s.count--
+	s.bytes -= int64(len(before.JSON()))
 	unset(s.objects, k)
 	s.unindex(k, before)
 	return before

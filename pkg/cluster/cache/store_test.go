@@ -104,6 +104,13 @@ func TestIndexesFindWhatAScanFinds(t *testing.T) {
 				t.Fatalf("round %d: %s (-want +got)\n%s", round, what, diff)
 			}
 		}
+		var bytes int64
+		for _, o := range all {
+			bytes += int64(len(o.JSON()))
+		}
+		if n, size := s.size(); n != len(all) || size != bytes {
+			t.Fatalf("round %d: %d objects of %d bytes, want %d of %d", round, n, size, len(all), bytes)
+		}
 		for _, namespace := range []string{"", "ns0", "ns2", "none"} {
 			here := func(o *object.Object) bool { return namespace == "" || o.Namespace() == namespace }
 			check("list of "+namespace, s.list(namespace), here)

@@ -44,17 +44,17 @@ var (
 	apiServiceResource = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
 
-// echoes are the times after a change of a definition at which subscribers are told again: what is defined is served a
-// moment later, and nothing tells when.
-var echoes = []time.Duration{
+// repeats are the times after a change of a definition at which subscribers are notified again: what is defined is served a
+// moment later, and no event says when.
+var repeats = []time.Duration{
 	0, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second,
 }
 
-// schemasTrusted is for how long schemas count while nothing would tell of a change, as where definitions may not be watched:
-// every sync asks for some, and an answer can be megabytes.
+// schemasTrusted is for how long schemas count while no event would show a change, as where definitions may not be watched:
+// every sync needs some, and a response can be megabytes.
 const schemasTrusted = 10 * time.Second
 
-// Discovery answers questions about the kinds of one cluster. It is safe for concurrent use.
+// Discovery knows the kinds of one cluster. It is safe for concurrent use.
 type Discovery struct {
 	client rest.Interface
 	cache  *cache.Cache
@@ -62,8 +62,8 @@ type Discovery struct {
 
 	mu          sync.Mutex
 	definitions []*cache.Informer // both while Run runs
-	versions    *answers[map[string]Resource]
-	schemas     *answers[map[string]*Schema]
+	versions    *responses[map[string]Resource]
+	schemas     *responses[map[string]*Schema]
 	groups      map[string]*group
 	subscribers map[*func()]struct{}
 	changed     chan struct{}
@@ -72,10 +72,10 @@ type Discovery struct {
 
 // group is a group of which a definition changed.
 type group struct {
-	// changes counts the changes of definitions, and the times after them at which an answer may be new.
+	// changes counts the changes of definitions, and the times after them at which a response may be new.
 	changes int
-	// echoing says that a change is so recent that it may not be served yet.
-	echoing bool
+	// repeating says that a change is so recent that it may not be served yet.
+	repeating bool
 }
 
 // New returns a Discovery that watches definitions through c.
@@ -96,7 +96,7 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
 	}
-	d.versions, d.schemas = newAnswers(0, d.ask), newAnswers(schemasTrusted, d.askSchemas)
+	d.versions, d.schemas = newResponses(0, d.ask), newResponses(schemasTrusted, d.askSchemas)
 	return d, nil
 }
 
@@ -113,7 +113,7 @@ func (d *Discovery) Run(ctx context.Context) {
 			return
 		case <-d.changed:
 		}
-		d.tellWithEchoes(ctx)
+		d.notifyRepeatedly(ctx)
 	}
 }
 
@@ -133,11 +133,11 @@ func (d *Discovery) watch(definitions schema.GroupVersionResource) (stop func())
 	}
 }
 
-// tellWithEchoes tells subscribers now and some times more. A further change starts over.
-func (d *Discovery) tellWithEchoes(ctx context.Context) {
+// notifyRepeatedly notifies subscribers now and some times more. A further change starts over.
+func (d *Discovery) notifyRepeatedly(ctx context.Context) {
 	started := d.clock.Now()
-	for i := 0; i < len(echoes); i++ {
-		timer := d.clock.NewTimer(echoes[i] - d.clock.Since(started))
+	for i := 0; i < len(repeats); i++ {
+		timer := d.clock.NewTimer(repeats[i] - d.clock.Since(started))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -148,31 +148,31 @@ func (d *Discovery) tellWithEchoes(ctx context.Context) {
 			continue
 		case <-timer.C():
 		}
-		d.echo(i == len(echoes)-1)
-		d.tell()
+		d.repeat(i == len(repeats)-1)
+		d.notify()
 	}
 }
 
-// echo makes the answers stale that may have changed by now. After the last echo of a change they stay.
-func (d *Discovery) echo(last bool) {
+// repeat makes the responses stale that may have changed by now. After the last repeat of a change they stay.
+func (d *Discovery) repeat(last bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, g := range d.groups {
-		if g.echoing {
+		if g.repeating {
 			g.changes++
-			g.echoing = !last
+			g.repeating = !last
 		}
 	}
 }
 
-func (d *Discovery) tell() {
+func (d *Discovery) notify() {
 	d.mu.Lock()
-	told := make([]*func(), 0, len(d.subscribers))
+	subscribers := make([]*func(), 0, len(d.subscribers))
 	for s := range d.subscribers {
-		told = append(told, s)
+		subscribers = append(subscribers, s)
 	}
 	d.mu.Unlock()
-	for _, s := range told {
+	for _, s := range subscribers {
 		(*s)()
 	}
 }
@@ -189,7 +189,7 @@ func (d *Discovery) Subscribe(changed func()) (cancel func()) {
 	}
 }
 
-// definitionChanged is told of CustomResourceDefinitions, named <plural>.<group>, and APIServices, named <version>.<group>.
+// definitionChanged handles the events of CustomResourceDefinitions, named <plural>.<group>, and APIServices, named <version>.<group>.
 func (d *Discovery) definitionChanged(e cache.Event) {
 	if e.Initial {
 		return
@@ -207,7 +207,7 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 		d.groups[name] = &group{}
 	}
 	d.groups[name].changes++
-	d.groups[name].echoing = true
+	d.groups[name].repeating = true
 	d.mu.Unlock()
 	select {
 	case d.changed <- struct{}{}:
@@ -215,7 +215,7 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 	}
 }
 
-// now returns how often the definitions of a group have changed, negative if nothing would tell of a change. It is called
+// now returns how often the definitions of a group have changed, negative if no event would show a change. It is called
 // with the lock held.
 func (d *Discovery) now(name string) int {
 	if len(d.definitions) < 2 {
@@ -264,7 +264,7 @@ func (d *Discovery) resources(ctx context.Context, apiVersion string) (map[strin
 	if err != nil {
 		return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
 	}
-	return answerFor(ctx, d, d.versions, version)
+	return responseFor(ctx, d, d.versions, version)
 }
 
 func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[string]Resource, error) {
@@ -281,7 +281,7 @@ func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[s
 	}
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("decoding the answer: %w", err)
+		return nil, fmt.Errorf("decoding the response: %w", err)
 	}
 	return resourcesOf(version, &list), nil
 }

@@ -156,7 +156,7 @@ func TestTheLastGoodAnswerStays(t *testing.T) {
 	}
 	s.set(http.StatusServiceUnavailable)
 	if _, _, err := ask(); err == nil {
-		t.Error("an answer from nowhere")
+		t.Error("a response from nowhere")
 	} else if _, ok := errors.AsType[*discovery.NotFoundError](err); ok {
 		t.Error("a failure was taken for a missing kind")
 	}
@@ -233,7 +233,7 @@ func TestManyWhoWantToKnowAtOnceAskOnce(t *testing.T) {
 	}
 }
 
-// relied waits until answers are relied upon, which they are not until the definitions are watched.
+// relied waits until responses are relied upon, which they are not until the definitions are watched.
 func relied(t *testing.T, s *apiServer, d *discovery.Discovery) {
 	t.Helper()
 	for last := -1; last != s.count(); {

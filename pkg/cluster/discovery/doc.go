@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package discovery knows which kinds the host cluster serves and what their fields look like.
+// Package discovery knows which kinds the cluster serves and what their fields look like.
 //
-// Nothing polls: group-versions are asked for when they are first needed and kept until a CustomResourceDefinition or
-// APIService of their group changes, which is watched by metadata alone. When asking fails, the last good answer stays.
+// Nothing polls: group-versions are read when they are first needed, and kept until a CustomResourceDefinition or
+// APIService of their group changes, which is watched by metadata alone. When reading fails, the last response stays.
 package discovery

@@ -33,7 +33,7 @@ import (
 // definition of a kind has it.
 const admission = "admissionregistration.k8s.io"
 
-// admissionRetry is after how long it is asked again which policies are served, when that was not answered.
+// admissionRetry is the time after which the served policies are read again, when reading them failed.
 const admissionRetry = time.Minute
 
 // epochs counts the changes of what decides which values API servers store. The zero value is ready.
@@ -57,13 +57,13 @@ func (d *Discovery) Epoch(group string) int64 {
 	return d.epochs.groups[group].at(now) + d.epochs.groups[admission].at(now)
 }
 
-// at returns the number of changes and of the echoes after them. It grows only.
+// at returns the number of changes and of the repeats after them. It grows only.
 func (e *epoch) at(now time.Time) int64 {
 	if e == nil {
 		return 0
 	}
-	number := e.changes * int64(len(echoes)+1)
-	for _, after := range echoes {
+	number := e.changes * int64(len(repeats)+1)
+	for _, after := range repeats {
 		if now.Sub(e.last) >= after {
 			number++
 		}

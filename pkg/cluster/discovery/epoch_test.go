@@ -73,14 +73,14 @@ func TestTheStatusOfADefinitionIsNoEpoch(t *testing.T) {
 	if !passes(t, d, "example.com", 0) {
 		t.Fatal("a definition changed, and the epoch did not")
 	}
-	const echoes = 8
+	const repeats = 8
 	s.definitions <- event("MODIFIED", "things.example.com", "u", "3")
 	// What comes later is seen later.
 	s.definitions <- event("ADDED", "things.later.com", "w", "4")
 	if !passes(t, d, "later.com", 0) {
 		t.Fatal("a definition changed, and the epoch did not")
 	}
-	if got := d.Epoch("example.com"); got > 2*echoes-1 {
+	if got := d.Epoch("example.com"); got > 2*repeats-1 {
 		t.Errorf("the epoch is %d", got)
 	}
 }

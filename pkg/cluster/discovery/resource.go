@@ -49,9 +49,9 @@ func (r Resource) APIVersion() string { return r.GroupVersion().String() }
 type NotFoundError struct {
 	// APIVersion is the group and version.
 	APIVersion string
-	// Resource is the resource that was asked for, empty when Kind was.
+	// Resource is the resource that was looked up, empty when Kind was.
 	Resource string
-	// Kind is the kind that was asked for, empty when Resource was.
+	// Kind is the kind that was looked up, empty when Resource was.
 	Kind string
 }
 

@@ -54,7 +54,7 @@ const refPrefix = "#/components/schemas/"
 
 // Schema returns the schema of a kind, nil if the cluster publishes none.
 func (d *Discovery) Schema(ctx context.Context, kind schema.GroupVersionKind) (*Schema, error) {
-	kinds, err := answerFor(ctx, d, d.schemas, kind.GroupVersion())
+	kinds, err := responseFor(ctx, d, d.schemas, kind.GroupVersion())
 	if err != nil {
 		return nil, fmt.Errorf("asking for the schema of %s: %w", kind, err)
 	}

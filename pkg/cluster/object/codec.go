@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Codec decodes what an API server answers into objects of this package, and errors into *metav1.Status. It is the
+// Codec decodes what an API server returns into objects of this package, and errors into *metav1.Status. It is the
 // runtime.NegotiatedSerializer of a rest.Config whose client reads. It cannot serve a client's lists and watches: see [ReadList]
 // and [EventReader].
 type Codec struct {
@@ -75,7 +75,7 @@ func (c Codec) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object)
 func (c Codec) decode(data []byte) (runtime.Object, error) {
 	s := scanner{data: data}
 	if s.space() != '{' {
-		return nil, fmt.Errorf("decoding an answer: %w", s.fail("an object"))
+		return nil, fmt.Errorf("decoding a response: %w", s.fail("an object"))
 	}
 	kind := ""
 	err := s.members(func(key span, _ bool) error {
@@ -88,7 +88,7 @@ func (c Codec) decode(data []byte) (runtime.Object, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("decoding an answer: %w", err)
+		return nil, fmt.Errorf("decoding a response: %w", err)
 	case kind == "Status":
 		return decodeStatus(data)
 	default:

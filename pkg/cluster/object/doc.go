@@ -17,7 +17,7 @@ limitations under the License.
 // Package object keeps an API object in as few bytes as the engine can work with.
 //
 // An [Object] is the object's JSON as the API server sent it, without managedFields, and the places and values in it that
-// the engine needs often: identity, labels, owners, finalizers, timestamps. The rest is decoded when somebody asks for it.
+// the engine needs often: identity, labels, owners, finalizers, timestamps. The rest is decoded when it is needed.
 // Objects do not change after [Parse]; any number of goroutines may read one. Strings that an Object returns are parts of
 // its JSON, so keeping one keeps the whole object in memory: clone what is to live longer.
 //

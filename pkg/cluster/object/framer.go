@@ -30,7 +30,7 @@ const (
 	maxValue = 64 << 20
 	// minBuffer is what an idle stream keeps.
 	minBuffer = 4 << 10
-	// busyBuffer is what a stream reads at once when there is much to read: HTTP/2 answers every read.
+	// busyBuffer is what a stream reads at once when there is much to read: HTTP/2 acknowledges every read.
 	busyBuffer = 64 << 10
 	// keptBuffer is the most that a stream keeps after a large value.
 	keptBuffer = 256 << 10
@@ -122,7 +122,7 @@ type boundary struct {
 	scalar bool
 }
 
-// find goes on with data. It returns how much of it belongs to the value, and whether the value ends there.
+// find continues with data. It returns how much of it belongs to the value, and whether the value ends there.
 func (b *boundary) find(data []byte) (n int, done bool) {
 	if b.scalar {
 		for n < len(data) {

@@ -267,7 +267,7 @@ func (s *scanner) shut() error {
 	return nil
 }
 
-// stringOf returns b as a string without copying. The string is valid as long as nobody writes to b.
+// stringOf returns b as a string without copying. The string is valid as long as b is not written to.
 func stringOf(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // Saves a copy of every key; see the callers.
 }

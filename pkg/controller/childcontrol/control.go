@@ -87,7 +87,7 @@ type Config struct {
 	Rules children.Rules
 	// Informers has the informer for each declared kind.
 	Informers map[schema.GroupKind]*cache.Informer
-	// Expectations are told what was written.
+	// Expectations receive what was written.
 	Expectations Expectations
 	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
 	// of the same parent.
@@ -133,8 +133,17 @@ func (c *Control) Forget(parent types.UID) {
 	c.ignored.forget(parent)
 }
 
-// Len returns the number of parents with records.
-func (c *Control) Len() int { return c.records.Len() }
+// Len returns the number of parents with records of children.
+func (c *Control) Len() int {
+	parents, _ := c.records.Len()
+	return parents
+}
+
+// Records returns the number of records of children.
+func (c *Control) Records() int {
+	_, records := c.records.Len()
+	return records
+}
 
 // Fingerprint returns what stands for the children of a response, which is the JSON array as the hook wrote it. Scope is what of the
 // parent decides about the desired children, too, and may change: the selector, for one.

@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package childcontrol brings the children of one parent to the state that a hook desires.
 //
-// It is the one path that composites and decorators share from a validated response to the cluster, in four steps: gather the
-// facts that a plan needs, make the plan, apply it, and commit the next records; then it records events and lets the parent's
-// expectations wait for what was written. Who the children are is decided before.
+// CompositeControllers and DecoratorControllers share this path from a validated response to the cluster. It has four steps: gather
+// the facts that a plan needs, make the plan, apply it, and commit the next records. Then it records events, and adds what was
+// written to the parent's expectations. Which objects are the parent's children is decided before.
 package childcontrol

@@ -105,6 +105,9 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 	return result, nil
 }
 
+// Len returns the number of responses that are remembered.
+func (z *Customizer) Len() int { return z.responses.Len() }
+
 // Forget drops what is known of a parent that is gone.
 func (z *Customizer) Forget(key parent.Key) {
 	z.index.Remove(key)

@@ -67,7 +67,7 @@ func (o Options) ApplyTo(rule *children.Rule, strategy v1alpha1.ChildApplyStrate
 	rule.Force = force == nil || *force
 }
 
-// ChildRule returns how children of a resource are written where their controller does not say: OnDelete, in the way of the options.
+// ChildRule returns how children of a resource are written where their controller does not say: OnDelete, with the strategy that the options name.
 func (o Options) ChildRule(r discovery.Resource) children.Rule {
 	rule := children.Rule{
 		Kind: r.GroupVersionKind(), Resource: r.GroupVersionResource, Namespaced: r.Namespaced, HasStatus: r.HasStatus,

@@ -14,6 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package dependencies holds what all hosted controllers of a process share: the host cluster, the server's own objects, the
+// Package dependencies holds what all controllers of a process share: the cluster, the server's own objects, the
 // settings, and the limits that they have in common.
 package dependencies

@@ -32,11 +32,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
-// Shared is what hosted controllers share. It is safe for concurrent use.
+// Shared is what all controllers share. It is safe for concurrent use.
 type Shared struct {
 	// Options are the settings.
 	Options Options
-	// Cluster is the host cluster.
+	// Cluster reaches the cluster whose objects are reconciled.
 	Cluster *cluster.Cluster
 	// Own reaches the objects that this server stores.
 	Own Own
@@ -65,7 +65,7 @@ type Options struct {
 	Workers int
 	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.
 	CacheFlushInterval time.Duration
-	// ClientQPS and ClientBurst limit the requests to the host cluster. Zero or negative: no limit.
+	// ClientQPS and ClientBurst limit the requests to the cluster. Zero or negative: no limit.
 	ClientQPS   float32
 	ClientBurst int
 	// EventsQPS and EventsBurst limit the events of one kind of message about one object. Defaults 1/300 and 25.

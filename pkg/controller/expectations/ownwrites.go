@@ -26,7 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
-// OwnWrites tells the events that a controller's own writes of its parents cause from those of other clients. An event may be seen
+// OwnWrites distinguishes the events that a controller's own writes of its parents cause from those of other clients. An event may be seen
 // before the response to the write that caused it. The zero value is ready; it is safe for concurrent use.
 type OwnWrites struct {
 	mu     sync.Mutex
@@ -50,8 +50,8 @@ type Store interface {
 	Get(namespace, name string) (*object.Object, bool)
 }
 
-// Write does a write of a parent, which may turn out to be unnecessary: written is nil then. It reports whether an event of
-// the parent was taken for the write's echo that was none, and so has been given too little urgency.
+// Write does a write of a parent, which may turn out to be unnecessary: written is nil then. It reports whether an event
+// of another client's write was counted as self-triggered meanwhile, so that its sync has too low a priority.
 func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
 	e.begin(parent)
 	written, err = write()
@@ -60,7 +60,7 @@ func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*obj
 		version = written.ResourceVersion()
 	}
 	mistaken = e.end(parent.UID(), version)
-	// Nobody calls Forget for a parent that went meanwhile.
+	// Forget is not called again for a parent that went meanwhile.
 	if o, ok := store.Get(parent.Namespace(), parent.Name()); !ok || o.UID() != parent.UID() {
 		e.Forget(parent.UID())
 	}
@@ -94,8 +94,8 @@ func (e *OwnWrites) end(uid types.UID, version string) (mistaken bool) {
 	return mistaken
 }
 
-// Is reports whether an event that shows the parent as given is that of the last own write, as far as can be told: while a
-// write is under way it may be, and Write corrects it.
+// Is reports whether an event that shows the parent as given is that of the last own write. While a write is
+// under way that is not known: Is returns true, and Write reports when that was wrong.
 func (e *OwnWrites) Is(shown *object.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,13 +114,20 @@ func (e *OwnWrites) Is(shown *object.Object) bool {
 	}
 }
 
-// Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion is never left
-// waiting for others' changes.
+// Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion never waits
+// behind the changes of other clients.
 func (e *OwnWrites) Urgency(shown *object.Object) workqueue.Priority {
 	if e.Is(shown) && !shown.Deleting() {
 		return workqueue.SelfTriggered
 	}
 	return workqueue.Live
+}
+
+// Len returns the number of writes of which not both the response and the event were seen.
+func (e *OwnWrites) Len() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.writes)
 }
 
 // Forget drops what is remembered of a parent that is gone.

@@ -47,7 +47,7 @@ func TestOwnWrites(t *testing.T) {
 	type seen struct {
 		uid     string
 		version int
-		echo    bool
+		own     bool
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -80,9 +80,9 @@ func TestOwnWrites(t *testing.T) {
 			reason: "The write's own event must not hide the other.", written: 3,
 			during: []seen{{"a", 2, true}, {"a", 3, true}}, mistaken: true,
 		},
-		"NothingWritten": {reason: "Without a write there is no echo.", during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, false}}},
+		"NothingWritten": {reason: "Without a write no event is self-triggered.", during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, false}}},
 		"Refused": {
-			reason: "A conflict means that somebody else wrote.", err: errors.New("conflict"),
+			reason: "A conflict means that another client wrote.", err: errors.New("conflict"),
 			during: []seen{{"a", 2, true}}, mistaken: true, after: []seen{{"a", 3, false}},
 		},
 		"OtherParent": {reason: "Versions are the cluster's, not the parent's.", written: 2, during: []seen{{"b", 2, false}}, after: []seen{{"b", 2, false}}},
@@ -91,8 +91,8 @@ func TestOwnWrites(t *testing.T) {
 			var e expectations.OwnWrites
 			see := func(events []seen) {
 				for _, s := range events {
-					if got := e.Is(at(t, s.uid, s.version)); got != s.echo {
-						t.Errorf("version %d of %s: echo %t, want %t: %s", s.version, s.uid, got, s.echo, tc.reason)
+					if got := e.Is(at(t, s.uid, s.version)); got != s.own {
+						t.Errorf("version %d of %s: own %t, want %t: %s", s.version, s.uid, got, s.own, tc.reason)
 					}
 				}
 			}
@@ -120,9 +120,9 @@ func TestOwnWritesOfAParentThatIsGoneAreForgotten(t *testing.T) {
 		store  store
 		during func(e *expectations.OwnWrites)
 	}{
-		"Before":     {"Nobody will call Forget.", store{}, func(*expectations.OwnWrites) {}},
+		"Before":     {"Forget is not called again.", store{}, func(*expectations.OwnWrites) {}},
 		"Meanwhile":  {"What was forgotten must not come back.", store{}, func(e *expectations.OwnWrites) { e.Forget("a") }},
-		"MadeAnew":   {"The object of that name is another one.", store{"a": at(t, "b", 2)}, func(*expectations.OwnWrites) {}},
+		"Recreated":  {"The object of that name is another one.", store{"a": at(t, "b", 2)}, func(*expectations.OwnWrites) {}},
 		"Deselected": {"What was forgotten must not come back.", store{"a": at(t, "a", 1)}, func(e *expectations.OwnWrites) { e.Forget("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestOwnWritesOfAParentThatIsGoneAreForgotten(t *testing.T) {
 				tc.during(&e)
 				return at(t, "a", 2), nil
 			})
-			if err != nil || mistaken || e.Is(at(t, "a", 2)) {
-				t.Errorf("mistaken %t, error %v, or an echo: %s", mistaken, err, tc.reason)
+			if err != nil || mistaken || e.Is(at(t, "a", 2)) || e.Len() != 0 {
+				t.Errorf("mistaken %t, error %v, or a self-triggered event: %s", mistaken, err, tc.reason)
 			}
 		})
 	}

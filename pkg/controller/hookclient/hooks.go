@@ -81,6 +81,17 @@ func (s *Set) Forget(parent webhook.RootKey) {
 	}
 }
 
+// Remembered returns the number of responses of all hooks that are remembered by their entity tags.
+func (s *Set) Remembered() int {
+	n := 0
+	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
+		if h != nil {
+			n += h.client.Remembered()
+		}
+	}
+	return n
+}
+
 // Reads reports whether a hook reads its credentials from the Secret or ConfigMap r.
 func (s *Set) Reads(r webhook.Reference) bool {
 	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {

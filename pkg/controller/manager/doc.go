@@ -18,6 +18,6 @@ limitations under the License.
 // the API server's loopback client and keeps one supervisor (package supervisor) running for each that the target label
 // selector selects. The status of the others says that they are not selected.
 //
-// It owns the access to the host cluster (package cluster) that all controllers share. It does not use the aggregation
+// It owns the access to the cluster (package cluster) that all controllers share. It does not use the aggregation
 // layer: reconciling continues while the APIService is unavailable.
 package manager

@@ -60,7 +60,7 @@ type Manager struct {
 type Config struct {
 	// Loopback reaches the API server of this process. Required.
 	Loopback *rest.Config
-	// Cluster reaches the host cluster: parents, children, related objects, events. Required.
+	// Cluster reaches the cluster: parents, children, related objects, events. Required.
 	Cluster *rest.Config
 	// Options are the settings of the engine.
 	Options dependencies.Options
@@ -74,15 +74,15 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, fmt.Errorf("parsing the target label selector: %w", err)
 	}
 	metrics.Register()
-	host := rest.CopyConfig(c.Cluster)
-	host.QPS, host.Burst = options.ClientQPS, options.ClientBurst
-	window, err := cluster.New(cluster.Options{
-		Config: host, KeepManagedFields: options.HookManagedFields, Managers: options.Managers(),
+	config := rest.CopyConfig(c.Cluster)
+	config.QPS, config.Burst = options.ClientQPS, options.ClientBurst
+	reached, err := cluster.New(cluster.Options{
+		Config: config, KeepManagedFields: options.HookManagedFields, Managers: options.Managers(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: host, QPS: options.EventsQPS, Burst: options.EventsBurst})
+	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: config, QPS: options.EventsQPS, Burst: options.EventsBurst})
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	}
 	waiting := &expectations.Registry{}
 	m := &Manager{informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
-		Options: options, Cluster: window, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
+		Options: options, Cluster: reached, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
 		Applier: apply.New(apply.Options{
-			Client: window.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
+			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
 		Recorder:       recorder,
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
@@ -110,11 +110,11 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	writer := objects{client: own.MetacontrollerV1alpha1()}
 	m.exclusions = newExclusions(options.TargetLabelSelector, writer)
 	m.controllers = newControllers(supervisor.Config{
-		Builder:  builder{shared: m.shared, resources: window.Discovery},
+		Builder:  builder{shared: m.shared, resources: reached.Discovery},
 		Recorder: recorder,
 		Objects:  writer,
-		Parents:  parents{cluster: window},
-		Changes:  window.Discovery.Subscribe,
+		Parents:  parents{cluster: reached},
+		Changes:  reached.Discovery.Subscribe,
 	})
 	return m, nil
 }
@@ -123,12 +123,16 @@ func New(_ context.Context, c Config) (*Manager, error) {
 func (m *Manager) Run(ctx context.Context) error {
 	// What the controllers use must outlive them.
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var windows sync.WaitGroup
-	defer windows.Wait()
+	var serving sync.WaitGroup
+	defer serving.Wait()
 	defer stop()
 	for _, run := range []func(context.Context){m.shared.Cluster.Run, m.shared.Own.Cache.Run, m.shared.Recorder.Run} {
-		windows.Go(func() { run(base) })
+		serving.Go(func() { run(base) })
 	}
+
+	defer metrics.ExposeCache(m.shared.Cluster.Cache.Sizes)()
+	defer metrics.ExposeCache(m.shared.Own.Cache.Sizes)()
+	metrics.ObserveResponseBudget(m.shared.ResponseBudget.Used)
 
 	var excluding sync.WaitGroup
 	defer excluding.Wait()

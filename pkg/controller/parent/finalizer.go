@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Finalizer is the finalizer that one controller puts on its parents while it has a finalize hook (docs/reference/contract.md#s15).
+// Finalizer is the finalizer that one controller adds to its parents while it has a finalize hook (docs/reference/contract.md#s15).
 type Finalizer struct {
 	// Name is the finalizer's name, see CompositeFinalizer and DecoratorFinalizer.
 	Name string
@@ -51,8 +51,8 @@ func DecoratorFinalizer(controller string) string {
 func (f Finalizer) On(o *object.Object) bool { return slices.Contains(o.Finalizers(), f.Name) }
 
 // ShouldFinalize reports whether children of a parent that is being deleted are still managed: the finalize hook is
-// there, our finalizer is on the parent, and the garbage collector was not asked to delete or orphan the children itself
-// (docs/reference/contract.md#s15).
+// declared, its finalizer is on the parent, and the parent was not deleted with a propagation policy by which the garbage collector
+// deletes or orphans the children (docs/reference/contract.md#s15).
 func (f Finalizer) ShouldFinalize(o *object.Object) bool {
 	if !f.Enabled || !f.On(o) {
 		return false
@@ -61,7 +61,7 @@ func (f Finalizer) ShouldFinalize(o *object.Object) bool {
 		!slices.Contains(o.Finalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// Sync puts the finalizer on a parent that needs it, and takes it off one whose controller has no finalize hook. It
+// Sync adds the finalizer to a parent that needs it, and removes it from one whose controller has no finalize hook. It
 // returns the parent as it is afterwards, and whether it was written.
 func (f Finalizer) Sync(ctx context.Context, c *client.Client, t client.Target, o *object.Object) (*object.Object, bool, error) {
 	switch on := f.On(o); {
@@ -73,7 +73,7 @@ func (f Finalizer) Sync(ctx context.Context, c *client.Client, t client.Target, 
 	return o, false, nil
 }
 
-// Remove takes the finalizer off o if it is there. A parent that is gone by then counts as done.
+// Remove removes the finalizer from o if it is there.
 func (f Finalizer) Remove(ctx context.Context, c *client.Client, t client.Target, o *object.Object) (*object.Object, bool, error) {
 	if !f.On(o) {
 		return o, false, nil

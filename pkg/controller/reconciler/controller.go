@@ -140,6 +140,7 @@ func (c *Controller) assemble() {
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
 	c.metrics.CountParents(c.config.Kind.Len)
 	c.metrics.CountExpectations(c.expectations.Pending)
+	c.metrics.CountRemembered(c.remembered)
 	c.informers = informers.New(c.expectations)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers,
@@ -248,6 +249,14 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.config.Kind.Len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
+	}
+}
+
+// remembered is called once the controller runs.
+func (c *Controller) remembered() metrics.Remembered {
+	return metrics.Remembered{
+		Parents: c.children.Len(), Children: c.children.Records(), CustomizeResponses: c.customizer.Len(),
+		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(),
 	}
 }
 

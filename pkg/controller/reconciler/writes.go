@@ -23,7 +23,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -142,7 +141,7 @@ func (s *Sync) unserved() error {
 
 // PatchChild writes who controls a child, by a merge patch.
 func (s *Sync) PatchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
-	written, err := s.controller.shared.Cluster.Client.Patch(ctx, t, types.MergePatchType, patch)
+	written, err := s.controller.shared.Applier.Patch(ctx, t, patch)
 	if err == nil {
 		s.controller.expectations.Wrote(s.Key, informer, written)
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package workqueue holds the keys of the parents that one hosted controller has to sync.
+// Package workqueue holds the keys of the parents that one controller has to sync.
 //
 // Queue keeps every key at most once, hands it to one worker at a time, and knows four priorities: a change goes before a
 // retry, a retry before a sync that the controller's own writes triggered, and that before a periodic resync, so that a change

@@ -29,8 +29,8 @@ import (
 // agingInterval is how many keys are taken by priority before one is taken from a less urgent list.
 const agingInterval = 64
 
-// MaxDelay is the longest time that a key is delayed. Longer delays are cut to it: what is asked for in a year and what is
-// asked for in a thousand years are the same to a process.
+// MaxDelay is the longest time that a key is delayed. Longer delays are cut to it: a year and a
+// thousand years are the same to a process.
 const MaxDelay = 365 * 24 * time.Hour
 
 // maxSpare bounds the memory kept for items that are not in use.
@@ -297,7 +297,7 @@ func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 }
 
 // Done says that the worker has finished with key. A key that was added in the meantime is queued now, at the highest
-// priority that was asked for.
+// priority at which it was added.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -137,7 +137,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_AnnotationSelector(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AnnotationSelector selects objects by their annotations, in the way that a label selector does by labels. Keys and values in it must have the syntax of label keys and values.",
+				Description: "AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and values in it must have the syntax of label keys and values.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"matchAnnotations": {
@@ -262,7 +262,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ChildUpdateStatusChecks(ref common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ChildUpdateStatusChecks are what an updated child must show before a rolling update goes on.",
+				Description: "ChildUpdateStatusChecks are what an updated child must show before a rolling update continues.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
@@ -334,7 +334,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeController(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CompositeController declares a controller that creates and maintains child objects for every object of one parent kind. Its sync hook receives a parent with the children observed, and answers with the children desired.",
+				Description: "CompositeController declares a controller that creates and maintains child objects for every object of one parent kind. Its sync hook receives a parent with its observed children, and returns the desired children.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -428,7 +428,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerChildUpdateStrat
 				Properties: map[string]spec.Schema{
 					"method": {
 						SchemaProps: spec.SchemaProps{
-							Description: "method is one of OnDelete (never touch an existing child; the default), Recreate (delete it, then create it anew), InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the children changed before it to pass statusChecks).\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when somebody deletes it.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
+							Description: "method is one of OnDelete (never touch an existing child; the default), Recreate (delete it, then create it anew), InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the children changed before it to pass statusChecks).\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when the child is deleted.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"InPlace", "OnDelete", "Recreate", "RollingInPlace", "RollingRecreate"},
@@ -436,7 +436,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerChildUpdateStrat
 					},
 					"statusChecks": {
 						SchemaProps: spec.SchemaProps{
-							Description: "statusChecks are what a child must show before a rolling update goes on to the next one. They have no effect with other methods.",
+							Description: "statusChecks are what a child must show before a rolling update continues with the next one. They have no effect with other methods.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ChildUpdateStatusChecks{}.OpenAPIModelName()),
 						},
@@ -479,19 +479,19 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerHooks(ref common
 				Properties: map[string]spec.Schema{
 					"customize": {
 						SchemaProps: spec.SchemaProps{
-							Description: "customize is asked which further objects (related objects) the other hooks want to see with a parent.",
+							Description: "customize returns which further objects (related objects) the other hooks receive with a parent.",
 							Ref:         ref(v1alpha1.Hook{}.OpenAPIModelName()),
 						},
 					},
 					"sync": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sync is asked for the desired children and status whenever a parent or something that belongs to it changed.",
+							Description: "sync returns the desired children and status whenever a parent or something that belongs to it changed.",
 							Ref:         ref(v1alpha1.Hook{}.OpenAPIModelName()),
 						},
 					},
 					"finalize": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalize is called instead of sync while a parent is being deleted or no longer matches labelSelector, until it answers finalized: true. The server keeps the parent with a finalizer until then.",
+							Description: "finalize is called instead of sync while a parent is being deleted or no longer matches labelSelector, until it returns finalized: true. The server keeps the parent with a finalizer until then.",
 							Ref:         ref(v1alpha1.Hook{}.OpenAPIModelName()),
 						},
 					},
@@ -669,7 +669,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "childResources lists the kinds that the hooks may return as children. A hook's answer that holds a child of a kind not listed here is refused as a whole. Empty means that the controller manages the parent's status only. When two entries name the same kind, the last one's update strategy is used.",
+							Description: "childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two entries name the same kind, the last one's update strategy is used.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -720,7 +720,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 					},
 					"workers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked about some parents, what they answered about others is carried out; with 1, one parent is synced after the other. Must be between 1 and 1000. Default: the server's --workers (20).",
+							Description: "workers is the number of calls of this controller's hooks that are made at the same time. While hooks are called for some parents, responses for others are applied; with 1, one parent is synced after the other. Must be between 1 and 1000. Default: the server's --workers (20).",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -833,7 +833,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref common.Refer
 					},
 					"rejectedAnswers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rejectedAnswers is the number of hook answers that could not be used, because they were malformed or broke a rule. Nothing of such an answer was applied.",
+							Description: "rejectedAnswers is the number of hook responses that were rejected, because they were malformed or violated a rule. Nothing of such a response was applied.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1091,7 +1091,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorController(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DecoratorController declares a controller that adds behavior to existing objects: it attaches further objects to them and sets labels, annotations and status on them. Its sync hook receives a target object with the attachments observed, and answers with the attachments desired.",
+				Description: "DecoratorController declares a controller that adds behavior to existing objects: it attaches further objects to them and sets labels, annotations and status on them. Its sync hook receives a target object with the attachments observed, and returns the desired attachments.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1185,7 +1185,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentUpdate
 				Properties: map[string]spec.Schema{
 					"method": {
 						SchemaProps: spec.SchemaProps{
-							Description: "method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when somebody deletes it.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
+							Description: "method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when the child is deleted.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"InPlace", "OnDelete", "Recreate", "RollingInPlace", "RollingRecreate"},
@@ -1221,19 +1221,19 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerHooks(ref common
 				Properties: map[string]spec.Schema{
 					"customize": {
 						SchemaProps: spec.SchemaProps{
-							Description: "customize is asked which further objects (related objects) the other hooks want to see with a target.",
+							Description: "customize returns which further objects (related objects) the other hooks receive with a target.",
 							Ref:         ref(v1alpha1.Hook{}.OpenAPIModelName()),
 						},
 					},
 					"sync": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sync is asked for the desired attachments, labels, annotations and status whenever a target or something that belongs to it changed.",
+							Description: "sync returns the desired attachments, labels, annotations and status whenever a target or something that belongs to it changed.",
 							Ref:         ref(v1alpha1.Hook{}.OpenAPIModelName()),
 						},
 					},
 					"finalize": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalize is called instead of sync while a target is being deleted or no longer matches the selectors, until it answers finalized: true. The server keeps the target with a finalizer until then.",
+							Description: "finalize is called instead of sync while a target is being deleted or no longer matches the selectors, until it returns finalized: true. The server keeps the target with a finalizer until then.",
 							Ref:         ref(v1alpha1.Hook{}.OpenAPIModelName()),
 						},
 					},
@@ -1378,7 +1378,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a kind not listed here is refused as a whole.",
+							Description: "attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a kind not listed here is rejected as a whole.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1422,7 +1422,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 					},
 					"workers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked about some targets, what they answered about others is carried out; with 1, one target is synced after the other. Must be between 1 and 1000. Default: the server's --workers (20).",
+							Description: "workers is the number of calls of this controller's hooks that are made at the same time. While hooks are called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be between 1 and 1000. Default: the server's --workers (20).",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1587,12 +1587,12 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Hook is one decision that is asked of a webhook.",
+				Description: "Hook is one decision that a webhook makes.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the keys of the maps of children and related objects, in what related objects may be asked for, and in strictness.\n\nPossible enum values:\n - `\"v1\"` keys children by name relative to the parent, and shows related objects of the parent's namespace only.\n - `\"v2\"` keys namespaced objects by namespace/name throughout, and is strict about unknown fields.",
+							Description: "version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the keys of the maps of children and related objects, in which related objects may be selected, and in strictness.\n\nPossible enum values:\n - `\"v1\"` keys children by name relative to the parent, and shows related objects of the parent's namespace only.\n - `\"v2\"` keys namespaced objects by namespace/name throughout, and is strict about unknown fields.",
 							Default:     "v1",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1601,7 +1601,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 					},
 					"webhook": {
 						SchemaProps: spec.SchemaProps{
-							Description: "webhook is the HTTP endpoint to ask. A hook without webhook is switched off; for a finalize hook that is refused.",
+							Description: "webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.",
 							Ref:         ref(v1alpha1.Webhook{}.OpenAPIModelName()),
 						},
 					},
@@ -1807,7 +1807,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_Webhook(ref common.ReferenceCallbac
 					},
 					"timeout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeout limits one call, from connecting to the last byte of the answer, as a Go duration such as 500ms or 1m. Default 10s; values of 0 or less mean the default.",
+							Description: "timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m. Default 10s; values of 0 or less mean the default.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
@@ -1826,13 +1826,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_Webhook(ref common.ReferenceCallbac
 					},
 					"etag": {
 						SchemaProps: spec.SchemaProps{
-							Description: "etag lets the webhook answer 304 Not Modified instead of repeating an answer.",
+							Description: "etag lets the webhook return 304 Not Modified instead of repeating a response.",
 							Ref:         ref(v1alpha1.WebhookEtagConfig{}.OpenAPIModelName()),
 						},
 					},
 					"responseUnMarshallMode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "responseUnMarshallMode says how unknown and duplicate fields in the answer are treated: loose ignores them, strict refuses the answer. Default: loose for version v1, strict for version v2.\n\nPossible enum values:\n - `\"loose\"` ignores unknown and duplicate fields of an answer.\n - `\"strict\"` refuses an answer with unknown or duplicate fields.",
+							Description: "responseUnMarshallMode says how unknown and duplicate fields in the response are treated: loose ignores them, strict rejects the response. Default: loose for version v1, strict for version v2.\n\nPossible enum values:\n - `\"loose\"` ignores unknown and duplicate fields of a response.\n - `\"strict\"` rejects a response with unknown or duplicate fields.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"loose", "strict"},
@@ -1879,7 +1879,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_WebhookAuthorization(ref common.Ref
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is the scheme in front of the credential. Default Bearer. Basic is refused: use basicAuth.",
+							Description: "type is the scheme in front of the credential. Default Bearer. Basic is rejected: use basicAuth.",
 							Default:     "Bearer",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1949,21 +1949,21 @@ func schema_pkg_apis_metacontroller_v1alpha1_WebhookEtagConfig(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"enabled": {
 						SchemaProps: spec.SchemaProps{
-							Description: "enabled switches entity tags on: the tag of the last answer for an object is sent in If-None-Match, and an answer of 304 or 412 stands for the last answer's body. Default false.",
+							Description: "enabled switches entity tags on: the tag of the last response for an object is sent in If-None-Match, and a status of 304 or 412 stands for the last response's body. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"cacheTimeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cacheTimeoutSeconds is how long an answer is remembered, in seconds. Absent: as long as its object exists.",
+							Description: "cacheTimeoutSeconds is how long a response is remembered, in seconds. Absent: as long as its object exists.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"cacheCleanupSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "cacheCleanupSeconds is accepted for compatibility. Expired answers are dropped without it.",
+							Description: "cacheCleanupSeconds is accepted for compatibility. Expired responses are dropped without it.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

@@ -37,11 +37,21 @@ const (
 type Budget struct {
 	bytes int64
 	room  *semaphore.Weighted
+	used  atomic.Int64
 }
 
 // NewBudget returns a budget of a number of bytes, which must be positive.
 func NewBudget(bytes int64) *Budget {
 	return &Budget{bytes: bytes, room: semaphore.NewWeighted(bytes)}
+}
+
+// Used returns the bytes that are reserved now, and the whole budget. It does not block.
+func (b *Budget) Used() (used, limit int64) { return b.used.Load(), b.bytes }
+
+// free gives bytes back.
+func (b *Budget) free(bytes int64) {
+	b.used.Add(-bytes)
+	b.room.Release(bytes)
 }
 
 // reserve waits for room, in the order of the calls, until ctx ends. More than the whole budget is the whole budget.
@@ -75,6 +85,7 @@ type reservation struct {
 }
 
 func newReservation(b *Budget, bytes int64) *reservation {
+	b.used.Add(bytes)
 	r := &reservation{budget: b, bytes: bytes}
 	r.holders.Store(1)
 	return r
@@ -90,7 +101,7 @@ func (r *reservation) share() {
 // shrink gives back what exceeds a number of bytes. Only the first holder calls it, before there is another one.
 func (r *reservation) shrink(bytes int64) {
 	if r != nil && bytes < r.bytes {
-		r.budget.room.Release(r.bytes - bytes)
+		r.budget.free(r.bytes - bytes)
 		r.bytes = bytes
 	}
 }
@@ -98,6 +109,6 @@ func (r *reservation) shrink(bytes int64) {
 // release ends the use by one holder.
 func (r *reservation) release() {
 	if r != nil && r.holders.Add(-1) == 0 {
-		r.budget.room.Release(r.bytes)
+		r.budget.free(r.bytes)
 	}
 }

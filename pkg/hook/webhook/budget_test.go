@@ -99,6 +99,9 @@ func hold(t *testing.T, reason string, budget *webhook.Budget, limit int64, firs
 	if fits && err != nil {
 		t.Errorf("%s\n%v", reason, err)
 	}
+	if used, all := budget.Used(); used <= 0 || used > all {
+		t.Errorf("%d of %d bytes are used by a response that is held", used, all)
+	}
 	if fits {
 		return
 	}
@@ -165,6 +168,9 @@ func TestABudgetThatIsShortLetsAllCallsThrough(t *testing.T) {
 		}
 	}
 	calling.Wait()
+	if used, all := budget.Used(); used != 0 || all != 250<<10 {
+		t.Errorf("%d of %d bytes are used after all responses were released", used, all)
+	}
 }
 
 // TestRememberedResponsesShareABudget lets one hook fill it.

@@ -181,6 +181,14 @@ func (c *Client) Forget(key RootKey) {
 	}
 }
 
+// Remembered returns the number of responses that are remembered by their entity tags.
+func (c *Client) Remembered() int {
+	if c.etags == nil {
+		return 0
+	}
+	return c.etags.len()
+}
+
 // Close closes idle connections, and removes the client's series from the metrics. Calls in progress end as usual, and later
 // ones fail. Closing twice does nothing.
 func (c *Client) Close() {

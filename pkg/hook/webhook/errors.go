@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // A RetryLaterError says that the hook returned 429, or 503 with a Retry-After header: it does not want to be called now.
@@ -63,6 +64,9 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("unsupported status code: %d body: %s", e.Code, e.Body)
 }
 
+// FailureReason returns the reason by which metrics count the error.
+func (*StatusError) FailureReason() string { return metrics.ReasonHook }
+
 // A CredentialsError says that a Secret or ConfigMap that the webhook refers to cannot be read or used. No call was made.
 type CredentialsError struct {
 	// Use is the field that refers to it: caBundle, clientTLS, authorization or basicAuth.
@@ -83,6 +87,9 @@ func (e *CredentialsError) Error() string {
 
 // Unwrap returns the cause.
 func (e *CredentialsError) Unwrap() error { return e.Err }
+
+// FailureReason returns the reason by which metrics count the error.
+func (*CredentialsError) FailureReason() string { return metrics.ReasonHook }
 
 // A CallError says that there was no response: the hook could not be reached, or broke off.
 type CallError struct {
@@ -109,6 +116,9 @@ func (e *CallError) Error() string {
 
 // Unwrap returns the cause.
 func (e *CallError) Unwrap() error { return e.Err }
+
+// FailureReason returns the reason by which metrics count the error.
+func (*CallError) FailureReason() string { return metrics.ReasonHook }
 
 // maxErrorBody is how much of the body of an unsupported status is shown.
 const maxErrorBody = 1 << 10

@@ -98,6 +98,12 @@ func (c *etagCache) get(key RootKey) *etagEntry {
 	return entry
 }
 
+func (c *etagCache) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.entries)
+}
+
 // put remembers a response in place of the last one. A response for which there is no room, even without the other entries of
 // this cache, is not remembered.
 func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string) {

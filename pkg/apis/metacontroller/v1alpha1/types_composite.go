@@ -27,7 +27,7 @@ import (
 // +k8s:supportsSubresource="/status"
 
 // CompositeController declares a controller that creates and maintains child objects for every object of one parent
-// kind. Its sync hook receives a parent with the children observed, and answers with the children desired.
+// kind. Its sync hook receives a parent with its observed children, and returns the desired children.
 type CompositeController struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -48,8 +48,8 @@ type CompositeControllerSpec struct {
 	// resource, a built-in kind, or a kind of another aggregated API server. Without a status subresource no status is
 	// written to the parents.
 	ParentResource CompositeControllerParentResourceRule `json:"parentResource"`
-	// childResources lists the kinds that the hooks may return as children. A hook's answer that holds a child of a kind
-	// not listed here is refused as a whole. Empty means that the controller manages the parent's status only. When two
+	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
+	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
 	// entries name the same kind, the last one's update strategy is used.
 	// +optional
 	// +k8s:optional
@@ -79,8 +79,8 @@ type CompositeControllerSpec struct {
 	// +optional
 	// +k8s:optional
 	GenerateSelector *bool `json:"generateSelector,omitempty"`
-	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
-	// about some parents, what they answered about others is carried out; with 1, one parent is synced after the other. Must be
+	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
+	// called for some parents, responses for others are applied; with 1, one parent is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	// +optional
 	// +k8s:optional
@@ -138,7 +138,7 @@ type CompositeControllerChildUpdateStrategy struct {
 	// +optional
 	// +k8s:optional
 	Method ChildUpdateMethod `json:"method,omitempty"`
-	// statusChecks are what a child must show before a rolling update goes on to the next one. They have no effect with
+	// statusChecks are what a child must show before a rolling update continues with the next one. They have no effect with
 	// other methods.
 	// +optional
 	StatusChecks ChildUpdateStatusChecks `json:"statusChecks,omitempty,omitzero"`
@@ -163,7 +163,7 @@ type CompositeControllerChildUpdateStrategy struct {
 	Force *bool `json:"force,omitempty"`
 }
 
-// ChildUpdateStatusChecks are what an updated child must show before a rolling update goes on.
+// ChildUpdateStatusChecks are what an updated child must show before a rolling update continues.
 type ChildUpdateStatusChecks struct {
 	// conditions must all be present in the child's status.conditions with the given values.
 	// +optional
@@ -191,16 +191,16 @@ type StatusConditionCheck struct {
 
 // CompositeControllerHooks are the webhooks of a CompositeController.
 type CompositeControllerHooks struct {
-	// customize is asked which further objects (related objects) the other hooks want to see with a parent.
+	// customize returns which further objects (related objects) the other hooks receive with a parent.
 	// +optional
 	// +k8s:optional
 	Customize *Hook `json:"customize,omitempty"`
-	// sync is asked for the desired children and status whenever a parent or something that belongs to it changed.
+	// sync returns the desired children and status whenever a parent or something that belongs to it changed.
 	// +optional
 	// +k8s:optional
 	Sync *Hook `json:"sync,omitempty"`
 	// finalize is called instead of sync while a parent is being deleted or no longer matches labelSelector, until it
-	// answers finalized: true. The server keeps the parent with a finalizer until then.
+	// returns finalized: true. The server keeps the parent with a finalizer until then.
 	// +optional
 	// +k8s:optional
 	Finalize *Hook `json:"finalize,omitempty"`

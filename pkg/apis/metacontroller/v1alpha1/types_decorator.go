@@ -25,7 +25,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DecoratorController declares a controller that adds behavior to existing objects: it attaches further objects to them
 // and sets labels, annotations and status on them. Its sync hook receives a target object with the attachments observed,
-// and answers with the attachments desired.
+// and returns the desired attachments.
 type DecoratorController struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -49,8 +49,8 @@ type DecoratorControllerSpec struct {
 	// +listType=atomic
 	// +k8s:listType=atomic
 	Resources []DecoratorControllerResourceRule `json:"resources"`
-	// attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a
-	// kind not listed here is refused as a whole.
+	// attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a
+	// kind not listed here is rejected as a whole.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
@@ -73,8 +73,8 @@ type DecoratorControllerSpec struct {
 	// +optional
 	// +k8s:optional
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`
-	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
-	// about some targets, what they answered about others is carried out; with 1, one target is synced after the other. Must be
+	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
+	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	// +optional
 	// +k8s:optional
@@ -103,7 +103,7 @@ type DecoratorControllerResourceRule struct {
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
 }
 
-// AnnotationSelector selects objects by their annotations, in the way that a label selector does by labels. Keys and
+// AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and
 // values in it must have the syntax of label keys and values.
 // +structType=atomic
 type AnnotationSelector struct {
@@ -152,17 +152,17 @@ type DecoratorControllerAttachmentUpdateStrategy struct {
 
 // DecoratorControllerHooks are the webhooks of a DecoratorController.
 type DecoratorControllerHooks struct {
-	// customize is asked which further objects (related objects) the other hooks want to see with a target.
+	// customize returns which further objects (related objects) the other hooks receive with a target.
 	// +optional
 	// +k8s:optional
 	Customize *Hook `json:"customize,omitempty"`
-	// sync is asked for the desired attachments, labels, annotations and status whenever a target or something that
+	// sync returns the desired attachments, labels, annotations and status whenever a target or something that
 	// belongs to it changed.
 	// +optional
 	// +k8s:optional
 	Sync *Hook `json:"sync,omitempty"`
 	// finalize is called instead of sync while a target is being deleted or no longer matches the selectors, until it
-	// answers finalized: true. The server keeps the target with a finalizer until then.
+	// returns finalized: true. The server keeps the target with a finalizer until then.
 	// +optional
 	// +k8s:optional
 	Finalize *Hook `json:"finalize,omitempty"`

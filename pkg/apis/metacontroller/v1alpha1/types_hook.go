@@ -18,15 +18,15 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Hook is one decision that is asked of a webhook.
+// Hook is one decision that a webhook makes.
 type Hook struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
-	// keys of the maps of children and related objects, in what related objects may be asked for, and in strictness.
+	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
 	// +optional
 	// +k8s:optional
 	// +default="v1"
 	Version *HookVersion `json:"version,omitempty"`
-	// webhook is the HTTP endpoint to ask. A hook without webhook is switched off; for a finalize hook that is refused.
+	// webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.
 	// +optional
 	// +k8s:optional
 	Webhook *Webhook `json:"webhook,omitempty"`
@@ -44,15 +44,15 @@ const (
 	HookVersionV2 HookVersion = "v2"
 )
 
-// ResponseUnmarshallMode says how strictly a webhook's answer is decoded.
+// ResponseUnmarshallMode says how strictly a webhook's response is decoded.
 // +enum
 // +k8s:enum
 type ResponseUnmarshallMode string
 
 const (
-	// ResponseUnmarshallModeLoose ignores unknown and duplicate fields of an answer.
+	// ResponseUnmarshallModeLoose ignores unknown and duplicate fields of a response.
 	ResponseUnmarshallModeLoose ResponseUnmarshallMode = "loose"
-	// ResponseUnmarshallModeStrict refuses an answer with unknown or duplicate fields.
+	// ResponseUnmarshallModeStrict rejects a response with unknown or duplicate fields.
 	ResponseUnmarshallModeStrict ResponseUnmarshallMode = "strict"
 )
 
@@ -63,7 +63,7 @@ type Webhook struct {
 	// +optional
 	// +k8s:optional
 	URL *string `json:"url,omitempty"`
-	// timeout limits one call, from connecting to the last byte of the answer, as a Go duration such as 500ms or 1m.
+	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
 	// Default 10s; values of 0 or less mean the default.
 	// +optional
 	// +k8s:optional
@@ -77,12 +77,12 @@ type Webhook struct {
 	// +optional
 	// +k8s:optional
 	Service *ServiceReference `json:"service,omitempty"`
-	// etag lets the webhook answer 304 Not Modified instead of repeating an answer.
+	// etag lets the webhook return 304 Not Modified instead of repeating a response.
 	// +optional
 	// +k8s:optional
 	Etag *WebhookEtagConfig `json:"etag,omitempty"`
-	// responseUnMarshallMode says how unknown and duplicate fields in the answer are treated: loose ignores them, strict
-	// refuses the answer. Default: loose for version v1, strict for version v2.
+	// responseUnMarshallMode says how unknown and duplicate fields in the response are treated: loose ignores them, strict
+	// rejects the response. Default: loose for version v1, strict for version v2.
 	// +optional
 	// +k8s:optional
 	ResponseUnMarshallMode *ResponseUnmarshallMode `json:"responseUnMarshallMode,omitempty"`
@@ -115,16 +115,16 @@ type WebhookSecurity struct {
 
 // WebhookEtagConfig configures the use of entity tags (RFC 9110 §8.8.3) with a webhook.
 type WebhookEtagConfig struct {
-	// enabled switches entity tags on: the tag of the last answer for an object is sent in If-None-Match, and an answer of
-	// 304 or 412 stands for the last answer's body. Default false.
+	// enabled switches entity tags on: the tag of the last response for an object is sent in If-None-Match, and a status of
+	// 304 or 412 stands for the last response's body. Default false.
 	// +optional
 	// +k8s:optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// cacheTimeoutSeconds is how long an answer is remembered, in seconds. Absent: as long as its object exists.
+	// cacheTimeoutSeconds is how long a response is remembered, in seconds. Absent: as long as its object exists.
 	// +optional
 	// +k8s:optional
 	CacheTimeoutSeconds *int32 `json:"cacheTimeoutSeconds,omitempty"`
-	// cacheCleanupSeconds is accepted for compatibility. Expired answers are dropped without it.
+	// cacheCleanupSeconds is accepted for compatibility. Expired responses are dropped without it.
 	// +optional
 	// +k8s:optional
 	CacheCleanupSeconds *int32 `json:"cacheCleanupSeconds,omitempty"`
@@ -224,7 +224,7 @@ type ClientTLS struct {
 
 // WebhookAuthorization is a credential that is sent in the Authorization header.
 type WebhookAuthorization struct {
-	// type is the scheme in front of the credential. Default Bearer. Basic is refused: use basicAuth.
+	// type is the scheme in front of the credential. Default Bearer. Basic is rejected: use basicAuth.
 	// +optional
 	// +k8s:optional
 	// +default="Bearer"

@@ -35,7 +35,7 @@ type ResourceRule struct {
 type ChildUpdateMethod string
 
 const (
-	// ChildUpdateOnDelete leaves an existing child alone; the new desired state is used when somebody deletes it.
+	// ChildUpdateOnDelete leaves an existing child alone; the new desired state is used when the child is deleted.
 	ChildUpdateOnDelete ChildUpdateMethod = "OnDelete"
 	// ChildUpdateRecreate deletes the child and creates it anew.
 	ChildUpdateRecreate ChildUpdateMethod = "Recreate"

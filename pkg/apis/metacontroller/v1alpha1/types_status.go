@@ -72,8 +72,8 @@ type ControllerCounters struct {
 	// +optional
 	// +k8s:optional
 	FailedSyncs int64 `json:"failedSyncs,omitempty"`
-	// rejectedAnswers is the number of hook answers that could not be used, because they were malformed or broke a rule.
-	// Nothing of such an answer was applied.
+	// rejectedAnswers is the number of hook responses that were rejected, because they were malformed or violated a rule.
+	// Nothing of such a response was applied.
 	// +optional
 	// +k8s:optional
 	RejectedAnswers int64 `json:"rejectedAnswers,omitempty"`

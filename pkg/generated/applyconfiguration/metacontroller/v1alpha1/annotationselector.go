@@ -25,7 +25,7 @@ import (
 // AnnotationSelectorApplyConfiguration represents a declarative configuration of the AnnotationSelector type for use
 // with apply.
 //
-// AnnotationSelector selects objects by their annotations, in the way that a label selector does by labels. Keys and
+// AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and
 // values in it must have the syntax of label keys and values.
 type AnnotationSelectorApplyConfiguration struct {
 	// matchAnnotations are annotations that must all be present with exactly these values.

@@ -21,7 +21,7 @@ package v1alpha1
 // ChildUpdateStatusChecksApplyConfiguration represents a declarative configuration of the ChildUpdateStatusChecks type for use
 // with apply.
 //
-// ChildUpdateStatusChecks are what an updated child must show before a rolling update goes on.
+// ChildUpdateStatusChecks are what an updated child must show before a rolling update continues.
 type ChildUpdateStatusChecksApplyConfiguration struct {
 	// conditions must all be present in the child's status.conditions with the given values.
 	Conditions []StatusConditionCheckApplyConfiguration `json:"conditions,omitempty"`

@@ -31,7 +31,7 @@ import (
 // with apply.
 //
 // CompositeController declares a controller that creates and maintains child objects for every object of one parent
-// kind. Its sync hook receives a parent with the children observed, and answers with the children desired.
+// kind. Its sync hook receives a parent with its observed children, and returns the desired children.
 type CompositeControllerApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata. The object is cluster-scoped; a namespace given in a manifest is ignored.

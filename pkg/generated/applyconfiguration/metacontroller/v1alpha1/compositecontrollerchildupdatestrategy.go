@@ -32,7 +32,7 @@ type CompositeControllerChildUpdateStrategyApplyConfiguration struct {
 	// InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the
 	// children changed before it to pass statusChecks).
 	Method *metacontrollerv1alpha1.ChildUpdateMethod `json:"method,omitempty"`
-	// statusChecks are what a child must show before a rolling update goes on to the next one. They have no effect with
+	// statusChecks are what a child must show before a rolling update continues with the next one. They have no effect with
 	// other methods.
 	StatusChecks *ChildUpdateStatusChecksApplyConfiguration `json:"statusChecks,omitempty"`
 	// maxUnavailable is how many children of this kind a rolling update may have in work at the same time: a number, or

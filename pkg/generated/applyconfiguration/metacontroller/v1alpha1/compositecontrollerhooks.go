@@ -23,12 +23,12 @@ package v1alpha1
 //
 // CompositeControllerHooks are the webhooks of a CompositeController.
 type CompositeControllerHooksApplyConfiguration struct {
-	// customize is asked which further objects (related objects) the other hooks want to see with a parent.
+	// customize returns which further objects (related objects) the other hooks receive with a parent.
 	Customize *HookApplyConfiguration `json:"customize,omitempty"`
-	// sync is asked for the desired children and status whenever a parent or something that belongs to it changed.
+	// sync returns the desired children and status whenever a parent or something that belongs to it changed.
 	Sync *HookApplyConfiguration `json:"sync,omitempty"`
 	// finalize is called instead of sync while a parent is being deleted or no longer matches labelSelector, until it
-	// answers finalized: true. The server keeps the parent with a finalizer until then.
+	// returns finalized: true. The server keeps the parent with a finalizer until then.
 	Finalize *HookApplyConfiguration `json:"finalize,omitempty"`
 	// preUpdateChild is accepted for compatibility and has no effect.
 	PreUpdateChild *HookApplyConfiguration `json:"preUpdateChild,omitempty"`

@@ -27,8 +27,8 @@ type CompositeControllerSpecApplyConfiguration struct {
 	// resource, a built-in kind, or a kind of another aggregated API server. Without a status subresource no status is
 	// written to the parents.
 	ParentResource *CompositeControllerParentResourceRuleApplyConfiguration `json:"parentResource,omitempty"`
-	// childResources lists the kinds that the hooks may return as children. A hook's answer that holds a child of a kind
-	// not listed here is refused as a whole. Empty means that the controller manages the parent's status only. When two
+	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
+	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
 	// entries name the same kind, the last one's update strategy is used.
 	ChildResources []CompositeControllerChildResourceRuleApplyConfiguration `json:"childResources,omitempty"`
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
@@ -44,8 +44,8 @@ type CompositeControllerSpecApplyConfiguration struct {
 	// children by that label, so that parents need no spec.selector. Default false: each parent must carry a
 	// spec.selector that its children match.
 	GenerateSelector *bool `json:"generateSelector,omitempty"`
-	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
-	// about some parents, what they answered about others is carried out; with 1, one parent is synced after the other. Must be
+	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
+	// called for some parents, responses for others are applied; with 1, one parent is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32 `json:"workers,omitempty"`
 }

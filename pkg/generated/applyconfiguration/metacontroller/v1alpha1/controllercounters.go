@@ -29,8 +29,8 @@ type ControllerCountersApplyConfiguration struct {
 	Syncs *int64 `json:"syncs,omitempty"`
 	// failedSyncs is the number of syncs that ended with an error; each is retried.
 	FailedSyncs *int64 `json:"failedSyncs,omitempty"`
-	// rejectedAnswers is the number of hook answers that could not be used, because they were malformed or broke a rule.
-	// Nothing of such an answer was applied.
+	// rejectedAnswers is the number of hook responses that were rejected, because they were malformed or violated a rule.
+	// Nothing of such a response was applied.
 	RejectedAnswers *int64 `json:"rejectedAnswers,omitempty"`
 	// conflicts is the number of times that a child could not be created because an object of its name exists that the
 	// parent does not control.

@@ -32,7 +32,7 @@ import (
 //
 // DecoratorController declares a controller that adds behavior to existing objects: it attaches further objects to them
 // and sets labels, annotations and status on them. Its sync hook receives a target object with the attachments observed,
-// and answers with the attachments desired.
+// and returns the desired attachments.
 type DecoratorControllerApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata. The object is cluster-scoped; a namespace given in a manifest is ignored.

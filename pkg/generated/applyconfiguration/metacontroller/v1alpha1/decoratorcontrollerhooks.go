@@ -23,13 +23,13 @@ package v1alpha1
 //
 // DecoratorControllerHooks are the webhooks of a DecoratorController.
 type DecoratorControllerHooksApplyConfiguration struct {
-	// customize is asked which further objects (related objects) the other hooks want to see with a target.
+	// customize returns which further objects (related objects) the other hooks receive with a target.
 	Customize *HookApplyConfiguration `json:"customize,omitempty"`
-	// sync is asked for the desired attachments, labels, annotations and status whenever a target or something that
+	// sync returns the desired attachments, labels, annotations and status whenever a target or something that
 	// belongs to it changed.
 	Sync *HookApplyConfiguration `json:"sync,omitempty"`
 	// finalize is called instead of sync while a target is being deleted or no longer matches the selectors, until it
-	// answers finalized: true. The server keeps the target with a finalizer until then.
+	// returns finalized: true. The server keeps the target with a finalizer until then.
 	Finalize *HookApplyConfiguration `json:"finalize,omitempty"`
 }
 

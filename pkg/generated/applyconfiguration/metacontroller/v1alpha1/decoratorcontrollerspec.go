@@ -26,8 +26,8 @@ type DecoratorControllerSpecApplyConfiguration struct {
 	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
 	// With an empty list the controller does nothing.
 	Resources []DecoratorControllerResourceRuleApplyConfiguration `json:"resources,omitempty"`
-	// attachments lists the kinds that the hooks may return as attachments. A hook's answer that holds an attachment of a
-	// kind not listed here is refused as a whole.
+	// attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a
+	// kind not listed here is rejected as a whole.
 	Attachments []DecoratorControllerAttachmentRuleApplyConfiguration `json:"attachments,omitempty"`
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
@@ -38,8 +38,8 @@ type DecoratorControllerSpecApplyConfiguration struct {
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`
-	// workers is the number of calls of this controller's hooks that are made at the same time. While the hooks are asked
-	// about some targets, what they answered about others is carried out; with 1, one target is synced after the other. Must be
+	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
+	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32 `json:"workers,omitempty"`
 }

@@ -25,12 +25,12 @@ import (
 // HookApplyConfiguration represents a declarative configuration of the Hook type for use
 // with apply.
 //
-// Hook is one decision that is asked of a webhook.
+// Hook is one decision that a webhook makes.
 type HookApplyConfiguration struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
-	// keys of the maps of children and related objects, in what related objects may be asked for, and in strictness.
+	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
 	Version *metacontrollerv1alpha1.HookVersion `json:"version,omitempty"`
-	// webhook is the HTTP endpoint to ask. A hook without webhook is switched off; for a finalize hook that is refused.
+	// webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.
 	Webhook *WebhookApplyConfiguration `json:"webhook,omitempty"`
 }
 

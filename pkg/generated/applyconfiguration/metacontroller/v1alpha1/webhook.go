@@ -31,17 +31,17 @@ type WebhookApplyConfiguration struct {
 	// url is the full address, for example http://my-hook.my-namespace/sync. It wins over service and path. Either url, or
 	// both service and path, must be given.
 	URL *string `json:"url,omitempty"`
-	// timeout limits one call, from connecting to the last byte of the answer, as a Go duration such as 500ms or 1m.
+	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
 	// Default 10s; values of 0 or less mean the default.
 	Timeout *v1.Duration `json:"timeout,omitempty"`
 	// path is the URL path used with service, with its leading slash.
 	Path *string `json:"path,omitempty"`
 	// service is the in-cluster Service to call when url is absent.
 	Service *ServiceReferenceApplyConfiguration `json:"service,omitempty"`
-	// etag lets the webhook answer 304 Not Modified instead of repeating an answer.
+	// etag lets the webhook return 304 Not Modified instead of repeating a response.
 	Etag *WebhookEtagConfigApplyConfiguration `json:"etag,omitempty"`
-	// responseUnMarshallMode says how unknown and duplicate fields in the answer are treated: loose ignores them, strict
-	// refuses the answer. Default: loose for version v1, strict for version v2.
+	// responseUnMarshallMode says how unknown and duplicate fields in the response are treated: loose ignores them, strict
+	// rejects the response. Default: loose for version v1, strict for version v2.
 	ResponseUnMarshallMode            *metacontrollerv1alpha1.ResponseUnmarshallMode `json:"responseUnMarshallMode,omitempty"`
 	WebhookSecurityApplyConfiguration `json:""`
 }

@@ -23,7 +23,7 @@ package v1alpha1
 //
 // WebhookAuthorization is a credential that is sent in the Authorization header.
 type WebhookAuthorizationApplyConfiguration struct {
-	// type is the scheme in front of the credential. Default Bearer. Basic is refused: use basicAuth.
+	// type is the scheme in front of the credential. Default Bearer. Basic is rejected: use basicAuth.
 	Type *string `json:"type,omitempty"`
 	// secretRef names the key of a Secret that holds the credential. White space around it is removed.
 	SecretRef *SecretKeyReferenceApplyConfiguration `json:"secretRef,omitempty"`

@@ -23,12 +23,12 @@ package v1alpha1
 //
 // WebhookEtagConfig configures the use of entity tags (RFC 9110 §8.8.3) with a webhook.
 type WebhookEtagConfigApplyConfiguration struct {
-	// enabled switches entity tags on: the tag of the last answer for an object is sent in If-None-Match, and an answer of
-	// 304 or 412 stands for the last answer's body. Default false.
+	// enabled switches entity tags on: the tag of the last response for an object is sent in If-None-Match, and a status of
+	// 304 or 412 stands for the last response's body. Default false.
 	Enabled *bool `json:"enabled,omitempty"`
-	// cacheTimeoutSeconds is how long an answer is remembered, in seconds. Absent: as long as its object exists.
+	// cacheTimeoutSeconds is how long a response is remembered, in seconds. Absent: as long as its object exists.
 	CacheTimeoutSeconds *int32 `json:"cacheTimeoutSeconds,omitempty"`
-	// cacheCleanupSeconds is accepted for compatibility. Expired answers are dropped without it.
+	// cacheCleanupSeconds is accepted for compatibility. Expired responses are dropped without it.
 	CacheCleanupSeconds *int32 `json:"cacheCleanupSeconds,omitempty"`
 }
 

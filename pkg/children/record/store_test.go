@@ -1,0 +1,51 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package record_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+)
+
+func TestRecordsAreCounted(t *testing.T) {
+	s := record.NewStore()
+	for i, step := range []struct {
+		reason           string
+		parent           types.UID
+		records          int
+		parents, counted int
+	}{
+		{"A parent is added.", "a", 3, 1, 3},
+		{"Another one is.", "b", 1, 2, 4},
+		{"The records of a parent are replaced.", "a", 2, 2, 3},
+		{"The same ones change nothing.", "a", 2, 2, 3},
+		{"A parent has no children any more.", "a", 0, 1, 1},
+		{"A parent without records is not counted.", "a", 0, 1, 1},
+	} {
+		s.Commit(step.parent, make(record.Records, step.records))
+		if parents, counted := s.Len(); parents != step.parents || counted != step.counted {
+			t.Errorf("step %d: %d parents, %d records; want %d, %d: %s", i, parents, counted, step.parents, step.counted, step.reason)
+		}
+	}
+	s.Forget("b")
+	if parents, counted := s.Len(); parents != 0 || counted != 0 {
+		t.Errorf("%d parents and %d records are left", parents, counted)
+	}
+}

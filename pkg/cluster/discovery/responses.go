@@ -1,0 +1,114 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package discovery
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+// responses are the API server's responses to one request for each group-version.
+type responses[T any] struct {
+	ask   func(context.Context, schema.GroupVersion) (T, error)
+	known map[schema.GroupVersion]*entry[T]
+	// trusted is for how long a response counts while no event would show a change.
+	trusted time.Duration
+}
+
+// entry is what is known of one group-version. Its fields are guarded by the lock of the Discovery.
+type entry[T any] struct {
+	// turn is held by the caller that reads, so that many callers at once cause one request: a response can be megabytes.
+	turn     chan struct{}
+	response T
+	// good says that there is a response.
+	good bool
+	// at is how often the group had changed at the time of the request; negative if no event would have shown a change.
+	at int
+	// requested is the time of the request.
+	requested time.Time
+	// completed counts the requests that have ended, and err is what the last one failed with.
+	completed int
+	err       error
+}
+
+func newResponses[T any](trusted time.Duration, ask func(context.Context, schema.GroupVersion) (T, error)) *responses[T] {
+	return &responses[T]{ask: ask, known: map[schema.GroupVersion]*entry[T]{}, trusted: trusted}
+}
+
+// responseFor returns what is known of a group-version, and reads it if that is nothing or may be outdated. If reading fails,
+// the last response stays.
+func responseFor[T any](ctx context.Context, d *Discovery, a *responses[T], version schema.GroupVersion) (T, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := a.known[version]
+	if e == nil {
+		e = &entry[T]{turn: make(chan struct{}, 1)}
+		a.known[version] = e
+	}
+	if e.isCurrent(d.now(version.Group), d.clock.Now().Add(-a.trusted)) {
+		return e.response, nil
+	}
+	arrived := e.completed
+	d.mu.Unlock()
+	err := e.take(ctx)
+	d.mu.Lock()
+	if err != nil {
+		return *new(T), err
+	}
+	defer func() { <-e.turn }()
+	// What changes while the API server responds makes the response outdated, so the count is of before.
+	now, requested := d.now(version.Group), d.clock.Now()
+	// A response to a request of another caller, which ended while this one waited, is as good as its own.
+	if e.completed == arrived {
+		d.mu.Unlock()
+		response, err := a.ask(ctx, version)
+		d.mu.Lock()
+		if err != nil && ctx.Err() != nil {
+			return *new(T), err
+		}
+		e.completed++
+		if e.err = err; err == nil {
+			e.response, e.good, e.at, e.requested = response, true, now, requested
+		}
+	}
+	if e.err != nil && e.good {
+		klog.FromContext(ctx).V(2).Info("Discovery failed; the last response stays", "apiVersion", version, "err", e.err)
+		return e.response, nil
+	}
+	return e.response, e.err
+}
+
+// take waits for the turn to read.
+func (e *entry[T]) take(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// isCurrent reports whether the response is that of now, or, while no event would show a change, was requested after oldest.
+func (e *entry[T]) isCurrent(now int, oldest time.Time) bool {
+	if !e.good || e.err != nil {
+		return false
+	}
+	return now >= 0 && e.at == now || now < 0 && e.requested.After(oldest)
+}
