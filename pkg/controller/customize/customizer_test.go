@@ -101,7 +101,7 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 		t.Fatal(err)
 	}
 	set := informers.New(expectations.New(func(parent.Key) {}, nil))
-	t.Cleanup(set.Release)
+	t.Cleanup(set.Close)
 	s.Customizer = customize.New(customize.Config{
 		Hook: hooks.Customize, Cluster: s.cluster, Informers: set,
 		Enqueue: func(key parent.Key) {
