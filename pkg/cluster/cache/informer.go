@@ -168,7 +168,7 @@ func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 	defer i.deliver.Unlock()
 	s := &subscriber{handle: handle}
 	for _, o := range i.store.list("") {
-		s.notify(Event{Type: Added, New: o, Initial: true})
+		_ = s.notify(Event{Type: Added, New: o, Initial: true}) // It is in missed.
 	}
 	i.subscribers = append(i.subscribers, s)
 	i.checkMissed()
@@ -204,7 +204,7 @@ func without[T comparable](list []T, element T) []T {
 }
 
 func (p *Progress) call(version string, e Event) {
-	_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error {
+	_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error { //nolint:forbidigo // Its caller has no context.
 		(*p)(version, e)
 		return nil
 	})

@@ -32,7 +32,7 @@ type subscriber struct {
 
 // notify calls the handler. The error is that of a panic.
 func (s *subscriber) notify(e Event) error {
-	err := recovery.Call(context.Background(), "handling an event of the cache", func() error {
+	err := recovery.Call(context.Background(), "handling an event of the cache", func() error { //nolint:forbidigo // Its caller has no context.
 		s.handle(e)
 		return nil
 	})

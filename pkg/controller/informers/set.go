@@ -133,7 +133,7 @@ func (s *Set) release(informer *cache.Informer, sub *subscription) {
 		delete(s.held, informer)
 	}
 	s.releasing.Go(func() {
-		_ = recovery.Call(context.Background(), "giving an informer back", func() error { // It is logged and counted.
+		_ = recovery.Call(context.Background(), "giving an informer back", func() error { //nolint:forbidigo // It ends with Close. Errors are logged and counted.
 			sub.cancel()
 			if last {
 				h.release()
