@@ -52,7 +52,8 @@ type Event struct {
 }
 
 // Handler handles changes. It runs on the informer's goroutine, after the store shows the change: it must not block, and not
-// subscribe. A panic is logged and goes no further.
+// subscribe. A panic is logged and is the informer's Err, until the handler has handled the object again: the informer calls it with
+// what changed since at each bookmark, about once a minute, and after each list.
 type Handler func(Event)
 
 // Progress gets, after the handlers, the newest version that the informer has seen, with the event that brought it, or the zero
@@ -78,10 +79,9 @@ type Informer struct {
 
 	mu      sync.Mutex
 	err     error
+	missed  error // of a handler that has missed changes
 	version string
 }
-
-type subscriber struct{ handle Handler }
 
 var _ clientcache.ReflectorStore = &Informer{}
 
@@ -111,11 +111,15 @@ func (i *Informer) HasSynced() bool {
 // Failed is closed once an attempt to list failed; Err has the cause, until an attempt succeeds.
 func (i *Informer) Failed() <-chan struct{} { return i.unlisted }
 
-// Err returns the error of the last attempt to list or watch, a panic among them, nil if it succeeded.
+// Err returns the error of the last attempt to list or watch, a panic among them, or else that of a handler that has missed a
+// change; nil if there is none.
 func (i *Informer) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.err
+	if i.err != nil {
+		return i.err
+	}
+	return i.missed
 }
 
 // LastSyncedVersion returns the newest resourceVersion whose event all subscribers have handled, empty before the first.
@@ -164,13 +168,15 @@ func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 	defer i.deliver.Unlock()
 	s := &subscriber{handle: handle}
 	for _, o := range i.store.list("") {
-		s.notify(Event{Type: Added, New: o, Initial: true})
+		_ = s.notify(Event{Type: Added, New: o, Initial: true}) // It is in missed.
 	}
 	i.subscribers = append(i.subscribers, s)
+	i.checkMissed()
 	return func() {
 		i.deliver.Lock()
 		defer i.deliver.Unlock()
 		i.subscribers = without(i.subscribers, s)
+		i.checkMissed()
 	}
 }
 
@@ -197,15 +203,8 @@ func without[T comparable](list []T, element T) []T {
 	return rest
 }
 
-func (s *subscriber) notify(e Event) {
-	_ = recovery.Call(context.Background(), "handling an event of the cache", func() error {
-		s.handle(e)
-		return nil
-	})
-}
-
 func (p *Progress) call(version string, e Event) {
-	_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error {
+	_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error { //nolint:forbidigo // Its caller has no context.
 		(*p)(version, e)
 		return nil
 	})
@@ -238,6 +237,7 @@ func (i *Informer) Delete(o any) error {
 func (i *Informer) Bookmark(version string) error {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
+	i.repeatMissed()
 	i.changed(version, Event{})
 	return nil
 }
@@ -280,6 +280,7 @@ func (i *Informer) Replace(list []any, version string) error {
 			i.changed("", Event{Type: Deleted, Old: o})
 		}
 	}
+	i.repeatMissed()
 	i.changed(version, Event{})
 	if initial {
 		close(i.synced)
@@ -312,7 +313,9 @@ func (i *Informer) put(element any) error {
 func (i *Informer) changed(version string, e Event) {
 	if e.Old != nil || e.New != nil {
 		for _, s := range i.subscribers {
-			s.notify(e)
+			if s.notify(e) != nil {
+				i.checkMissed()
+			}
 		}
 	}
 	if version != "" {

@@ -24,6 +24,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // panicking is a body that panics.
@@ -114,6 +117,77 @@ func TestAPanicOfAnObserverStopsNothing(t *testing.T) {
 	defer i.Observe(func(version string, _ Event) { seen = version })()
 	if err := i.Bookmark("7"); err != nil || seen != "7" {
 		t.Errorf("the next observer saw %q, error %v", seen, err)
+	}
+}
+
+// TestWhatAHandlerMissedByAPanicIsRepeated lets changes happen between the panic and the next bookmark.
+func TestWhatAHandlerMissedByAPanicIsRepeated(t *testing.T) {
+	at := func(uid, version string) *object.Object { return spec{name: "a", uid: uid, version: version}.object(t) }
+	for name, tc := range map[string]struct {
+		missed, meanwhile func(i *Informer) error
+		want              []string
+	}{
+		"Update": {func(i *Informer) error { return i.Update(at("u1", "2")) }, nil, []string{"updated a2 from 1"}},
+		"UpdateAndAnother": {
+			func(i *Informer) error { return i.Update(at("u1", "2")) }, func(i *Informer) error { return i.Update(at("u1", "3")) },
+			[]string{"updated a3 from 2", "updated a3 from 1"},
+		},
+		"UpdateOfWhatIsGone": {
+			func(i *Informer) error { return i.Update(at("u1", "2")) }, func(i *Informer) error { return i.Delete(at("u1", "3")) },
+			[]string{"deleted a3", "deleted a1"},
+		},
+		"Deletion": {func(i *Informer) error { return i.Delete(at("u1", "2")) }, nil, []string{"deleted a2"}},
+		"DeletionOfWhatIsReplaced": {
+			func(i *Informer) error { return i.Delete(at("u1", "2")) }, func(i *Informer) error { return i.Add(at("u2", "3")) },
+			[]string{"added a3", "deleted a2", "added a3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInformer(nil, Query{})
+			r := &recorder{}
+			broken := false
+			cancel := i.Subscribe(func(e Event) {
+				if broken {
+					panic("broken")
+				}
+				r.handle(e)
+			})
+			do := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(i.Add(at("u1", "1")))
+			r.expect(t, "added a1")
+			before := recovery.Count()
+			broken = true
+			do(tc.missed(i))
+			do(i.Bookmark("10"))
+			if got := recovery.Count() - before; got != 2 {
+				t.Errorf("counted %d panics, want that of the event and that of its repetition", got)
+			}
+			broken = false
+			if tc.meanwhile != nil {
+				do(tc.meanwhile(i))
+			}
+			if i.Err() == nil || !strings.Contains(i.Err().Error(), "panic while handling an event of the cache: broken") {
+				t.Errorf("the error is %v, want the panic", i.Err())
+			}
+			do(i.Bookmark("11"))
+			r.expect(t, tc.want...)
+			do(i.Bookmark("12"))
+			r.expect(t)
+			if i.Err() != nil {
+				t.Errorf("the error is %v after the handler ran", i.Err())
+			}
+			broken = true
+			do(i.Add(spec{name: "b", uid: "b", version: "13"}.object(t)))
+			cancel()
+			if i.Err() != nil {
+				t.Errorf("the error is %v after the handler's end", i.Err())
+			}
+		})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -56,13 +57,21 @@ type Customizer struct {
 	responses *related.Responses[parent.Key]
 	index     *related.Index[parent.Key]
 
-	mu         sync.Mutex
-	subscribed map[schema.GroupVersionResource]bool
+	// namespaces is the informer of namespaces, from before the index has rules that need it. Handlers use it, which must not acquire it.
+	namespaces atomic.Pointer[watching]
+
+	mu sync.Mutex
+	// watches are those of the resources that are in use, and parents has what each parent uses.
+	watches map[schema.GroupVersionResource]*watch
+	parents map[parent.Key]uses
 }
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{config: c, responses: related.NewResponses[parent.Key](), subscribed: map[schema.GroupVersionResource]bool{}}
+	z := &Customizer{
+		config: c, responses: related.NewResponses[parent.Key](),
+		watches: map[schema.GroupVersionResource]*watch{}, parents: map[parent.Key]uses{},
+	}
 	z.index = related.NewIndex[parent.Key](z.namespaceLabels)
 	return z
 }
@@ -80,20 +89,20 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 		}
 		z.responses.Put(key, parent, rules)
 	}
+	used := z.use(rules)
+	// Last: informers stay while the index names them, and those of the present rules while they are read.
+	defer z.keep(key, used)
 	informers := related.Informers[*object.Object]{Of: func(r schema.GroupVersionResource) related.Informer[*object.Object] {
-		return z.informer(r)
+		return used.informer(r)
 	}}
 	if rules.SelectsNamespaces() {
-		informers.Namespaces = z.informer(namespaces)
+		informers.Namespaces = used.informer(namespaces)
 	}
-	for _, r := range rules.Resources() {
-		z.informer(r)
-	}
-	// The index comes first: what changes from here on is told.
+	// The index comes first: what changes from here on enqueues the parent.
 	z.index.Update(key, rules)
 	groups, err := related.Select(rules, informers)
 	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
-		return nil, z.wait(missing)
+		return nil, wait(missing, used)
 	}
 	if err != nil {
 		return nil, err
@@ -108,9 +117,11 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 // Len returns the number of responses that are remembered.
 func (z *Customizer) Len() int { return z.responses.Len() }
 
-// Forget drops what is known of a parent that is gone.
+// Forget drops what is known of a parent that is gone, and gives back the informers that only it needed. Handlers may call it. A sync
+// that is under way may remember the parent again.
 func (z *Customizer) Forget(key parent.Key) {
 	z.index.Remove(key)
+	z.keep(key, nil)
 	z.responses.Remove(key)
 }
 
@@ -134,30 +145,17 @@ func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller [
 }
 
 // wait lets the parent be synced as soon as the informers are filled.
-func (z *Customizer) wait(missing *related.NotSyncedError) error {
+func wait(missing *related.NotSyncedError, used uses) error {
 	return &worker.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
 		for _, r := range missing.Resources {
 			select {
-			case <-z.informer(r).Synced():
+			case <-used.informer(r).Synced():
 			case <-ctx.Done():
 				return false
 			}
 		}
 		return true
 	}}
-}
-
-// informer returns the informer of a resource, whose changes wake the parents that they concern. A declared child kind may
-// be related too, so the informer may be there already for another purpose.
-func (z *Customizer) informer(r schema.GroupVersionResource) *cache.Informer {
-	informer := z.config.Informers.Acquire(z.config.Cluster.Cache, cache.Query{Resource: r})
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if !z.subscribed[r] {
-		z.subscribed[r] = true
-		z.config.Informers.Subscribe(informer, func(e cache.Event) { z.changed(r, e) })
-	}
-	return informer
 }
 
 // changed wakes the parents to which an object is related.
@@ -194,9 +192,11 @@ func (z *Customizer) namespaceChanged(e cache.Event) []parent.Key {
 }
 
 func (z *Customizer) namespaceLabels(name string) (map[string]string, bool) {
-	// This is asked by handlers, which must not subscribe.
-	informer := z.config.Informers.Acquire(z.config.Cluster.Cache, cache.Query{Resource: namespaces})
-	o, ok := informer.Get("", name)
+	w := z.namespaces.Load()
+	if w == nil {
+		return nil, false
+	}
+	o, ok := w.informer.Get("", name)
 	if !ok {
 		return nil, false
 	}

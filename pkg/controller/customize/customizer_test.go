@@ -25,10 +25,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -52,6 +54,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	configMaps = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
+	secrets    = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
 	namespaces = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
 )
 
@@ -59,8 +62,9 @@ var (
 type scene struct {
 	*customize.Customizer
 
-	t       *testing.T
-	cluster *cluster.Cluster
+	t            *testing.T
+	cluster      *cluster.Cluster
+	expectations *expectations.Expectations
 	// rules is the response of the hook, calls counts its calls.
 	rules []hook.RelatedResourceRule
 	calls int
@@ -80,6 +84,7 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 			return
 		}
 		_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[
+			{"name":"secrets","kind":"Secret","namespaced":true,"verbs":["list","watch"]},
 			{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list","watch"]},
 			{"name":"namespaces","kind":"Namespace","verbs":["list","watch"]}]}`)
 	}))
@@ -100,8 +105,10 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 	if s.cluster, err = cluster.New(cluster.Options{Config: &rest.Config{Host: api.URL, Transport: api.Client().Transport}}); err != nil {
 		t.Fatal(err)
 	}
-	set := informers.New(expectations.New(func(parent.Key) {}, nil))
-	t.Cleanup(set.Release)
+	s.expectations = expectations.New(func(parent.Key) {}, nil)
+	t.Cleanup(s.expectations.Close)
+	set := informers.New(s.expectations)
+	t.Cleanup(set.Close)
 	s.Customizer = customize.New(customize.Config{
 		Hook: hooks.Customize, Cluster: s.cluster, Informers: set,
 		Enqueue: func(key parent.Key) {
@@ -272,4 +279,113 @@ func TestWithoutAHookNothingIsRelated(t *testing.T) {
 		t.Errorf("related objects are %v, %v", groups, err)
 	}
 	var _ []wire.Group = groups
+}
+
+// held reports whether anything holds the informer of a query.
+func (s *scene) held(q cache.Query) bool {
+	first := s.cluster.Cache.Acquire(q)
+	first.Release()
+	again := s.cluster.Cache.Acquire(q)
+	again.Release()
+	return first == again
+}
+
+func (s *scene) expectHeld(reason string, q cache.Query, want bool) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return s.held(q) == want, nil
+	})
+	if err != nil {
+		s.t.Errorf("%s: the informer of %s is held: %v, want %v", reason, q.Resource.Resource, !want, want)
+	}
+}
+
+func TestInformersThatNoRuleNeedsAreGivenBack(t *testing.T) {
+	selecting := hook.RelatedResourceRule{
+		APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app"), NamespaceSelector: labeled("team"),
+	}
+	s := newScene(t, selecting)
+	var waiting *worker.WaitError
+	relate := func(name string, generation int, rules ...hook.RelatedResourceRule) {
+		t.Helper()
+		s.rules = rules
+		_, err := s.related(parse(t, "Thing", "ns", name, generation, fmt.Sprintf(`,"generation":%d`, generation)))
+		if _, ok := errors.AsType[*worker.WaitError](err); err != nil && !ok {
+			t.Fatal(err)
+		}
+		waiting, _ = errors.AsType[*worker.WaitError](err)
+	}
+	relate("p", 1, selecting)
+	relate("other", 1, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app")})
+	s.expectHeld("two parents need it", configMaps, true)
+	s.expectHeld("a rule selects namespaces", namespaces, true)
+	relate("p", 2)
+	s.expectHeld("the other parent needs it", configMaps, true)
+	s.expectHeld("no rule selects namespaces", namespaces, false)
+	s.Forget(keyOf(parse(t, "Thing", "ns", "other", 1, "")))
+	s.expectHeld("the other parent is gone", configMaps, false)
+
+	relate("p", 3, selecting)
+	if waiting == nil {
+		t.Fatal("an informer that was taken again has synced before it listed")
+	}
+	s.show(namespaces, parse(t, "Namespace", "", "ns", 1, `,"labels":{"team":"yes"}`))
+	s.show(configMaps)
+	if !waiting.Done(t.Context()) {
+		t.Error("waiting did not end with the lists")
+	}
+	s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 10, `,"labels":{"app":"yes"}`))
+	if got := s.take(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("enqueued %v by an informer that was taken again, want p", got)
+	}
+}
+
+// TestHandlersDoNotWaitForSyncs has a sync that takes an informer whose handlers, of another controller, are busy.
+func TestHandlersDoNotWaitForSyncs(t *testing.T) {
+	s := newScene(t, hook.RelatedResourceRule{
+		APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app"), NamespaceSelector: labeled("team"),
+	})
+	s.show(namespaces, parse(t, "Namespace", "", "ns", 1, `,"labels":{"team":"yes"}`))
+	s.show(configMaps)
+	if _, err := s.related(parse(t, "Thing", "ns", "p", 1, "")); err != nil {
+		t.Fatal(err)
+	}
+	busy := s.cluster.Cache.Acquire(secrets)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	defer busy.Subscribe(func(cache.Event) {
+		close(entered)
+		<-leave
+	})()
+	secret := parse(t, "Secret", "ns", "s", 1, "")
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := busy.Update(secret); err != nil {
+			t.Error(err)
+		}
+	})
+	<-entered
+	s.rules = []hook.RelatedResourceRule{{APIVersion: "v1", Resource: "secrets", LabelSelector: labeled("app")}}
+	q := parse(t, "Thing", "ns", "q", 1, "")
+	running.Go(func() { _, _ = s.related(q) })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		s.expectations.WroteVersion(keyOf(q), busy, "99")
+		return s.expectations.Pending() > 0, nil
+	})
+	if err != nil {
+		t.Fatal("the sync does not take the informer")
+	}
+	handled := make(chan error, 1)
+	changed := parse(t, "ConfigMap", "ns", "a", 10, `,"labels":{"app":"yes"}`)
+	informer := s.cluster.Cache.Acquire(configMaps)
+	go func() { handled <- informer.Update(changed) }()
+	select {
+	case err := <-handled:
+		if got := s.take(); err != nil || !slices.Equal(got, []string{"p"}) {
+			t.Errorf("enqueued %v, %v, want p", got, err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a handler waits for a sync that waits for another handler")
+	}
+	close(leave)
+	running.Wait()
 }

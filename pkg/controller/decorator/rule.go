@@ -23,20 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// rule is a kind of targets, with its selectors (docs/reference/contract.md#s17.1).
-type rule struct {
-	resource     discovery.Resource
-	selector     selector
-	ignoreStatus bool
-	informer     *cache.Informer
-}
-
-// selector selects targets. Both parts must match.
+// selector selects targets (docs/reference/contract.md#s17.1). Both parts must match.
 type selector struct {
 	labels, annotations labels.Selector
 }

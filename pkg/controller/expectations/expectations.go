@@ -57,7 +57,6 @@ type expecting struct {
 
 // watched is an informer with the writes that it is to show.
 type watched struct {
-	stop     func()
 	versions versions
 	deletes  map[types.UID]deletion
 }
@@ -172,38 +171,52 @@ func (e *Expectations) Pending() int {
 
 // Forget drops the expectations of a parent, and releases it.
 func (e *Expectations) Forget(key parent.Key) {
-	e.mu.Lock()
-	p, ok := e.parents[key]
-	if ok {
-		e.drop(p)
-	}
-	e.mu.Unlock()
-	if ok && p.waiting {
-		e.release(key)
-	}
+	e.change(func() []parent.Key { return e.end(e.parents[key]) })
 }
 
 // Close drops all expectations and stops their timers. Nothing is released afterwards.
 func (e *Expectations) Close() {
-	e.mu.Lock()
-	for _, p := range e.parents {
-		e.drop(p)
-	}
-	e.mu.Unlock()
+	e.change(func() []parent.Key {
+		for _, p := range e.parents {
+			e.drop(p)
+		}
+		return nil
+	})
 	e.closed()
 }
 
+// change calls f with the lock held, and then releases the parents that f returned without it. A panic of f leaves it unlocked.
+func (e *Expectations) change(f func() (released []parent.Key)) {
+	locked := func() []parent.Key {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return f()
+	}
+	for _, key := range locked() {
+		e.release(key)
+	}
+}
+
 func (e *Expectations) expire(p *expecting) {
-	e.mu.Lock()
-	current := e.parents[p.key] == p
-	if current {
+	e.change(func() []parent.Key {
+		if e.parents[p.key] != p {
+			return nil
+		}
 		p.timer = nil // It fired.
-		e.drop(p)
+		return e.end(p)
+	})
+}
+
+// end drops a parent, if it is not nil, and returns its key if it is to be released.
+func (e *Expectations) end(p *expecting) []parent.Key {
+	if p == nil {
+		return nil
 	}
-	e.mu.Unlock()
-	if current {
-		e.release(p.key)
+	e.drop(p)
+	if !p.waiting {
+		return nil
 	}
+	return []parent.Key{p.key}
 }
 
 // drop forgets a parent; writes of it that are still noted count for no parent.
@@ -226,39 +239,35 @@ func (e *Expectations) expect(key parent.Key) *expecting {
 }
 
 // Observe follows an informer until cancel is called. Writes of what an informer shows that is not observed are not expected,
-// nor are those that are pending at the cancel.
+// nor are those that are pending at the cancel. Where an informer is observed twice, the later one counts.
 func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
 	w := &watched{deletes: map[types.UID]deletion{}}
-	e.mu.Lock()
-	e.watched[informer] = w
-	e.mu.Unlock()
+	e.change(func() []parent.Key {
+		e.watched[informer] = w
+		return nil
+	})
 	// Informers call progress with a lock held that Observe takes, so this must not happen with ours held.
-	stop := informer.Observe(func(version string, event cache.Event) { e.progress(informer, version, event) })
-	e.mu.Lock()
-	w.stop = stop
-	e.mu.Unlock()
-	e.progress(informer, informer.LastSyncedVersion(), cache.Event{})
-	return sync.OnceFunc(func() { e.unobserve(informer, w) })
+	stop := informer.Observe(func(version string, event cache.Event) { e.progress(w, version, event) })
+	e.progress(w, informer.LastSyncedVersion(), cache.Event{})
+	return sync.OnceFunc(func() {
+		stop()
+		e.unobserve(informer, w)
+	})
 }
 
 func (e *Expectations) unobserve(informer *cache.Informer, w *watched) {
-	e.mu.Lock()
-	delete(e.watched, informer)
-	stop := w.stop
-	var released []parent.Key
-	for _, v := range w.versions {
-		released = e.shown(v.of, released)
-	}
-	for _, d := range w.deletes {
-		released = e.shown(d.of, released)
-	}
-	e.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
-	for _, key := range released {
-		e.release(key)
-	}
+	e.change(func() (released []parent.Key) {
+		if e.watched[informer] == w {
+			delete(e.watched, informer)
+		}
+		for _, v := range w.versions {
+			released = e.shown(v.of, released)
+		}
+		for _, d := range w.deletes {
+			released = e.shown(d.of, released)
+		}
+		return released
+	})
 }
 
 // shown notes that one write of a parent is shown, and adds the parent to those that are to be released without the lock.
@@ -266,37 +275,28 @@ func (e *Expectations) shown(p *expecting, released []parent.Key) []parent.Key {
 	if p.pending--; p.pending > 0 || e.parents[p.key] != p {
 		return released
 	}
-	e.drop(p)
-	if p.waiting {
-		released = append(released, p.key)
-	}
-	return released
+	return append(released, e.end(p)...)
 }
 
 // progress is called by informers with what they show now.
-func (e *Expectations) progress(informer *cache.Informer, version string, event cache.Event) {
-	e.mu.Lock()
-	w, ok := e.watched[informer]
-	if !ok || len(w.versions) == 0 && len(w.deletes) == 0 {
-		e.mu.Unlock()
-		return
-	}
-	var released []parent.Key
-	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
-		for len(w.versions) > 0 && w.versions[0].version <= at {
-			released = e.shown(w.versions.pop().of, released)
+func (e *Expectations) progress(w *watched, version string, event cache.Event) {
+	e.change(func() (released []parent.Key) {
+		if len(w.versions) == 0 && len(w.deletes) == 0 {
+			return nil
 		}
-	}
-	if uid, whole := gone(event); len(w.deletes) > 0 && uid != "" {
-		if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
-			delete(w.deletes, uid)
-			released = e.shown(d.of, released)
+		if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+			for len(w.versions) > 0 && w.versions[0].version <= at {
+				released = e.shown(w.versions.pop().of, released)
+			}
 		}
-	}
-	e.mu.Unlock()
-	for _, key := range released {
-		e.release(key)
-	}
+		if uid, whole := gone(event); len(w.deletes) > 0 && uid != "" {
+			if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
+				delete(w.deletes, uid)
+				released = e.shown(d.of, released)
+			}
+		}
+		return released
+	})
 }
 
 // gone returns the UID of which an event says that it is deleted or being deleted, empty where it says neither, and

@@ -71,27 +71,25 @@ func (r *Registry) Staleness() time.Duration {
 // it; 0 if all are shown. It grows when the API server is so busy with writes that its watches fall behind. Writes older than
 // Limit do not count: an informer that lost its watch for good says nothing about the others.
 func (e *Expectations) Staleness() time.Duration {
-	e.mu.Lock()
-	now, stale := e.clock.Now(), time.Duration(0)
-	var released []parent.Key
-	for _, w := range e.watched {
-		for len(w.versions) > 0 && now.Sub(w.versions[0].written) > Limit {
-			released = e.shown(w.versions.pop().of, released)
-		}
-		for uid, d := range w.deletes {
-			if now.Sub(d.written) > Limit {
-				delete(w.deletes, uid)
-				released = e.shown(d.of, released)
+	var stale time.Duration
+	e.change(func() (released []parent.Key) {
+		now := e.clock.Now()
+		for _, w := range e.watched {
+			for len(w.versions) > 0 && now.Sub(w.versions[0].written) > Limit {
+				released = e.shown(w.versions.pop().of, released)
+			}
+			for uid, d := range w.deletes {
+				if now.Sub(d.written) > Limit {
+					delete(w.deletes, uid)
+					released = e.shown(d.of, released)
+				}
+			}
+			if len(w.versions) > 0 {
+				stale = max(stale, now.Sub(w.versions[0].written))
 			}
 		}
-		if len(w.versions) > 0 {
-			stale = max(stale, now.Sub(w.versions[0].written))
-		}
-	}
-	e.mu.Unlock()
-	for _, key := range released {
-		e.release(key)
-	}
+		return released
+	})
 	return stale
 }
 

@@ -19,61 +19,128 @@ package informers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// Set is a set of informers. It is safe for concurrent use.
+// Set is a set of informers. It is safe for concurrent use. No method waits for handlers with the set locked, so that handlers, and
+// syncs that need other informers, do not wait for each other.
 type Set struct {
 	expectations *expectations.Expectations
 
-	mu       sync.Mutex
-	held     map[cache.Query]*held
-	released bool
+	mu sync.Mutex
+	// held are the informers in use. The caches have one informer for a query while it is held.
+	held   map[*cache.Informer]*held
+	closed bool
+	// releasing are the informers and subscriptions that are being given back.
+	releasing sync.WaitGroup
 }
 
+// held is one informer in use.
 type held struct {
 	informer *cache.Informer
-	cancels  []func()
+	uses     int
+	// observe lets the expectations observe the informer. It returns when they do, whoever called it first.
+	observe func() (cancel func())
+	// subscriptions are canceled with the last use.
+	subscriptions map[*subscription]struct{}
 }
+
+type subscription struct{ cancel func() }
 
 // New returns an empty set, whose informers e observes.
 func New(e *expectations.Expectations) *Set {
-	return &Set{expectations: e, held: map[cache.Query]*held{}}
+	return &Set{expectations: e, held: map[*cache.Informer]*held{}}
 }
 
-// Acquire returns the informer of a cache for q; of several calls with one q, the same. It is released with the set.
+// Acquire returns the informer of a cache for q; of several calls with one cache and q, the same. The set holds it until Close.
 func (s *Set) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h, ok := s.held[q]; ok {
-		return h.informer
-	}
 	informer := c.Acquire(q)
-	h := &held{informer: informer, cancels: []func(){s.expectations.Observe(informer)}}
-	if s.released {
-		// Acquired after Release, by a sync that is about to end: it is returned without a reference.
-		h.release()
-		return informer
+	if h := s.use(informer); h != nil {
+		h.observe()
 	}
-	s.held[q] = h
 	return informer
 }
 
-// Subscribe tells handle of the changes that an informer of the set sees, until the set is released.
-func (s *Set) Subscribe(informer *cache.Informer, handle cache.Handler) {
-	cancel := informer.Subscribe(handle)
+// use counts a use of an informer that was acquired. It returns nil after Close, for a sync that is about to end: the informer is not
+// held then.
+func (s *Set) use(informer *cache.Informer) *held {
 	s.mu.Lock()
-	h, ok := s.held[informer.Query()]
-	if ok {
-		h.cancels = append(h.cancels, cancel)
+	defer s.mu.Unlock()
+	h, ok := s.held[informer]
+	if ok || s.closed {
+		informer.Release() // The cache counts one use for the whole set.
 	}
-	s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
 	if !ok {
-		cancel()
+		h = &held{informer: informer, subscriptions: map[*subscription]struct{}{}}
+		h.observe = sync.OnceValue(func() func() { return s.expectations.Observe(informer) })
+		s.held[informer] = h
 	}
+	h.uses++
+	return h
+}
+
+// Subscribe calls handle with the changes that an informer of the set sees, until the informer is given back.
+func (s *Set) Subscribe(informer *cache.Informer, handle cache.Handler) {
+	s.subscribe(informer, handle)
+}
+
+func (s *Set) subscribe(informer *cache.Informer, handle cache.Handler) *subscription {
+	sub := &subscription{cancel: sync.OnceFunc(informer.Subscribe(handle))}
+	if !s.keep(informer, sub) {
+		sub.cancel()
+	}
+	return sub
+}
+
+func (s *Set) keep(informer *cache.Informer, sub *subscription) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, ok := s.held[informer]
+	if ok {
+		h.subscriptions[sub] = struct{}{}
+	}
+	return ok
+}
+
+// Watch acquires an informer and subscribes to it until release or Close is called. release must be called once at most. It waits for no
+// handler, so handlers may call it: what is given back is so a moment later.
+func (s *Set) Watch(c *cache.Cache, q cache.Query, handle cache.Handler) (informer *cache.Informer, release func()) {
+	informer = s.Acquire(c, q)
+	sub := s.subscribe(informer, handle)
+	return informer, func() { s.release(informer, sub) }
+}
+
+func (s *Set) release(informer *cache.Informer, sub *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, ok := s.held[informer]
+	if !ok {
+		return // Close gives it back.
+	}
+	delete(h.subscriptions, sub)
+	h.uses--
+	last := h.uses == 0
+	if last {
+		delete(s.held, informer)
+	}
+	s.releasing.Go(func() {
+		_ = recovery.Call(context.Background(), "giving an informer back", func() error { //nolint:forbidigo // It ends with Close. Errors are logged and counted.
+			sub.cancel()
+			if last {
+				h.release()
+			}
+			return nil
+		})
+	})
 }
 
 // Await waits until all informers of the set have synced. It returns false when ctx ends before.
@@ -101,29 +168,30 @@ func (s *Set) Problem() error {
 func (s *Set) informers() []*cache.Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]*cache.Informer, 0, len(s.held))
-	for _, h := range s.held {
-		list = append(list, h.informer)
-	}
-	return list
+	return slices.Collect(maps.Keys(s.held))
 }
 
-// Release gives all informers back.
-func (s *Set) Release() {
-	s.mu.Lock()
-	s.released = true
-	given := s.held
-	s.held = map[cache.Query]*held{}
-	s.mu.Unlock()
-	// Canceling waits for handlers, which may ask this set for informers.
-	for _, h := range given {
+// Close gives all informers back, and returns when no handler runs any more.
+func (s *Set) Close() {
+	for _, h := range s.close() {
 		h.release()
 	}
+	s.releasing.Wait()
 }
 
+func (s *Set) close() map[*cache.Informer]*held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	given := s.held
+	s.held, s.closed = nil, true
+	return given
+}
+
+// release gives an informer back that is in the set no more.
 func (h *held) release() {
-	for _, cancel := range h.cancels {
-		cancel()
+	for sub := range h.subscriptions {
+		sub.cancel()
 	}
+	h.observe()()
 	h.informer.Release()
 }

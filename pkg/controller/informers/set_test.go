@@ -30,8 +30,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 var (
@@ -118,14 +120,14 @@ func TestInformersAreSharedAndReleasedTogether(t *testing.T) {
 	if len(seen) != 1 || seen[0] != "a" {
 		t.Errorf("the subscriber was told of %v, want what is there", seen)
 	}
-	set.Release()
+	set.Close()
 	eventually(t, "the watch to end", func() bool { return s.count(0) == 0 })
 }
 
 func TestAProblemNamesTheResource(t *testing.T) {
 	_, c := run(t)
 	set := informers.New(expectations.New(nil, nil))
-	defer set.Release()
+	defer set.Close()
 	set.Acquire(c, pods)
 	set.Acquire(c, secrets)
 	eventually(t, "the problem", func() bool { return set.Problem() != nil })
@@ -143,11 +145,127 @@ func TestAProblemNamesTheResource(t *testing.T) {
 func TestLatecomersHoldNothing(t *testing.T) {
 	s, c := run(t)
 	set := informers.New(expectations.New(nil, nil))
-	set.Release()
+	set.Close()
 	informer := set.Acquire(c, pods)
 	set.Subscribe(informer, func(cache.Event) {})
 	eventually(t, "no watch to be open", func() bool { return s.count(0) == 0 })
 	if again := set.Acquire(c, pods); again == informer {
 		t.Error("the set still has an informer that nobody runs")
 	}
+}
+
+// within fails when act does not end.
+func within(t *testing.T, what string, act func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		act()
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s has to wait", what)
+	}
+}
+
+// TestABusyHandlerHoldsUpOnlyItsInformer would deadlock where the handler, of another controller, needed what waits for this one's set.
+func TestABusyHandlerHoldsUpOnlyItsInformer(t *testing.T) {
+	c, err := cache.New(cache.Options{Config: &rest.Config{Host: "example.invalid"}}) // It does not run.
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := expectations.New(func(parent.Key) {}, nil)
+	defer e.Close()
+	set := informers.New(e)
+	defer set.Close()
+	present := set.Acquire(c, pods)
+	busy := c.Acquire(secrets)
+	defer busy.Release()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	defer busy.Subscribe(func(cache.Event) {
+		close(entered)
+		<-leave
+	})()
+	o, err := object.Parse([]byte(`{"metadata":{"namespace":"ns","name":"s","uid":"u","resourceVersion":"3"}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer close(leave)
+	running.Go(func() {
+		if err := busy.Add(o); err != nil {
+			t.Error(err)
+		}
+	})
+	<-entered
+	acquired := make(chan struct{})
+	running.Go(func() {
+		defer close(acquired)
+		set.Acquire(c, secrets)
+	})
+	eventually(t, "the set to take the informer", func() bool {
+		e.WroteVersion(parent.Key{Name: "p"}, busy, "99")
+		return e.Pending() > 0
+	})
+	select {
+	case <-acquired:
+		t.Error("the informer was returned before its progress was observed")
+	default:
+	}
+	within(t, "who asks for problems", func() { _ = set.Problem() })
+	within(t, "who asks for another informer", func() { set.Acquire(c, pods) })
+	within(t, "who subscribes to another informer", func() { set.Subscribe(present, func(cache.Event) {}) })
+}
+
+func TestOneQueryOfTwoCachesHasTwoInformers(t *testing.T) {
+	_, one := run(t)
+	_, two := run(t)
+	set := informers.New(expectations.New(nil, nil))
+	defer set.Close()
+	if set.Acquire(one, pods) == set.Acquire(two, pods) {
+		t.Error("the informer of one cache was returned for another")
+	}
+}
+
+func TestTheLastUseOfAnInformerGivesItBack(t *testing.T) {
+	s, c := run(t)
+	set := informers.New(expectations.New(nil, nil))
+	defer set.Close()
+	ignore := func(cache.Event) {}
+	_, release := set.Watch(c, secrets, ignore)
+	_, again := set.Watch(c, secrets, ignore)
+	first, releasePods := set.Watch(c, pods, ignore)
+	eventually(t, "the problem", func() bool { return set.Problem() != nil })
+	eventually(t, "the watch to begin", func() bool { return s.count(0) == 1 })
+	release()
+	if set.Problem() == nil {
+		t.Error("an informer that is still in use is in the set no more")
+	}
+	again()
+	if err := set.Problem(); err != nil {
+		t.Errorf("an informer that has no use has a problem: %v", err)
+	}
+	// A use that begins while the last one ends.
+	releasePods()
+	_, releasePods = set.Watch(c, pods, ignore)
+	releasePods()
+	eventually(t, "the watch to end", func() bool { return s.count(0) == 0 })
+	if set.Acquire(c, pods) == first {
+		t.Error("the set returned an informer that does not run")
+	}
+}
+
+// TestAHandlerMayGiveItsOwnInformerBack is about a parent that is gone and whose kind is related.
+func TestAHandlerMayGiveItsOwnInformerBack(t *testing.T) {
+	_, c := run(t)
+	set := informers.New(expectations.New(nil, nil))
+	_, release := set.Watch(c, pods, func(cache.Event) {})
+	within(t, "the handler", func() {
+		_, done := set.Watch(c, pods, func(cache.Event) { release() })
+		defer done()
+		eventually(t, "the list", func() bool { return set.Await(t.Context()) })
+	})
+	within(t, "closing", set.Close)
 }

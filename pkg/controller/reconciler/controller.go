@@ -185,7 +185,7 @@ func (c *Controller) query(s *Source) cache.Query {
 func (c *Controller) Run(ctx context.Context) {
 	defer c.hooks.Close()
 	defer c.expectations.Close()
-	defer c.informers.Release()
+	defer c.informers.Close()
 	c.acquire()
 	if !c.informers.Await(ctx) {
 		return

@@ -32,7 +32,8 @@ import (
 type WaitError struct {
 	// For says what is waited for, for the log.
 	For string
-	// Done, if not nil, waits until it is there, or ctx ends, and then returns false. The key is synced again at once then.
+	// Done, if not nil, waits until it is there and returns true; the key is synced again at once then. It returns false when ctx ends:
+	// with the pool, with the next sync that succeeds or has to wait, and when the key is forgotten.
 	Done func(ctx context.Context) bool
 }
 

@@ -71,10 +71,14 @@ type Pool struct {
 
 	config Config
 	queue  *workqueue.Queue[parent.Key]
-	// waiting are the keys for which a WaitError waits.
-	waiting  sync.Map
+
+	mu sync.Mutex
+	// waits are what the keys whose last syncs ended with a WaitError wait for. Each has a goroutine of awaiting.
+	waits    map[parent.Key]*waiting
 	awaiting sync.WaitGroup
 }
+
+type waiting struct{ cancel context.CancelFunc }
 
 // New returns a pool and starts nothing. Keys may be enqueued at once; they are synced by Run.
 func New(c Config) *Pool {
@@ -85,8 +89,8 @@ func New(c Config) *Pool {
 		c.Grace = DefaultGrace
 	}
 	p := &Pool{
-		config: c,
-		queue:  workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Metrics: c.Metrics.Queue()}),
+		config: c, waits: map[parent.Key]*waiting{},
+		queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Metrics: c.Metrics.Queue()}),
 	}
 	c.Metrics.Queue().Observe(p.state)
 	return p
@@ -96,7 +100,10 @@ func New(c Config) *Pool {
 func (p *Pool) Enqueue(key parent.Key, priority workqueue.Priority) { p.queue.Add(key, priority) }
 
 // Forget drops all that is pending or remembered for a parent that is gone.
-func (p *Pool) Forget(key parent.Key) { p.queue.Remove(key) }
+func (p *Pool) Forget(key parent.Key) {
+	p.queue.Remove(key)
+	p.wait(key, nil)
+}
 
 // Release has a key synced for which Ready returned false. For all others it does nothing.
 func (p *Pool) Release(key parent.Key) { p.queue.Release(key) }
@@ -163,6 +170,7 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		return true
 	}
 	p.queue.Forget(key)
+	p.wait(key, nil)
 	p.Counters.Syncs.Add(1)
 	p.config.Metrics.Synced(metrics.Succeeded, took)
 	if result.ResyncAfter > 0 {
@@ -207,19 +215,42 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	}
 }
 
-// await adds a key when what its sync waits for is there.
-func (p *Pool) await(ctx context.Context, key parent.Key, wait *WaitError) {
-	if _, already := p.waiting.LoadOrStore(key, struct{}{}); already {
-		return
-	}
+// await adds a key when what its last sync waits for is there.
+func (p *Pool) await(ctx context.Context, key parent.Key, e *WaitError) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &waiting{cancel}
+	p.wait(key, w)
 	p.awaiting.Go(func() {
-		defer p.waiting.Delete(key)
+		defer p.waited(key, w)
 		done := false
-		err := recovery.Call(ctx, "waiting for "+wait.For, func() error { done = wait.Done(ctx); return nil })
-		if done && err == nil {
+		err := recovery.Call(ctx, "waiting for "+e.For, func() error { done = e.Done(ctx); return nil })
+		if done && err == nil && ctx.Err() == nil {
 			p.queue.Add(key, workqueue.Live)
 		}
 	})
+}
+
+// wait ends what a key waited for; it waits for w now, nil for nothing.
+func (p *Pool) wait(key parent.Key, w *waiting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if former, ok := p.waits[key]; ok {
+		former.cancel()
+		delete(p.waits, key)
+	}
+	if w != nil {
+		p.waits[key] = w
+	}
+}
+
+// waited is called when waiting has ended.
+func (p *Pool) waited(key parent.Key, w *waiting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.cancel()
+	if p.waits[key] == w {
+		delete(p.waits, key)
+	}
 }
 
 // state returns the state of the queue for its metrics.

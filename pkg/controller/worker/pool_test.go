@@ -379,3 +379,58 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 		})
 	}
 }
+
+func TestWaitingEndsWithItsCause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// syncs says of each sync whether it has to wait.
+		syncs  []bool
+		forget bool
+		ended  int
+	}{
+		"Success":      {"There is nothing to wait for any more.", []bool{true, false}, false, 1},
+		"AnotherWait":  {"The next sync may wait for something else.", []bool{true, true, false}, false, 2},
+		"ParentIsGone": {"It would wait until the controller ends.", []bool{true}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testclock.NewFakeClock(time.Now())
+			begun, ended, synced := make(chan int, 10), make(chan int, 10), make(chan struct{}, 10)
+			var calls atomic.Int32
+			p, _ := run(t, worker.Config{Clock: c, Sync: func(context.Context, parent.Key) (worker.Result, error) {
+				n := int(calls.Add(1))
+				defer func() { synced <- struct{}{} }()
+				if !tc.syncs[min(n, len(tc.syncs))-1] {
+					return worker.Result{}, nil
+				}
+				return worker.Result{}, &worker.WaitError{For: "an informer", Done: func(ctx context.Context) bool {
+					begun <- n
+					<-ctx.Done()
+					ended <- n
+					return false
+				}}
+			}})
+			for n, waits := range tc.syncs {
+				p.Enqueue(key("a"), workqueue.Live)
+				<-synced
+				if !waits {
+					continue
+				}
+				select {
+				case <-begun:
+				case <-time.After(10 * time.Second):
+					t.Fatalf("sync %d does not wait. %s", n+1, tc.reason)
+				}
+			}
+			if tc.forget {
+				p.Forget(key("a"))
+			}
+			for n := range tc.ended {
+				select {
+				case <-ended:
+				case <-time.After(10 * time.Second):
+					t.Fatalf("only %d waits ended. %s", n, tc.reason)
+				}
+			}
+		})
+	}
+}
