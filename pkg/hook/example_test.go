@@ -17,6 +17,7 @@ limitations under the License.
 package hook_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -72,7 +73,7 @@ func Example() {
 
 	// The server posts such a body.
 	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/sync", strings.NewReader(`{
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/sync", strings.NewReader(`{
 		"parent": {"apiVersion":"example.com/v1","kind":"Greeting","metadata":{"namespace":"shop","name":"a"},"spec":{"who":"Ada"}},
 		"children": {"ConfigMap.v1": {}}, "related": {}, "finalizing": false
 	}`)))

@@ -38,7 +38,12 @@ func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
 	if err != nil {
 		return fmt.Errorf("can't claim children for %s: %w", s.Parent, err)
 	}
-	s.Selector = selector
+	s.Scope = children.Scope{
+		Field: "children", Declared: "spec.childResources", Namespace: s.Parent.Namespace(), Selector: selector,
+	}
+	if k.generate {
+		s.Scope.Labels = map[string]string{uidLabel: string(s.Parent.UID())}
+	}
 	claiming := claiming{
 		kind: k, sync: s,
 		parent: claim.Parent{UID: s.Parent.UID(), Deleting: s.Parent.Deleting(), Selector: selector},

@@ -151,17 +151,6 @@ func (k *kind) Selects(p, o *object.Object) bool {
 // Orphan implements reconciler.Kind.
 func (k *kind) Orphan(o *object.Object, enqueue func(parent.Key)) { k.matching(o, enqueue) }
 
-// Scope implements reconciler.Kind.
-func (k *kind) Scope(s *reconciler.Sync) children.Scope {
-	scope := children.Scope{
-		Field: "children", Declared: "spec.childResources", Namespace: s.Parent.Namespace(), Selector: s.Selector,
-	}
-	if k.generate {
-		scope.Labels = map[string]string{uidLabel: string(s.Parent.UID())}
-	}
-	return scope
-}
-
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 	if k.planner.Active() && s.ManagesChildren() {

@@ -47,7 +47,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -278,7 +277,6 @@ func TestWithoutAHookNothingIsRelated(t *testing.T) {
 	if err != nil || len(groups) != 0 {
 		t.Errorf("related objects are %v, %v", groups, err)
 	}
-	var _ []wire.Group = groups
 }
 
 // held reports whether anything holds the informer of a query.

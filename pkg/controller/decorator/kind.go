@@ -170,6 +170,10 @@ func (k *kind) Orphan(*object.Object, func(parent.Key)) {}
 // Observe implements reconciler.Kind: attachments are what the target controls and what carries the controller's mark
 // (docs/reference/contract.md#s17.2).
 func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
+	s.Scope = children.Scope{
+		Field: "attachments", Declared: "spec.attachments", Namespace: s.Parent.Namespace(),
+		Annotations: map[string]string{Marker: k.name},
+	}
 	return s.Children(func(i int, _ *children.Rule, informer *cache.Informer) error {
 		var found []*object.Object
 		for _, o := range informer.ControlledBy(s.Parent.UID()) {
@@ -180,14 +184,6 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 		s.Show(i, found, found)
 		return nil
 	})
-}
-
-// Scope implements reconciler.Kind.
-func (k *kind) Scope(s *reconciler.Sync) children.Scope {
-	return children.Scope{
-		Field: "attachments", Declared: "spec.attachments", Namespace: s.Parent.Namespace(),
-		Annotations: map[string]string{Marker: k.name},
-	}
 }
 
 // Decide implements reconciler.Kind.

@@ -55,7 +55,7 @@ func TestWritesFinishWhenTheirContextEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				request, err := http.NewRequestWithContext(ctx, test.method, "http://own.example", nil)
+				request, err := http.NewRequestWithContext(ctx, test.method, "http://own.example", http.NoBody)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -87,8 +87,8 @@ func (s *Sync) Decide(ctx context.Context) error {
 		ResyncAfter: response.ResyncAfter, Finalized: response.Finalized, Delete: response.Delete,
 	}
 	scope := ""
-	if s.Selector != nil {
-		scope = s.Selector.String()
+	if s.Scope.Selector != nil {
+		scope = s.Scope.Selector.String()
 	}
 	s.fingerprint = s.controller.children.Fingerprint(response.RawChildren, scope)
 	if s.controller.children.Settled(s.Parent.UID(), s.fingerprint, s.Observed) {
@@ -110,7 +110,7 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 	if err != nil {
 		return nil, nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
 	}
-	desired, unserved, err := children.Validate(s.controller.config.Kind.Scope(s), s.controller.rules, list)
+	desired, unserved, err := children.Validate(s.Scope, s.controller.rules, list)
 	if err != nil {
 		response.Reject()
 		return nil, nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)

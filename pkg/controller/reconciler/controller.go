@@ -196,13 +196,13 @@ func (c *Controller) Run(ctx context.Context) {
 	defer stop()
 	// Parents first: the event of a child is for a parent that is known.
 	for _, s := range c.config.Sources {
-		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) })
+		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) }) //nolint:contextcheck // Handlers have none.
 	}
 	subscribed := map[*cache.Informer]bool{}
 	for _, informer := range c.watched {
 		if !subscribed[informer] {
 			subscribed[informer] = true
-			c.informers.Subscribe(informer, c.childEvent)
+			c.informers.Subscribe(informer, c.childEvent) //nolint:contextcheck // Likewise.
 		}
 	}
 	running.Go(func() {

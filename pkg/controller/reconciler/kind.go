@@ -21,7 +21,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -46,10 +45,8 @@ type Kind interface {
 	Selects(p, o *object.Object) bool
 	// Orphan enqueues the parents that may adopt an object of a child kind without a controlling owner.
 	Orphan(o *object.Object, enqueue func(parent.Key))
-	// Observe finds the children of the parent and sets Shown and Observed.
+	// Observe finds the children of the parent and sets Scope, Shown and Observed.
 	Observe(ctx context.Context, s *Sync) error
-	// Scope returns what decides, besides the declared kinds, whether the children of a response are valid.
-	Scope(s *Sync) children.Scope
 	// Decide calls the hook and sets the Decision. [Sync.Decide] does so with one call.
 	Decide(ctx context.Context, s *Sync) error
 	// Write carries the Decision out: on the parent, on its children, or on both.

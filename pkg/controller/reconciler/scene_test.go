@@ -100,8 +100,6 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 	return nil
 }
 
-func (k *kind) Scope(*reconciler.Sync) children.Scope { return children.Scope{} }
-
 func (k *kind) Decide(context.Context, *reconciler.Sync) error { return nil }
 
 func (k *kind) Write(_ context.Context, s *reconciler.Sync) error {

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -48,8 +47,8 @@ type Sync struct {
 	Root   webhook.RootKey
 	// Parent is the parent; a phase that writes it puts the new state here, and nil if nothing is left to do.
 	Parent *object.Object
-	// Selector selects the children; nil for kinds whose children are not selected.
-	Selector labels.Selector
+	// Scope is what decides, besides the declared kinds, whether the children of a response are valid.
+	Scope children.Scope
 	// Shown are the observed children as the hook is shown them, by rule.
 	Shown []wire.Group
 	// Observed are the observed children as they are now, each once.

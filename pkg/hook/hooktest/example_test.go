@@ -18,6 +18,7 @@ package hooktest_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -45,7 +46,7 @@ func ExampleComposite() {
 			panic(err)
 		}
 		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/finalize", bytes.NewReader(body)))
+		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/finalize", bytes.NewReader(body)))
 		fmt.Println(recorder.Code, recorder.Body)
 	}
 	// Output:
@@ -54,7 +55,7 @@ func ExampleComposite() {
 }
 
 // A server stands in for a hook in the test of a controller, and records the requests.
-func ExampleServer() {
+func ExampleServer() { //nolint:testableexamples // What it shows needs a test and a controller.
 	test := func(t *testing.T) {
 		server := hooktest.NewServer(t)
 		server.Handle("/sync", hooktest.Sequence(
