@@ -57,7 +57,7 @@ func (p Parent) Decide(o *object.Object) Decision {
 		return Ignore
 	case owner != nil && matches:
 		return Claim
-	case owner != nil && p.Deleting:
+	case owner != nil && (p.Deleting || isAttachment(o)):
 		return Ignore
 	case owner != nil:
 		return Release
@@ -65,6 +65,17 @@ func (p Parent) Decide(o *object.Object) Decision {
 		return Ignore
 	}
 	return Adopt
+}
+
+// DecoratorMark is the annotation by which a DecoratorController knows its attachments; its value is the controller's name
+// (docs/reference/contract.md#s17.2).
+const DecoratorMark = "metacontroller.k8s.io/decorator-controller"
+
+// isAttachment reports whether o is the attachment of a DecoratorController, which controls it by the same owner. A composite that
+// does not select it leaves it alone (docs/reference/compatibility.md#d8).
+func isAttachment(o *object.Object) bool {
+	_, ok := o.Annotation(DecoratorMark)
+	return ok
 }
 
 // Owner is the reference that a child has to its parent.

@@ -42,6 +42,7 @@ const (
 	theirs   = `"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"other","controller":true}]`
 	friends  = `"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}]`
 	deleting = `"deletionTimestamp":"2026-01-01T00:00:00Z"`
+	attached = `"annotations":{"metacontroller.k8s.io/decorator-controller":"d"}`
 )
 
 func TestDecide(t *testing.T) {
@@ -56,6 +57,8 @@ func TestDecide(t *testing.T) {
 		{"ours, selected and deleting", selected + "," + ours + "," + deleting, false, claim.Claim},
 		{"ours and not selected", other + "," + ours, false, claim.Release},
 		{"ours and not selected, parent deleting", other + "," + ours, true, claim.Ignore},
+		{"ours, not selected and a decorator's attachment", other + "," + ours + "," + attached, false, claim.Ignore},
+		{"ours, selected and a decorator's attachment", selected + "," + ours + "," + attached, false, claim.Claim},
 		{"another's and selected", selected + "," + theirs, false, claim.Ignore},
 		{"another's and not selected", other + "," + theirs, false, claim.Ignore},
 		{"nobody's and selected", selected, false, claim.Adopt},

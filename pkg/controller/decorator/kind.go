@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -33,10 +34,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
-
-// Marker is the annotation by which a decorator knows its attachments; its value is the controller's name
-// (docs/reference/contract.md#s17.2).
-const Marker = "metacontroller.k8s.io/decorator-controller"
 
 // kind implements reconciler.Kind for one DecoratorController.
 type kind struct {
@@ -157,7 +154,7 @@ func (k *kind) Len() int {
 
 // Owns implements reconciler.Kind: an attachment carries the controller's mark.
 func (k *kind) Owns(o *object.Object) bool {
-	by, ok := o.Annotation(Marker)
+	by, ok := o.Annotation(claim.DecoratorMark)
 	return ok && by == k.name
 }
 
@@ -172,7 +169,7 @@ func (k *kind) Orphan(*object.Object, func(parent.Key)) {}
 func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 	s.Scope = children.Scope{
 		Field: "attachments", Declared: "spec.attachments", Namespace: s.Parent.Namespace(),
-		Annotations: map[string]string{Marker: k.name},
+		Annotations: map[string]string{claim.DecoratorMark: k.name},
 	}
 	return s.Children(func(i int, _ *children.Rule, informer *cache.Informer) error {
 		var found []*object.Object

@@ -59,6 +59,10 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		return
 	}
 	c.config.Kind.Remember(key, e.New)
+	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting()) {
+		// What failed before the change says nothing about the syncs after it.
+		c.pool.Reset(key)
+	}
 	switch {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.

@@ -105,6 +105,9 @@ func (p *Pool) Forget(key parent.Key) {
 	p.wait(key, nil)
 }
 
+// Reset has the back-off of a key start over: its parent changed.
+func (p *Pool) Reset(key parent.Key) { p.queue.Forget(key) }
+
 // Release has a key synced for which Ready returned false. For all others it does nothing.
 func (p *Pool) Release(key parent.Key) { p.queue.Release(key) }
 
@@ -187,8 +190,11 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	f := classify(err)
 	after := f.after
 	if f.result != metrics.Postponed || f.passing != "" {
+		before := p.queue.LastError(key)
 		after = p.queue.Fail(key, err)
-		f.lasts(p.queue.Failures(key))
+		if before != nil && classify(before).passing != "" {
+			f.lasts(p.queue.Failures(key))
+		}
 		if f.wait != nil && f.wait.Done != nil {
 			p.await(ctx, key, f.wait)
 		}

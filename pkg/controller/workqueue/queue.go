@@ -202,6 +202,16 @@ func (q *Queue[K]) RetryFailed(match func(error) bool) {
 	}
 }
 
+// LastError returns the error of the last failure of key, nil if it did not fail since it succeeded.
+func (q *Queue[K]) LastError(key K) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, ok := q.items[key]; ok {
+		return i.err
+	}
+	return nil
+}
+
 // Failures returns how many times in a row key has failed.
 func (q *Queue[K]) Failures(key K) int {
 	q.mu.Lock()
