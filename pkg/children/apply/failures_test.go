@@ -146,6 +146,7 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 	notServed := failure(http.StatusNotFound, "NotFound", "")
 	broken := failure(http.StatusInternalServerError, "InternalError", "")
 	invalid := failure(http.StatusUnprocessableEntity, "Invalid", "a")
+	another := response{http.StatusOK, triedChild(`{"k":"v"}`)}
 	noDryRun := failure(http.StatusBadRequest, "BadRequest", "a")
 	for _, test := range []struct {
 		name      string
@@ -219,10 +220,10 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 			responses{http.MethodDelete: broken},
 			false, "deleting ConfigMap ns/a: InternalError says the server",
 		},
-		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodDelete: gone}, true, ""},
+		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodDelete: gone}, true, ""},
 		{
 			"the child cannot be replaced", plan.Recreate,
-			responses{http.MethodPut: noDryRun, http.MethodDelete: broken},
+			responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodDelete: broken},
 			false, "replacing ConfigMap ns/a: InternalError says the server",
 		},
 	} {
@@ -318,22 +319,74 @@ func triedChild(data string) string {
 func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 	observed := triedChild(`{"k":"V"}`)
 	for _, test := range []struct {
-		name     string
-		response response
-		deletes  bool
-		reason   plan.Reason
-		err      string
+		name string
+		// response is that to an update, and fresh that to a creation.
+		response, fresh response
+		deletes         bool
+		reason          plan.Reason
+		err             string
 	}{
 		{name: "it would stay as it is", response: response{http.StatusOK, observed}, reason: plan.Same},
 		{
 			name: "our record alone would change", response: response{http.StatusOK, strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
 			reason: plan.Same,
 		},
-		{name: "it would change", response: response{http.StatusOK, triedChild(`{"k":"v"}`)}, deletes: true},
+		{
+			name: "it would change", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: response{http.StatusOK, triedChild(`{"k":"v"}`)}, deletes: true,
+		},
+		{
+			name: "it would change, and a new one is invalid", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: failure(http.StatusUnprocessableEntity, "Invalid", "a"), deletes: true,
+		},
+		{
+			name: "a new one would be as it is", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: response{http.StatusOK, observed}, reason: plan.Same,
+		},
 		{name: "the update is invalid", response: failure(http.StatusUnprocessableEntity, "Invalid", "a"), reason: plan.Same},
-		{name: "the update is forbidden", response: failure(http.StatusForbidden, "Forbidden", "a"), deletes: true},
-		{name: "a webhook knows no dry run", response: failure(http.StatusBadRequest, "BadRequest", "a"), deletes: true},
-		{name: "the kind has no update", response: failure(http.StatusMethodNotAllowed, "MethodNotAllowed", "a"), deletes: true},
+		{
+			name: "the update is forbidden", response: failure(http.StatusForbidden, "Forbidden", "a"),
+			fresh: failure(http.StatusForbidden, "Forbidden", "a"), reason: plan.Untried,
+		},
+		{
+			name: "a webhook knows no dry run", response: failure(http.StatusBadRequest, "BadRequest", "a"),
+			fresh: failure(http.StatusBadRequest, "BadRequest", "a"), reason: plan.Untried,
+		},
+		{
+			name: "the kind has no update", response: failure(http.StatusMethodNotAllowed, "MethodNotAllowed", "a"),
+			fresh: failure(http.StatusMethodNotAllowed, "MethodNotAllowed", "a"), reason: plan.Untried,
+		},
+		{
+			name: "an update cannot be tried, and a new one would be as it is", response: failure(http.StatusForbidden, "Forbidden", "a"),
+			fresh: response{http.StatusOK, observed}, reason: plan.Same,
+		},
+		{
+			name: "an update cannot be tried, and a new one would be another", response: failure(http.StatusForbidden, "Forbidden", "a"),
+			fresh: response{http.StatusOK, triedChild(`{"k":"v"}`)}, deletes: true,
+		},
+		{
+			name: "an update cannot be tried, and a new one is invalid", response: failure(http.StatusForbidden, "Forbidden", "a"),
+			fresh: failure(http.StatusUnprocessableEntity, "Invalid", "a"), reason: plan.Untried,
+		},
+		{
+			name: "a creation is forbidden", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: failure(http.StatusForbidden, "Forbidden", "a"), reason: plan.Untried,
+		},
+		{
+			name: "the credentials are not valid", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: failure(http.StatusUnauthorized, "Unauthorized", "a"),
+			err:   "ConfigMap ns/a: trying whether a write would change it: Unauthorized says the server",
+		},
+		{
+			name: "the creation has a conflict", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: failure(http.StatusConflict, "Conflict", "a"),
+			err:   "ConfigMap ns/a: trying whether a write would change it: Conflict says the server",
+		},
+		{
+			name: "there are too many requests", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: failure(http.StatusTooManyRequests, "TooManyRequests", "a"),
+			err:   "ConfigMap ns/a: trying whether a write would change it: TooManyRequests says the server",
+		},
 		{name: "it changed meanwhile", response: failure(http.StatusConflict, "Conflict", "a"), reason: plan.Stale},
 		{name: "it went meanwhile", response: failure(http.StatusNotFound, "NotFound", "a"), reason: plan.Stale},
 		{
@@ -342,7 +395,7 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server, applier := resist(t, responses{http.MethodPut: test.response, http.MethodDelete: success}, apply.Options{})
+			server, applier := resist(t, responses{http.MethodPut: test.response, http.MethodPost: test.fresh, http.MethodDelete: success}, apply.Options{})
 			in := one(t, plan.Recreate)
 			var err error
 			if in.Observed[0], err = object.Parse([]byte(observed), object.ParseOptions{}); err != nil {

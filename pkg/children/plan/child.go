@@ -202,6 +202,16 @@ func (c *child) create(d children.Desired) (err error) {
 	return err
 }
 
+// change puts the places of findings into the step.
+func (s *Step) change(f findings) {
+	for _, d := range f.all() {
+		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
+	}
+	if f.record != "" {
+		s.Changed = append(s.Changed, Change{Path: f.record})
+	}
+}
+
 // decide completes the step for a child that was compared.
 func (c *child) decide(f findings) error {
 	s := &c.step
@@ -210,17 +220,12 @@ func (c *child) decide(f findings) error {
 		s.Reason = Same
 		return nil
 	}
-	for _, d := range f.all() {
-		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
-	}
-	if f.record != "" {
-		s.Changed = append(s.Changed, Change{Path: f.record})
-	}
+	s.change(f)
 	s.RecordOnly = len(f.values) == 0
 	switch c.rule.Method {
 	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:
 		s.Action = Recreate
-		if s.RecordOnly {
+		if s.moves = !s.RecordOnly && c.movesFirst(f); s.moves || s.RecordOnly {
 			// No child is deleted for our own record.
 			s.Action = Update
 		}
@@ -264,10 +269,10 @@ func (c *child) updateBody(f findings) (err error) {
 	}
 	trial := c.trial()
 	if f.migrate {
-		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, len(f.values) == 0 && trial.Result != nil); err != nil {
+		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, len(f.values) == 0 && trial.Result != nil, c.in.Now); err != nil {
 			return err
 		}
-		if len(f.values) == 0 && trial.Result != nil && s.Migration != nil {
+		if s.Migration != nil && (len(f.values) == 0 && trial.Result != nil || recreates(c.rule.Method)) {
 			return nil
 		}
 	}

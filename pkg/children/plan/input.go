@@ -49,6 +49,8 @@ type Input struct {
 	Now time.Time
 	// Records are what is remembered of the parent's children.
 	Records record.Records
+	// Comparing says that the input is for Unchanged: only what may turn its verdict is in doubt.
+	Comparing bool
 
 	// Epochs are those of schema and admission, by group. They are read before anything is tried. A missing one is 0.
 	Epochs map[string]int64
@@ -79,15 +81,18 @@ type Trial struct {
 	Whole *object.Object
 	// Refused are the places of the changes that the API server refuses as invalid, and that were not tried therefore.
 	Refused []string
-	// Fresh is what the API server would make of a new child, where that was asked for too: nil if it is refused. FreshTried says
-	// that it was asked for.
-	Fresh      *object.Object
-	FreshTried bool
+	// Fresh is what the API server would make of a new child, where that was to be tried too: nil if it is refused as invalid, which
+	// FreshRefused says, or cannot be tried. FreshTried says that it was to be tried.
+	Fresh                    *object.Object
+	FreshTried, FreshRefused bool
 	// Stale says that the child changed or went after it was observed.
 	Stale bool
 	// Err says why it could not be tried.
 	Err error
 }
+
+// updated reports whether the API server said what it would make of an update.
+func (t Trial) updated() bool { return t.Result != nil || len(t.Refused) > 0 }
 
 // Reads are the facts that a plan needs and does not have.
 type Reads struct {
@@ -177,7 +182,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		return nil
 	}
 	rule, _ := in.Rules.For(d.GroupKind())
-	if leaves(rule.Method) || !rule.ServerSide && in.Records.Get(d.Key).Current(in.Epochs[d.Group], in.Now) {
+	if leaves(rule.Method) || in.certain(d, o, rule) {
 		return nil
 	}
 	c, err := in.child(d)
@@ -198,6 +203,21 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Manager: c.step.Manager, Force: c.step.Force,
 		Whole: f.migrate, Paths: paths(f.all()), Body: c.tryBody,
 	}
+}
+
+// certain reports whether there can be no doubt about a child, whatever is desired of it. It works out no step.
+func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rule) bool {
+	known := in.Records.Get(d.Key)
+	if !known.Current(in.Epochs[d.Group], in.Now) && (!known.Held(o.ResourceVersion()) || len(known.Returned()) > 0) {
+		return false
+	}
+	if !rule.ServerSide {
+		return true
+	}
+	_, recorded := o.Annotation(merge.Annotation)
+	_, legacy := o.AppliedFields(LegacyManager)
+	migrates := recorded || legacy && in.Manager != LegacyManager
+	return !migrates && (in.Comparing || rule.Force || !recreates(rule.Method))
 }
 
 // Unchanged reports whether applying d to o would change nothing but our own record of what was applied. The facts about d are

@@ -66,6 +66,9 @@ const (
 	Flapping Reason = "Flapping"
 	// Stale says that the child changed after it was observed.
 	Stale Reason = "Stale"
+	// Untried says that the child would have to be deleted, but that all differences may be the API server's doing, and that
+	// neither an update nor a creation can be tried.
+	Untried Reason = "Untried"
 )
 
 // Step is what is done with one child. It has all that is needed to do it.
@@ -92,7 +95,8 @@ type Step struct {
 	Manager string
 	// Force says that server-side apply takes fields from other managers.
 	Force bool
-	// PausedUntil is when a flapping child may be written again, and Report says that this pause is not reported yet.
+	// PausedUntil is when a flapping child may be written again. Report says that this pause is not reported yet, or that the child
+	// is Untried.
 	PausedUntil time.Time
 	Report      bool
 
@@ -104,6 +108,8 @@ type Step struct {
 	// explained are the differences that stay, and the API server returned them in a trial if tried.
 	explained []record.Returned
 	tried     bool
+	// moves says that Migration alone is sent, although values differ.
+	moves bool
 }
 
 // Change is a place at which a child differs.
@@ -141,6 +147,9 @@ func (p Plan) Writes() int {
 	return count
 }
 
+// untriedRetry is after how long it is looked at again whether a child can be tried. No event says so.
+const untriedRetry = 10 * time.Minute
+
 // Again returns the time after which to plan again, although nothing may have changed: a flapping child may be written, or one
 // that changed after it was observed is looked at. It is 0 for never.
 func (p Plan) Again() time.Duration {
@@ -152,6 +161,8 @@ func (p Plan) Again() time.Duration {
 			after = p.Steps[i].PausedUntil.Sub(p.Now)
 		case Stale:
 			after = time.Second
+		case Untried:
+			after = untriedRetry
 		case Same, OnDelete, Deleting:
 		}
 		if after > 0 && (soonest == 0 || after < soonest) {
@@ -223,7 +234,7 @@ func (in *Input) step(d children.Desired, o *object.Object) (Step, error) {
 		return c.step, err
 	}
 	if c.doubts(f) {
-		if f, err = c.resolve(f); err != nil || c.step.Reason == Stale {
+		if f, err = c.resolve(f); err != nil || c.step.Reason != "" {
 			return c.step, err
 		}
 	}

@@ -89,7 +89,7 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 	switch {
 	case o == nil:
 		return p.left(step, known)
-	case o.Written != nil:
+	case o.Written != nil && !step.moves:
 		next := known.For(step.Key, step.desired)
 		next.Learnt(step.learn(o.Written), step.epoch, p.Now)
 		next.NeededNothing(o.Written.ResourceVersion(), record.Same)
