@@ -41,6 +41,8 @@ type Input struct {
 	Rules children.Rules
 	// Observed are the children that the parent has, each once.
 	Observed []*object.Object
+	// Kept are children that the parent has, too, and that the plan does not deal with: their records stay.
+	Kept []children.Key
 	// Desired are the children that the hook wants.
 	Desired []children.Desired
 	// Manager is the field manager for the children of server-side rules.

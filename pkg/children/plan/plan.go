@@ -134,6 +134,8 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Failed are the children for which no step could be worked out.
 	Failed []children.Key `json:"failed,omitempty"`
+	// Kept are children that the plan does not deal with, and that are there.
+	Kept []children.Key `json:"kept,omitempty"`
 }
 
 // Writes returns the number of steps that do something.
@@ -176,7 +178,7 @@ func (p Plan) Again() time.Duration {
 // the plan then has the steps for all other children.
 func Make(in Input) (Plan, error) {
 	observed := byKey(in.Observed)
-	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now}
+	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now, Kept: in.Kept}
 	var errs []error
 	wanted := make(map[children.Key]struct{}, len(in.Desired))
 	for _, d := range in.Desired {

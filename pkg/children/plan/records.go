@@ -40,7 +40,8 @@ type Outcome struct {
 }
 
 // Next returns the records of the parent's children after a plan was carried out, for which f is the fingerprint of the response
-// that it was made for, zero for none. It changes none of before. Children that the plan does not deal with have none.
+// that it was made for, zero for none. It changes none of before. Children that the plan does not
+// deal with have none, unless they are kept.
 func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerprint) record.Records {
 	happened := make(map[children.Key]*Outcome, len(outcomes))
 	for i := range outcomes {
@@ -71,7 +72,7 @@ func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerpri
 			next = append(next, now)
 		}
 	}
-	for _, key := range p.Failed {
+	for _, key := range slices.Concat(p.Failed, p.Kept) {
 		if known := before.Get(key); known != nil {
 			// It is there still.
 			next = append(next, known)
@@ -92,6 +93,10 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 	case o.Written != nil && !step.moves:
 		next := known.For(step.Key, step.desired)
 		next.Learnt(step.learn(o.Written), step.epoch, p.Now)
+		if step.Manager == "" && !step.tried && len(step.explained) > 0 {
+			// In place of what stays the observed values were sent: nothing new is known of the desired ones.
+			next.Epoch, next.LearntAt = known.Epoch, known.LearntAt
+		}
 		next.NeededNothing(o.Written.ResourceVersion(), record.Same)
 		if o.Done && step.Action != Create {
 			next.Counted(next.Breaker().Count(p.Now))

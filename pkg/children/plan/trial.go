@@ -135,7 +135,8 @@ func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
 		return nil, err
 	}
 	for _, pair := range c.step.differences(t.Result, content, c.applied()) {
-		if !slices.Contains(refused, pair.Path) {
+		// What the hook dropped stays in a dry run that was made before the fields belong to our manager.
+		if dropped := f.migrate && pair.Sent == 0; !dropped && !slices.Contains(refused, pair.Path) {
 			returned = append(returned, pair)
 		}
 	}

@@ -159,13 +159,16 @@ func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*ob
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
 // make of them (a dry run) when it is not known otherwise whether the API server or a change is the reason. Facts that cannot be
-// had become errors of the plan.
-func (c *Control) Gather(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) (plan.Input, error) {
+// had become errors of the plan. Comparing says that the input is for its Unchanged.
+func (c *Control) Gather(
+	ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired, comparing bool,
+) (plan.Input, error) {
 	// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	return c.Complete(ctx, plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerOf(parent).Content(), Rules: c.config.Rules,
 		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: c.config.Clock.Now(), Records: c.records.Of(uid),
+		Comparing: comparing,
 	})
 }
 

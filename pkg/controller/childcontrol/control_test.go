@@ -139,7 +139,7 @@ func (c *control) reconcile(t *testing.T, observed ...*object.Object) (time.Dura
 			"apiVersion": "v1", "kind": kind.Kind, "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": "v"},
 		},
 	}}
-	in, err := c.Gather(t.Context(), c.parent, observed, desired)
+	in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
 	a := &api{answers: map[string]string{http.MethodDelete: `{"kind":"Status","apiVersion":"v1","status":"Success"}`}}
 	c := newControl(t, a)
-	in, err := c.Gather(t.Context(), c.parent, []*object.Object{parse(t, theChild)}, nil)
+	in, err := c.Gather(t.Context(), c.parent, []*object.Object{parse(t, theChild)}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
