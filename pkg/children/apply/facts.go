@@ -125,7 +125,7 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 		// The other manager may be one of ours, whose fields are moved before it is applied.
 		trial = plan.Trial{}
 	case apierrors.IsConflict(err), isGone(err):
-		return plan.Trial{Stale: true}, nil
+		return plan.Trial{Stale: true, Cause: err}, nil
 	case apierrors.IsInvalid(err), impossible(err):
 		trial = plan.Trial{}
 	default:
@@ -137,7 +137,7 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 	if trial.Whole = trial.Result; trial.Result == nil {
 		trial.Whole, err = a.client.Whole().Get(ctx, targetOfDoubt(doubt))
 		if isGone(err) {
-			return plan.Trial{Stale: true}, nil
+			return plan.Trial{Stale: true, Cause: err}, nil
 		}
 	}
 	return trial, err

@@ -87,8 +87,9 @@ type Trial struct {
 	// FreshRefused says, or cannot be tried. FreshTried says that it was to be tried.
 	Fresh                    *object.Object
 	FreshTried, FreshRefused bool
-	// Stale says that the child changed or went after it was observed.
+	// Stale says that the child changed or went after it was observed, and Cause is what the API server said.
 	Stale bool
+	Cause error
 	// Err says why it could not be tried.
 	Err error
 }

@@ -95,6 +95,8 @@ type Step struct {
 	Manager string
 	// Force says that server-side apply takes fields from other managers.
 	Force bool
+	// Cause is what the API server said about a child that is Stale, nil if it said nothing.
+	Cause error `json:"-"`
 	// PausedUntil is when a flapping child may be written again. Report says that this pause is not reported yet, or that the child
 	// is Untried.
 	PausedUntil time.Time
@@ -153,7 +155,7 @@ func (p Plan) Writes() int {
 const untriedRetry = 10 * time.Minute
 
 // Again returns the time after which to plan again, although nothing may have changed: a flapping child may be written, or one
-// that changed after it was observed is looked at. It is 0 for never.
+// that could not be tried is looked at. It is 0 for never. A child that is Stale is the caller's matter.
 func (p Plan) Again() time.Duration {
 	var soonest time.Duration
 	for i := range p.Steps {
@@ -161,11 +163,9 @@ func (p Plan) Again() time.Duration {
 		switch p.Steps[i].Reason {
 		case Flapping:
 			after = p.Steps[i].PausedUntil.Sub(p.Now)
-		case Stale:
-			after = time.Second
 		case Untried:
 			after = untriedRetry
-		case Same, OnDelete, Deleting:
+		case Same, OnDelete, Deleting, Stale:
 		}
 		if after > 0 && (soonest == 0 || after < soonest) {
 			soonest = after

@@ -32,7 +32,8 @@ type Outcome struct {
 	// Done says that the step changed the cluster. An Update does not if the API server finds nothing to change.
 	Done bool
 	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no
-	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent.
+	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent. Cause says
+	// what the API server said.
 	Stale bool
 	// Existing is the object that has the name of a child to be created, and the same parent. The step is stale then, if the object
 	// is a child of this controller.

@@ -83,7 +83,7 @@ func (c *child) resolve(f findings) (findings, error) {
 	case t.Err != nil:
 		return f, fmt.Errorf("trying whether a write would change it: %w", t.Err)
 	case t.Stale:
-		c.step.Reason = Stale
+		c.step.Reason, c.step.Cause = Stale, t.Cause
 		return f, nil
 	}
 	returned, err := c.returnedBy(t, f)

@@ -42,11 +42,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
-
-// staleRetry is after how long a parent is synced again whose children changed after they were observed: what the API server
-// calls a conflict may also be that of a quota or a webhook, after which no event comes.
-const staleRetry = time.Second
 
 // Recorder records what happened to children on their parent.
 type Recorder interface {
@@ -103,6 +100,8 @@ type Control struct {
 	records *record.Store
 	// ignored remembers which parents know that the status of a kind is not written.
 	ignored ignoredStatus
+	// stale counts the syncs in a row for which the children were not as observed.
+	stale staleParents
 	// makePlan is plan.Make, or makeTwice.
 	makePlan func(plan.Input) (plan.Plan, error)
 }
@@ -131,6 +130,7 @@ func (c *Control) Prepare(ctx context.Context) {
 func (c *Control) Forget(parent types.UID) {
 	c.records.Forget(parent)
 	c.ignored.forget(parent)
+	c.stale.count(parent, false)
 }
 
 // Len returns the number of parents with records of children.
@@ -221,7 +221,6 @@ func (c *Control) Reconcile(
 	if p.Writes() > 0 {
 		outcomes, errApply = c.config.Applier.Apply(ctx, p)
 	}
-	again = p.Again()
 	var errConflicts []error
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -229,9 +228,6 @@ func (c *Control) Reconcile(
 			o.Stale = false
 			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true}
 			errConflicts = append(errConflicts, fmt.Errorf("creating %s: %w", o.Key, conflict))
-		}
-		if o.Stale && (again == 0 || again > staleRetry) {
-			again = staleRetry
 		}
 		c.expect(key, o)
 	}
@@ -242,9 +238,10 @@ func (c *Control) Reconcile(
 	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
 	c.recordEvents(ctx, parent, p, outcomes)
 	c.reportStatus(parent, in)
-	err = errors.Join(append(errConflicts, errPlan, errApply)...)
+	again, errStale := c.retryStale(in.Parent, p, outcomes)
+	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
-	return again, err
+	return worker.Earliest(p.Again(), again), err
 }
 
 // expect lets the parent wait until the cache shows what was done.

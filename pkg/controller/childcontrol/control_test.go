@@ -27,6 +27,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -177,6 +178,29 @@ func TestAParentIsSyncedAgainWhenAWriteComesTooLate(t *testing.T) {
 	}
 	if c.expected.wrote > 0 || len(c.events.events) > 0 {
 		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
+	}
+}
+
+// A quota or a webhook may refuse a write with a conflict for ever, and no event comes then.
+func TestAConflictThatDoesNotEndIsAnError(t *testing.T) {
+	a := &api{answers: map[string]string{http.MethodPut: status(http.StatusConflict, "Conflict")}}
+	c := newControl(t, a)
+	for i := range 7 {
+		if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != min(time.Second<<i, time.Minute) {
+			t.Errorf("sync %d: synced again after %v, error %v", i+1, again, err)
+		}
+	}
+	if _, err := c.reconcile(t, parse(t, theChild)); !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "ConfigMap ns/a was not as observed") {
+		t.Errorf("error %v", err)
+	}
+	// A sync without a conflict ends the row.
+	a.answers[http.MethodPut] = strings.NewReplacer(`"old"`, `"v"`, `"5"`, `"6"`).Replace(theChild)
+	if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != 0 {
+		t.Errorf("synced again after %v, error %v", again, err)
+	}
+	a.answers[http.MethodPut] = status(http.StatusConflict, "Conflict")
+	if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != time.Second {
+		t.Errorf("synced again after %v, error %v", again, err)
 	}
 }
 
