@@ -73,7 +73,8 @@ func (in *Input) child(d children.Desired) (*child, error) {
 	rule, _ := in.Rules.For(d.GroupKind())
 	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key)}
 	c.step = Step{
-		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.Schemas[kindOf(d)], epoch: in.Epochs[d.Group],
+		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.Schemas[kindOf(d)], epoch: in.epoch(d),
+		guesses: in.SchemaErrors[kindOf(d)] != nil,
 	}
 	c.content = in.applicable(d.Content)
 	if rule.ServerSide {

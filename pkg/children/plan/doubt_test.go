@@ -17,14 +17,18 @@ limitations under the License.
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -261,6 +265,62 @@ func TestAChildThatIsKeptIsNotForgotten(t *testing.T) {
 	s.make(t)
 	if after := s.records.Of(s.Parent); len(after) > 0 {
 		t.Errorf("records %v of a child that is gone", after)
+	}
+}
+
+// oneAtomicList is the schema of a kind with an atomic list.
+type oneAtomicList struct{ name string }
+
+func (oneAtomicList) Field(name string) merge.Schema { return oneAtomicList{name} }
+func (oneAtomicList) Item() merge.Schema             { return nil }
+func (oneAtomicList) Default() (any, bool)           { return nil, false }
+func (a oneAtomicList) ListType() (string, []string) {
+	if a.name == "list" {
+		return "atomic", nil
+	}
+	return "", nil
+}
+
+// schemaFails has the schema be known, or not.
+func (s *scene) schemaFails(fails bool) {
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	s.Schemas, s.SchemaErrors = map[schema.GroupVersionKind]merge.Schema{kind: oneAtomicList{}}, nil
+	if fails {
+		s.Schemas[kind] = nil
+		s.SchemaErrors = map[schema.GroupVersionKind]error{kind: errors.New("no answer")}
+	}
+}
+
+const withList = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"list":[{"name":"a","q":"1000m"}]}`
+
+func TestDriftThatIsNotSeenWithoutASchemaIsSeenWithIt(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.schemaFails(false)
+	s.want(t, withList)
+	s.accept(t, nil)
+	s.others(t, `"list":[`, `"list":[{"name":"theirs"},`)
+	s.schemaFails(true)
+	s.step(t)
+	s.schemaFails(false)
+	if step := s.step(t); step.Action != plan.Update || plan.Paths(step.Changed) != "list" {
+		t.Errorf("%s because of %v", step.Action, step.Changed)
+	}
+}
+
+func TestASchemaThatIsKnownLaterIsNoReasonToDeleteAChild(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.schemaFails(true)
+	s.want(t, withList)
+	s.accept(t, server{`"q":"1000m"`, `"q":"1"`})
+	for _, fails := range []bool{true, false} {
+		s.schemaFails(fails)
+		s.others(t, `"kind":"ConfigMap"`, `"status":{"x":1},"kind":"ConfigMap"`)
+		if step := s.step(t); step.Reason != plan.Same {
+			t.Errorf("%s because of %v", step.Action, step.Changed)
+		}
+	}
+	if s.tried != 1 {
+		t.Errorf("%d dry runs", s.tried)
 	}
 }
 

@@ -58,6 +58,8 @@ type Input struct {
 	Epochs map[string]int64
 	// Schemas are those of the kinds, nil for a kind that has none.
 	Schemas map[schema.GroupVersionKind]merge.Schema
+	// SchemaErrors say why the schema of a kind is not known. What is nil in Schemas without an error is known not to be there.
+	SchemaErrors map[schema.GroupVersionKind]error
 	// OtherVersions are children that the hook returned in another version than the one in which they are observed. One that is
 	// missing is written in the version in which it is observed.
 	OtherVersions map[children.Key]Reading
@@ -164,6 +166,16 @@ func Missing(in Input) Reads {
 	return missing
 }
 
+// epoch returns that of schema and admission of a child. Lists are merged by guessing without a schema, so what is learnt then counts
+// only as long as it is not known.
+func (in *Input) epoch(d children.Desired) int64 {
+	epoch := in.Epochs[d.Group]
+	if in.SchemaErrors[kindOf(d)] != nil {
+		return ^epoch
+	}
+	return epoch
+}
+
 // otherVersion returns the version in which a child has to be read.
 func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bool) {
 	if o == nil || o.APIVersion() == d.APIVersion {
@@ -211,7 +223,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 // certain reports whether there can be no doubt about a child, whatever is desired of it. It works out no step.
 func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rule) bool {
 	known := in.Records.Get(d.Key)
-	if !known.Current(in.Epochs[d.Group], in.Now) && (!known.Held(o.ResourceVersion()) || len(known.Returned()) > 0) {
+	if !known.Current(in.epoch(d), in.Now) && (!known.Held(o.ResourceVersion()) || len(known.Returned()) > 0) {
 		return false
 	}
 	if !rule.ServerSide {

@@ -107,6 +107,8 @@ type Step struct {
 	shown   map[string]any
 	schema  merge.Schema
 	epoch   int64
+	// guesses says that the schema is not known because of an error.
+	guesses bool
 	// explained are the differences that stay, and the API server returned them in a trial if tried.
 	explained []record.Returned
 	tried     bool

@@ -98,7 +98,9 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 			// In place of what stays the observed values were sent: nothing new is known of the desired ones.
 			next.Epoch, next.LearntAt = known.Epoch, known.LearntAt
 		}
-		next.NeededNothing(o.Written.ResourceVersion(), record.Same)
+		if !step.guesses {
+			next.NeededNothing(o.Written.ResourceVersion(), record.Same)
+		}
 		if o.Done && step.Action != Create {
 			next.Counted(next.Breaker().Count(p.Now))
 		}
@@ -129,7 +131,9 @@ func (p Plan) left(step *Step, known *record.Record) *record.Record {
 			return known
 		}
 		next := known.For(step.Key, step.desired)
-		next.NeededNothing(version, reason)
+		if reason == record.OnDelete || !step.guesses {
+			next.NeededNothing(version, reason)
+		}
 		if reason == record.Same && (step.tried || !known.Current(step.epoch, p.Now)) {
 			next.Learnt(step.explained, step.epoch, p.Now)
 		}

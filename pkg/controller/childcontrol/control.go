@@ -122,7 +122,7 @@ func New(c Config) *Control {
 // early when ctx ends.
 func (c *Control) Prepare(ctx context.Context) {
 	for _, kind := range c.config.Rules.Kinds() {
-		c.schema(ctx, kind)
+		_, _ = c.schema(ctx, kind)
 	}
 }
 
@@ -188,7 +188,10 @@ func (c *Control) Complete(ctx context.Context, in plan.Input) (plan.Input, erro
 	in.Epochs = epochs
 	missing := plan.Missing(in)
 	for _, kind := range missing.Schemas {
-		in.Schemas = with(in.Schemas, kind, c.schema(ctx, kind))
+		found, err := c.schema(ctx, kind)
+		if in.Schemas = with(in.Schemas, kind, found); err != nil {
+			in.SchemaErrors = with(in.SchemaErrors, kind, err)
+		}
 	}
 	for key, reading := range c.config.Applier.Read(ctx, missing.Versions) {
 		in.OtherVersions = with(in.OtherVersions, key, reading)
@@ -268,14 +271,14 @@ func (c *Control) countConflicts(err error) {
 	}
 }
 
-// schema returns what the cluster publishes about a kind. Without it lists are merged by guessing.
-func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
+// schema returns what the cluster publishes about a kind, nil if that is nothing. Without it lists are merged by guessing.
+func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) (merge.Schema, error) {
 	found, err := c.config.Cluster.Discovery.Schema(ctx, kind)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)
-		return nil
+		return nil, err
 	}
-	return merge.SchemaOf(found)
+	return merge.SchemaOf(found), nil
 }
 
 // setsStatus reports whether a desired child has a status.
