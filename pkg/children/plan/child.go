@@ -204,7 +204,8 @@ func (c *child) create(d children.Desired) (err error) {
 }
 
 // change puts the places of findings into the step.
-func (s *Step) change(f findings) {
+func (c *child) change(f findings) {
+	s := &c.step
 	for _, d := range f.all() {
 		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
 	}
@@ -221,7 +222,7 @@ func (c *child) decide(f findings) error {
 		s.Reason = Same
 		return nil
 	}
-	s.change(f)
+	c.change(f)
 	s.RecordOnly = len(f.values) == 0
 	switch c.rule.Method {
 	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:

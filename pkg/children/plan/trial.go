@@ -107,7 +107,7 @@ func (c *child) resolve(f findings) (findings, error) {
 	default:
 		// No child is deleted in doubt.
 		c.step.Reason, c.step.Report = Untried, true
-		c.step.change(f)
+		c.change(f)
 	}
 	return f, nil
 }

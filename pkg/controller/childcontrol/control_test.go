@@ -190,7 +190,9 @@ func TestAConflictThatDoesNotEndIsAnError(t *testing.T) {
 			t.Errorf("sync %d: synced again after %v, error %v", i+1, again, err)
 		}
 	}
-	if _, err := c.reconcile(t, parse(t, theChild)); !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "ConfigMap ns/a was not as observed") {
+	_, err := c.reconcile(t, parse(t, theChild))
+	if stale, ok := errors.AsType[*childcontrol.StaleError](err); !ok || !apierrors.IsConflict(err) || stale.FailureReason() != "Conflict" ||
+		!strings.HasPrefix(err.Error(), "ConfigMap ns/a was not as observed") {
 		t.Errorf("error %v", err)
 	}
 	// A sync without a conflict ends the row.

@@ -21,8 +21,10 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 )
 
@@ -34,6 +36,27 @@ const (
 	lastStaleRetry  = time.Minute
 	maxStale        = 8
 )
+
+// A StaleError says that the API server refuses the writes of a child as conflicts, which reading it again does not end.
+type StaleError struct {
+	// Key is the child.
+	Key children.Key
+	// Syncs is how many syncs in a row ended so.
+	Syncs int
+	// Cause is the error of the API server.
+	Cause error
+}
+
+// Error implements error.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("%s was not as observed in %d syncs in a row; look for quotas and webhooks that refuse it: %v", e.Key, e.Syncs, e.Cause)
+}
+
+// Unwrap returns the error of the API server.
+func (e *StaleError) Unwrap() error { return e.Cause }
+
+// FailureReason returns the API server's reason, by which metrics count the error. A single conflict is no failure; this one is.
+func (e *StaleError) FailureReason() string { return string(apierrors.ReasonForError(e.Cause)) }
 
 // staleParents counts for parents how many syncs in a row found their children not as observed. The zero value is ready; it is safe for
 // concurrent use.
@@ -66,7 +89,7 @@ func (c *Control) retryStale(parent types.UID, p plan.Plan, outcomes []plan.Outc
 		return 0, nil
 	}
 	if count >= maxStale && step.Cause != nil {
-		return 0, fmt.Errorf("%s was not as observed in %d syncs in a row; look at quotas and webhooks that refuse it: %w", step.Key, count, step.Cause)
+		return 0, &StaleError{Key: step.Key, Syncs: count, Cause: step.Cause}
 	}
 	return min(firstStaleRetry<<min(count-1, maxStale), lastStaleRetry), nil
 }

@@ -112,7 +112,8 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
 		return nil
 	}
-	c, in, err := s.controller.children, s.gathered, error(nil)
+	c, in := s.controller.children, s.gathered
+	var err error
 	if in.Parent == "" {
 		in, err = c.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired, false)
 	} else {
