@@ -128,6 +128,10 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 	if err = c.readRecord(); err != nil {
 		return false, err
 	}
+	if c.rule.ServerSide && c.last != nil {
+		// A field that was null is not ours under server-side apply, so nothing is dropped when it is not applied any more.
+		c.last, _ = withoutNulls(c.last).(map[string]any)
+	}
 	if c.holds = c.fresh && !c.rule.ServerSide && o.Holds(c.step.shown); c.holds {
 		return false, nil
 	}

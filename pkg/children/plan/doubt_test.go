@@ -192,6 +192,18 @@ func TestAFieldThatTheHookDroppedIsRemovedOnTheWayToServerSideApply(t *testing.T
 	}
 }
 
+// The API server has a default for a field that the hook leaves to it by a null.
+func TestAFieldThatWasNullIsNotRemovedOnTheWayToServerSideApply(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.serverSide(true)
+	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","dropped":null}}`)
+	s.Observed = []*object.Object{managed(t, strings.Replace(string(merged(t, "").JSON()), `\"dropped\":\"1\"`, `\"dropped\":null`, 1))}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: s.Observed[0], Whole: s.Observed[0]} }
+	if step := s.step(t); step.Action != plan.Update || !step.RecordOnly || len(step.Body) > 0 {
+		t.Errorf("%s because of %v, body %s", step.Action, step.Changed, step.Body)
+	}
+}
+
 func TestAMigrationHasTheTimeOfThePlan(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.serverSide(true)
