@@ -192,6 +192,25 @@ func TestAFieldThatTheHookDroppedIsRemovedOnTheWayToServerSideApply(t *testing.T
 	}
 }
 
+// What differs before the fields are ours is not what the API server returned.
+func TestAChildIsRecreatedAfterItsFieldsWereMoved(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.serverSide(false)
+	s.want(t, child("a", "2"))
+	s.Observed = []*object.Object{merged(t, "")}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Whole: s.Observed[0]} }
+	step := s.step(t)
+	if step.Action != plan.Update || len(step.Migration) == 0 || len(step.Body) > 0 {
+		t.Fatalf("%s because of %v, body %s", step.Action, step.Changed, step.Body)
+	}
+	s.wrote(step, owned(t, "1"))
+	s.Observed = []*object.Object{owned(t, "1")}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: owned(t, "2")} }
+	if step := s.step(t); step.Action != plan.Recreate {
+		t.Errorf("%s %s because of %v", step.Action, step.Reason, step.Changed)
+	}
+}
+
 // The API server has a default for a field that the hook leaves to it by a null.
 func TestAFieldThatWasNullIsNotRemovedOnTheWayToServerSideApply(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRecreate)
