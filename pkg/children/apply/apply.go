@@ -165,7 +165,7 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 		return conflict
 	}
 	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || isGone(err)) {
-		outcome.Stale, outcome.Written = true, nil
+		outcome.Stale, outcome.Cause, outcome.Written = true, err, nil
 		return nil
 	}
 	if err != nil || outcome.Stale {
@@ -207,6 +207,7 @@ func (a *Applier) create(ctx context.Context, p plan.Plan, target client.Target,
 	if outcome.Written, err = send(ctx); !exists(err, &outcome.Step) {
 		return err
 	}
+	outcome.Cause = err
 	if err := a.readExisting(ctx, p, target, outcome); err != nil || outcome.Stale {
 		return err
 	}
@@ -239,7 +240,7 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
 	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(&outcome.Step), outcome.Observed.UID()))
 	if apierrors.IsConflict(err) || isGone(err) {
-		outcome.Stale = true
+		outcome.Stale, outcome.Cause = true, err
 		return nil
 	}
 	outcome.Done = err == nil

@@ -18,9 +18,7 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -80,6 +78,9 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 			trials[i] = results[doubts[i].Key]
 			trials[i].FreshTried = true
 			trials[i].Fresh, err = a.tryFresh(ctx, &doubts[i])
+			if trials[i].FreshRefused = apierrors.IsInvalid(err); trials[i].FreshRefused || impossible(err) {
+				return nil
+			}
 			return err
 		}
 		trials[i], err = a.try(ctx, &doubts[i])
@@ -91,7 +92,7 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 	}
 }
 
-// tryFresh returns what the API server would make of a new child, nil if it refuses it.
+// tryFresh returns what the API server would make of a new child.
 func (a *Applier) tryFresh(ctx context.Context, doubt *plan.Doubt) (*object.Object, error) {
 	body, err := doubt.Body(nil)
 	if err != nil {
@@ -99,11 +100,13 @@ func (a *Applier) tryFresh(ctx context.Context, doubt *plan.Doubt) (*object.Obje
 	}
 	where := targetOfDoubt(doubt)
 	where.Name = ""
-	fresh, err := a.client.TryCreate(ctx, where, body)
-	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && status.ErrStatus.Code < http.StatusInternalServerError {
-		return nil, nil
-	}
-	return fresh, err
+	return request{verb: metrics.Trial}.count(a.client.TryCreate(ctx, where, body))
+}
+
+// impossible reports whether an error says that nothing can be tried: for example, the user may not write, or a webhook knows no
+// dry run.
+func impossible(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }
 
 func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error) {
@@ -116,12 +119,14 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 	switch {
 	case err == nil:
 		trial.Result = result
-	case conflict != nil:
+	case conflict != nil && !doubt.Whole:
 		return trial, conflict
+	case conflict != nil:
+		// The other manager may be one of ours, whose fields are moved before it is applied.
+		trial = plan.Trial{}
 	case apierrors.IsConflict(err), isGone(err):
-		return plan.Trial{Stale: true}, nil
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
-		// It cannot be tried: for example, the user may not update, or a webhook knows no dry run.
+		return plan.Trial{Stale: true, Cause: err}, nil
+	case apierrors.IsInvalid(err), impossible(err):
 		trial = plan.Trial{}
 	default:
 		return trial, err
@@ -132,7 +137,7 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 	if trial.Whole = trial.Result; trial.Result == nil {
 		trial.Whole, err = a.client.Whole().Get(ctx, targetOfDoubt(doubt))
 		if isGone(err) {
-			return plan.Trial{Stale: true}, nil
+			return plan.Trial{Stale: true, Cause: err}, nil
 		}
 	}
 	return trial, err

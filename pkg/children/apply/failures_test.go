@@ -146,6 +146,7 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 	notServed := failure(http.StatusNotFound, "NotFound", "")
 	broken := failure(http.StatusInternalServerError, "InternalError", "")
 	invalid := failure(http.StatusUnprocessableEntity, "Invalid", "a")
+	another := response{http.StatusOK, triedChild(`{"k":"v"}`)}
 	noDryRun := failure(http.StatusBadRequest, "BadRequest", "a")
 	for _, test := range []struct {
 		name      string
@@ -219,10 +220,10 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 			responses{http.MethodDelete: broken},
 			false, "deleting ConfigMap ns/a: InternalError says the server",
 		},
-		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodDelete: gone}, true, ""},
+		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodDelete: gone}, true, ""},
 		{
 			"the child cannot be replaced", plan.Recreate,
-			responses{http.MethodPut: noDryRun, http.MethodDelete: broken},
+			responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodDelete: broken},
 			false, "replacing ConfigMap ns/a: InternalError says the server",
 		},
 	} {
@@ -302,71 +303,6 @@ func TestChildrenAreReadInOtherVersions(t *testing.T) {
 			}
 			if err := read.Err; (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
 				t.Errorf("error %v, want %s", err, test.err)
-			}
-		})
-	}
-}
-
-// triedChild returns a child with data that differ from what is desired and was applied, which is v.
-func triedChild(data string) string {
-	const applied = `"annotations":{"metacontroller.k8s.io/last-applied-configuration":` +
-		`"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"v\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"ns\"}}"}`
-	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"x","resourceVersion":"9",` + applied +
-		`},"data":` + data + `}`
-}
-
-func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
-	observed := triedChild(`{"k":"V"}`)
-	for _, test := range []struct {
-		name     string
-		response response
-		deletes  bool
-		reason   plan.Reason
-		err      string
-	}{
-		{name: "it would stay as it is", response: response{http.StatusOK, observed}, reason: plan.Same},
-		{
-			name: "our record alone would change", response: response{http.StatusOK, strings.Replace(observed, `\"k\":`, `\"K\":`, 1)},
-			reason: plan.Same,
-		},
-		{name: "it would change", response: response{http.StatusOK, triedChild(`{"k":"v"}`)}, deletes: true},
-		{name: "the update is invalid", response: failure(http.StatusUnprocessableEntity, "Invalid", "a"), reason: plan.Same},
-		{name: "the update is forbidden", response: failure(http.StatusForbidden, "Forbidden", "a"), deletes: true},
-		{name: "a webhook knows no dry run", response: failure(http.StatusBadRequest, "BadRequest", "a"), deletes: true},
-		{name: "the kind has no update", response: failure(http.StatusMethodNotAllowed, "MethodNotAllowed", "a"), deletes: true},
-		{name: "it changed meanwhile", response: failure(http.StatusConflict, "Conflict", "a"), reason: plan.Stale},
-		{name: "it went meanwhile", response: failure(http.StatusNotFound, "NotFound", "a"), reason: plan.Stale},
-		{
-			name: "the API server fails", response: failure(http.StatusInternalServerError, "InternalError", "a"),
-			err: "ConfigMap ns/a: trying whether a write would change it: InternalError says the server",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			server, applier := resist(t, responses{http.MethodPut: test.response, http.MethodDelete: success}, apply.Options{})
-			in := one(t, plan.Recreate)
-			var err error
-			if in.Observed[0], err = object.Parse([]byte(observed), object.ParseOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			outcomes, err := carryOut(t.Context(), t, applier, in)
-			if (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
-				t.Errorf("error %v, want %s", err, test.err)
-			}
-			requests := server.seen()
-			if !strings.HasPrefix(requests[0], http.MethodPut) || !strings.Contains(requests[0], `"data":{"k":"v"}`) {
-				t.Errorf("tries with %s", requests[0])
-			}
-			deleted := strings.HasPrefix(requests[len(requests)-1], http.MethodDelete)
-			if (len(outcomes) == 1 && outcomes[0].Done) != test.deletes || deleted != test.deletes {
-				t.Errorf("outcomes %+v, requests %q", outcomes, requests)
-			}
-			if test.reason == "" {
-				return
-			}
-			in.Schemas = map[schema.GroupVersionKind]merge.Schema{{Version: "v1", Kind: "ConfigMap"}: nil}
-			in.Trials = applier.Try(t.Context(), in)
-			if p, err := plan.Make(in); err != nil || p.Steps[0].Reason != test.reason {
-				t.Errorf("%s, error %v, want %s", p, err, test.reason)
 			}
 		})
 	}

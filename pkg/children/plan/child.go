@@ -73,7 +73,8 @@ func (in *Input) child(d children.Desired) (*child, error) {
 	rule, _ := in.Rules.For(d.GroupKind())
 	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key)}
 	c.step = Step{
-		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.Schemas[kindOf(d)], epoch: in.Epochs[d.Group],
+		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.Schemas[kindOf(d)], epoch: in.epoch(d),
+		guesses: in.SchemaErrors[kindOf(d)] != nil,
 	}
 	c.content = in.applicable(d.Content)
 	if rule.ServerSide {
@@ -126,6 +127,10 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 	}
 	if err = c.readRecord(); err != nil {
 		return false, err
+	}
+	if c.rule.ServerSide && c.last != nil {
+		// A field that was null is not ours under server-side apply, so nothing is dropped when it is not applied any more.
+		c.last, _ = withoutNulls(c.last).(map[string]any)
 	}
 	if c.holds = c.fresh && !c.rule.ServerSide && o.Holds(c.step.shown); c.holds {
 		return false, nil
@@ -202,6 +207,17 @@ func (c *child) create(d children.Desired) (err error) {
 	return err
 }
 
+// change puts the places of findings into the step.
+func (c *child) change(f findings) {
+	s := &c.step
+	for _, d := range f.all() {
+		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
+	}
+	if f.record != "" {
+		s.Changed = append(s.Changed, Change{Path: f.record})
+	}
+}
+
 // decide completes the step for a child that was compared.
 func (c *child) decide(f findings) error {
 	s := &c.step
@@ -210,17 +226,12 @@ func (c *child) decide(f findings) error {
 		s.Reason = Same
 		return nil
 	}
-	for _, d := range f.all() {
-		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
-	}
-	if f.record != "" {
-		s.Changed = append(s.Changed, Change{Path: f.record})
-	}
+	c.change(f)
 	s.RecordOnly = len(f.values) == 0
 	switch c.rule.Method {
 	case v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate:
 		s.Action = Recreate
-		if s.RecordOnly {
+		if s.moves = !s.RecordOnly && c.movesFirst(f); s.moves || s.RecordOnly {
 			// No child is deleted for our own record.
 			s.Action = Update
 		}
@@ -264,10 +275,10 @@ func (c *child) updateBody(f findings) (err error) {
 	}
 	trial := c.trial()
 	if f.migrate {
-		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, len(f.values) == 0 && trial.Result != nil); err != nil {
+		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, len(f.values) == 0 && trial.Result != nil, c.in.Now); err != nil {
 			return err
 		}
-		if len(f.values) == 0 && trial.Result != nil && s.Migration != nil {
+		if s.Migration != nil && (len(f.values) == 0 && trial.Result != nil || recreates(c.rule.Method)) {
 			return nil
 		}
 	}

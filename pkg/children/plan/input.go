@@ -41,6 +41,8 @@ type Input struct {
 	Rules children.Rules
 	// Observed are the children that the parent has, each once.
 	Observed []*object.Object
+	// Kept are children that the parent has, too, and that the plan does not deal with: their records stay.
+	Kept []children.Key
 	// Desired are the children that the hook wants.
 	Desired []children.Desired
 	// Manager is the field manager for the children of server-side rules.
@@ -49,11 +51,15 @@ type Input struct {
 	Now time.Time
 	// Records are what is remembered of the parent's children.
 	Records record.Records
+	// Comparing says that the input is for Unchanged: only what may turn its verdict is in doubt.
+	Comparing bool
 
 	// Epochs are those of schema and admission, by group. They are read before anything is tried. A missing one is 0.
 	Epochs map[string]int64
 	// Schemas are those of the kinds, nil for a kind that has none.
 	Schemas map[schema.GroupVersionKind]merge.Schema
+	// SchemaErrors say why the schema of a kind is not known. What is nil in Schemas without an error is known not to be there.
+	SchemaErrors map[schema.GroupVersionKind]error
 	// OtherVersions are children that the hook returned in another version than the one in which they are observed. One that is
 	// missing is written in the version in which it is observed.
 	OtherVersions map[children.Key]Reading
@@ -79,15 +85,19 @@ type Trial struct {
 	Whole *object.Object
 	// Refused are the places of the changes that the API server refuses as invalid, and that were not tried therefore.
 	Refused []string
-	// Fresh is what the API server would make of a new child, where that was asked for too: nil if it is refused. FreshTried says
-	// that it was asked for.
-	Fresh      *object.Object
-	FreshTried bool
-	// Stale says that the child changed or went after it was observed.
+	// Fresh is what the API server would make of a new child, where that was to be tried too: nil if it is refused as invalid, which
+	// FreshRefused says, or cannot be tried. FreshTried says that it was to be tried.
+	Fresh                    *object.Object
+	FreshTried, FreshRefused bool
+	// Stale says that the child changed or went after it was observed, and Cause is what the API server said.
 	Stale bool
+	Cause error
 	// Err says why it could not be tried.
 	Err error
 }
+
+// updated reports whether the API server said what it would make of an update.
+func (t Trial) updated() bool { return t.Result != nil || len(t.Refused) > 0 }
 
 // Reads are the facts that a plan needs and does not have.
 type Reads struct {
@@ -156,6 +166,16 @@ func Missing(in Input) Reads {
 	return missing
 }
 
+// epoch returns that of schema and admission of a child. Lists are merged by guessing without a schema, so what is learnt then counts
+// only as long as it is not known.
+func (in *Input) epoch(d children.Desired) int64 {
+	epoch := in.Epochs[d.Group]
+	if in.SchemaErrors[kindOf(d)] != nil {
+		return ^epoch
+	}
+	return epoch
+}
+
 // otherVersion returns the version in which a child has to be read.
 func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bool) {
 	if o == nil || o.APIVersion() == d.APIVersion {
@@ -177,7 +197,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		return nil
 	}
 	rule, _ := in.Rules.For(d.GroupKind())
-	if leaves(rule.Method) || !rule.ServerSide && in.Records.Get(d.Key).Current(in.Epochs[d.Group], in.Now) {
+	if leaves(rule.Method) || in.certain(d, o, rule) {
 		return nil
 	}
 	c, err := in.child(d)
@@ -198,6 +218,21 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Manager: c.step.Manager, Force: c.step.Force,
 		Whole: f.migrate, Paths: paths(f.all()), Body: c.tryBody,
 	}
+}
+
+// certain reports whether there can be no doubt about a child, whatever is desired of it. It works out no step.
+func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rule) bool {
+	known := in.Records.Get(d.Key)
+	if !known.Current(in.epoch(d), in.Now) && (!known.Held(o.ResourceVersion()) || len(known.Returned()) > 0) {
+		return false
+	}
+	if !rule.ServerSide {
+		return true
+	}
+	_, recorded := o.Annotation(merge.Annotation)
+	_, legacy := o.AppliedFields(LegacyManager)
+	migrates := recorded || legacy && in.Manager != LegacyManager
+	return !migrates && (in.Comparing || rule.Force || !recreates(rule.Method))
 }
 
 // Unchanged reports whether applying d to o would change nothing but our own record of what was applied. The facts about d are

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -34,7 +35,7 @@ import (
 // Metacontroller in either way; nil if whole, the object with its managedFields, is not there. It fails for an object that
 // changed since it was observed. If exact, whole shows what the manager will own; otherwise it gets all that was applied, so that the
 // write after it takes away what is no longer desired.
-func migration(observed, whole *object.Object, manager string, exact bool) ([]byte, error) {
+func migration(observed, whole *object.Object, manager string, exact bool, now time.Time) ([]byte, error) {
 	if whole == nil {
 		return nil, nil
 	}
@@ -50,7 +51,7 @@ func migration(observed, whole *object.Object, manager string, exact bool) ([]by
 		entries = slices.DeleteFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 			return ofLegacy(e) && !appliedBy(e, manager)
 		})
-	} else if entries, err = moveTo(manager, entries, whole.APIVersion()); err != nil {
+	} else if entries, err = moveTo(manager, entries, whole.APIVersion(), now); err != nil {
 		return nil, err
 	}
 	patch := []map[string]any{
@@ -72,7 +73,9 @@ func ofLegacy(e metav1.ManagedFieldsEntry) bool {
 }
 
 // moveTo returns managedFields in which manager has applied what it and LegacyManager own.
-func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion string) ([]metav1.ManagedFieldsEntry, error) {
+func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion string, now time.Time) (
+	[]metav1.ManagedFieldsEntry, error,
+) {
 	all := fieldpath.NewSet()
 	kept := slices.Clone(entries)
 	var errs error
@@ -100,9 +103,9 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 	if err != nil {
 		return nil, fmt.Errorf("encoding what %s owns: %w", manager, err)
 	}
-	now := metav1.Now()
+	moved := metav1.NewTime(now)
 	return append(kept, metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, Time: &now,
+		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, Time: &moved,
 		FieldsType: "FieldsV1", FieldsV1: fields(encoded),
 	}), nil
 }

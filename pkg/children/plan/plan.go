@@ -66,6 +66,9 @@ const (
 	Flapping Reason = "Flapping"
 	// Stale says that the child changed after it was observed.
 	Stale Reason = "Stale"
+	// Untried says that the child would have to be deleted, but that all differences may be the API server's doing, and that
+	// neither an update nor a creation can be tried.
+	Untried Reason = "Untried"
 )
 
 // Step is what is done with one child. It has all that is needed to do it.
@@ -92,7 +95,10 @@ type Step struct {
 	Manager string
 	// Force says that server-side apply takes fields from other managers.
 	Force bool
-	// PausedUntil is when a flapping child may be written again, and Report says that this pause is not reported yet.
+	// Cause is what the API server said about a child that is Stale, nil if it said nothing.
+	Cause error `json:"-"`
+	// PausedUntil is when a flapping child may be written again. Report says that this pause is not reported yet, or that the child
+	// is Untried.
 	PausedUntil time.Time
 	Report      bool
 
@@ -101,9 +107,13 @@ type Step struct {
 	shown   map[string]any
 	schema  merge.Schema
 	epoch   int64
+	// guesses says that the schema is not known because of an error.
+	guesses bool
 	// explained are the differences that stay, and the API server returned them in a trial if tried.
 	explained []record.Returned
 	tried     bool
+	// moves says that Migration alone is sent, although values differ.
+	moves bool
 }
 
 // Change is a place at which a child differs.
@@ -128,6 +138,8 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Failed are the children for which no step could be worked out.
 	Failed []children.Key `json:"failed,omitempty"`
+	// Kept are children that the plan does not deal with, and that are there.
+	Kept []children.Key `json:"kept,omitempty"`
 }
 
 // Writes returns the number of steps that do something.
@@ -141,8 +153,11 @@ func (p Plan) Writes() int {
 	return count
 }
 
+// untriedRetry is after how long it is looked at again whether a child can be tried. No event says so.
+const untriedRetry = 10 * time.Minute
+
 // Again returns the time after which to plan again, although nothing may have changed: a flapping child may be written, or one
-// that changed after it was observed is looked at. It is 0 for never.
+// that could not be tried is looked at. It is 0 for never. A child that is Stale is the caller's matter.
 func (p Plan) Again() time.Duration {
 	var soonest time.Duration
 	for i := range p.Steps {
@@ -150,9 +165,9 @@ func (p Plan) Again() time.Duration {
 		switch p.Steps[i].Reason {
 		case Flapping:
 			after = p.Steps[i].PausedUntil.Sub(p.Now)
-		case Stale:
-			after = time.Second
-		case Same, OnDelete, Deleting:
+		case Untried:
+			after = untriedRetry
+		case Same, OnDelete, Deleting, Stale:
 		}
 		if after > 0 && (soonest == 0 || after < soonest) {
 			soonest = after
@@ -165,7 +180,7 @@ func (p Plan) Again() time.Duration {
 // the plan then has the steps for all other children.
 func Make(in Input) (Plan, error) {
 	observed := byKey(in.Observed)
-	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now}
+	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now, Kept: in.Kept}
 	var errs []error
 	wanted := make(map[children.Key]struct{}, len(in.Desired))
 	for _, d := range in.Desired {
@@ -223,7 +238,7 @@ func (in *Input) step(d children.Desired, o *object.Object) (Step, error) {
 		return c.step, err
 	}
 	if c.doubts(f) {
-		if f, err = c.resolve(f); err != nil || c.step.Reason == Stale {
+		if f, err = c.resolve(f); err != nil || c.step.Reason != "" {
 			return c.step, err
 		}
 	}

@@ -32,7 +32,8 @@ type Outcome struct {
 	// Done says that the step changed the cluster. An Update does not if the API server finds nothing to change.
 	Done bool
 	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no
-	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent.
+	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent. Cause says
+	// what the API server said.
 	Stale bool
 	// Existing is the object that has the name of a child to be created, and the same parent. The step is stale then, if the object
 	// is a child of this controller.
@@ -40,7 +41,8 @@ type Outcome struct {
 }
 
 // Next returns the records of the parent's children after a plan was carried out, for which f is the fingerprint of the response
-// that it was made for, zero for none. It changes none of before. Children that the plan does not deal with have none.
+// that it was made for, zero for none. It changes none of before. Children that the plan does not
+// deal with have none, unless they are kept.
 func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerprint) record.Records {
 	happened := make(map[children.Key]*Outcome, len(outcomes))
 	for i := range outcomes {
@@ -71,7 +73,7 @@ func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerpri
 			next = append(next, now)
 		}
 	}
-	for _, key := range p.Failed {
+	for _, key := range slices.Concat(p.Failed, p.Kept) {
 		if known := before.Get(key); known != nil {
 			// It is there still.
 			next = append(next, known)
@@ -89,10 +91,16 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 	switch {
 	case o == nil:
 		return p.left(step, known)
-	case o.Written != nil:
+	case o.Written != nil && !step.moves:
 		next := known.For(step.Key, step.desired)
 		next.Learnt(step.learn(o.Written), step.epoch, p.Now)
-		next.NeededNothing(o.Written.ResourceVersion(), record.Same)
+		if step.Manager == "" && !step.tried && len(step.explained) > 0 {
+			// In place of what stays the observed values were sent: nothing new is known of the desired ones.
+			next.Epoch, next.LearntAt = known.Epoch, known.LearntAt
+		}
+		if !step.guesses {
+			next.NeededNothing(o.Written.ResourceVersion(), record.Same)
+		}
 		if o.Done && step.Action != Create {
 			next.Counted(next.Breaker().Count(p.Now))
 		}
@@ -123,7 +131,9 @@ func (p Plan) left(step *Step, known *record.Record) *record.Record {
 			return known
 		}
 		next := known.For(step.Key, step.desired)
-		next.NeededNothing(version, reason)
+		if reason == record.OnDelete || !step.guesses {
+			next.NeededNothing(version, reason)
+		}
 		if reason == record.Same && (step.tried || !known.Current(step.epoch, p.Now)) {
 			next.Learnt(step.explained, step.epoch, p.Now)
 		}

@@ -136,22 +136,36 @@ func (s *scene) gather(t testing.TB) {
 	for _, kind := range plan.Missing(s.Input).Schemas {
 		s.Schemas[kind] = nil
 	}
-	for _, doubt := range plan.Missing(s.Input).Doubts {
-		s.tried++
-		trial := plan.Trial{}
-		if s.trial != nil {
-			trial = s.trial(doubt)
-		} else {
-			body, err := doubt.Body(doubt.Paths)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// What cannot be an object is refused.
-			trial.Result, _ = object.Parse([]byte(s.what.store(body)), object.ParseOptions{})
+	// After what an update would do it may be asked what a creation would do.
+	for range 2 {
+		for _, doubt := range plan.Missing(s.Input).Doubts {
+			s.Trials[doubt.Key] = s.try(t, doubt)
 		}
-		trial.Desired = doubt.Desired
-		s.Trials[doubt.Key] = trial
 	}
+}
+
+// try returns what came of a dry run.
+func (s *scene) try(t testing.TB, doubt plan.Doubt) plan.Trial {
+	t.Helper()
+	s.tried++
+	trial := plan.Trial{}
+	if s.trial != nil {
+		trial = s.trial(doubt)
+	} else {
+		body, err := doubt.Body(doubt.Paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What cannot be an object is refused.
+		trial.Result, _ = object.Parse([]byte(s.what.store(body)), object.ParseOptions{})
+	}
+	if doubt.Fresh {
+		updated := s.Trials[doubt.Key]
+		updated.Fresh, updated.FreshRefused, updated.FreshTried = trial.Result, trial.FreshRefused, true
+		trial = updated
+	}
+	trial.Desired = doubt.Desired
+	return trial
 }
 
 // plan gathers facts and makes a plan, twice: it must be the same one, and change nothing.

@@ -132,12 +132,12 @@ func (c *child) applyBody(content map[string]any) ([]byte, error) {
 	return encode(content)
 }
 
-// applyWith returns what is applied with the observed values at some places.
+// applyWith returns what is applied with the observed values at some places, or without them where nothing is observed.
 func (c *child) applyWith(observed []string) (map[string]any, error) {
 	if len(observed) == 0 {
 		return c.content, nil
 	}
-	result, err := merge.Objects(c.content, nil, c.observed, c.step.schema, func(d merge.Difference) bool {
+	result, err := merge.Objects(c.content, c.content, c.observed, c.step.schema, func(d merge.Difference) bool {
 		return !slices.Contains(observed, d.Path)
 	})
 	return result.Object, err

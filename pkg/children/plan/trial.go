@@ -23,6 +23,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // doubts reports whether the child needs a trial before anything is done with it.
@@ -33,21 +34,37 @@ func (c *child) doubts(f findings) bool {
 	case f.migrate:
 		// The API server says what our manager will own.
 		return true
-	case recreates(c.rule.Method) && len(f.values) > 0 && c.rule.ServerSide && !c.rule.Force:
+	case recreates(c.rule.Method) && len(f.values) > 0 && c.rule.ServerSide && !c.rule.Force && !c.in.Comparing:
 		// A child is not deleted for what others own.
 		return true
-	case c.current():
-		return false
 	case recreates(c.rule.Method):
-		return len(f.values) > 0
+		// One real change recreates it whatever the others are.
+		return c.inDoubt(f.values)
 	}
 	return slices.ContainsFunc(f.all(), c.doubtful)
 }
 
 // doubtful reports whether a difference may be the API server's doing: what is desired there was applied before, as far as that is
-// known.
+// known. Where the child is known to have held another desired state in this version, only the places at which the API server
+// returned something else are in doubt; the others differ because the hook changed what it wants.
 func (c *child) doubtful(d merge.Difference) bool {
+	switch {
+	case c.current():
+		return false
+	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
+		path := record.HashText(d.Path)
+		return slices.ContainsFunc(c.known.Returned(), func(pair record.Returned) bool { return pair.Path == path })
+	}
 	return d.Applied || c.fresh || c.owned || c.rule.ServerSide
+}
+
+// inDoubt reports whether there are differences, and all of them may be the API server's doing. Where it is not recorded what was
+// applied, all may be.
+func (c *child) inDoubt(values []merge.Difference) bool {
+	if !c.recorded && !c.rule.ServerSide && !c.current() && !c.known.Held(c.step.Observed.ResourceVersion()) {
+		return len(values) > 0
+	}
+	return len(values) > 0 && !slices.ContainsFunc(values, func(d merge.Difference) bool { return !c.doubtful(d) })
 }
 
 // trial returns what came of the dry run for the present desired state, the zero Trial if there was none.
@@ -58,19 +75,45 @@ func (c *child) trial() Trial {
 	return Trial{}
 }
 
-// resolve returns the findings that are left when it is known what the API server would make of the child.
+// resolve returns the findings that are left when it is known what the API server would make of the child. It sets the reason of
+// the step if the child has to be left as it is.
 func (c *child) resolve(f findings) (findings, error) {
 	t := c.trial()
 	switch {
 	case t.Err != nil:
 		return f, fmt.Errorf("trying whether a write would change it: %w", t.Err)
 	case t.Stale:
-		c.step.Reason = Stale
-		return f, nil
-	case t.Result == nil && len(t.Refused) == 0:
-		// It cannot be tried: all differences count.
+		c.step.Reason, c.step.Cause = Stale, t.Cause
 		return f, nil
 	}
+	returned, err := c.returnedBy(t, f)
+	if err != nil {
+		return f, err
+	}
+	if c.step.tried = t.updated(); c.step.tried {
+		returned = append(returned, c.remembered()...)
+		if f, err = c.compare(returned); err != nil {
+			return f, err
+		}
+	}
+	if !recreates(c.rule.Method) || !c.inDoubt(f.values) || c.movesFirst(f) {
+		return f, nil
+	}
+	switch {
+	case t.Fresh != nil:
+		return c.resolveFresh(f, t.Fresh, returned)
+	case c.step.tried && t.FreshRefused:
+		// An update would put it right.
+	default:
+		// No child is deleted in doubt.
+		c.step.Reason, c.step.Report = Untried, true
+		c.change(f)
+	}
+	return f, nil
+}
+
+// returnedBy returns what the API server would return for an update of the child.
+func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
 	var returned []record.Returned
 	var refused []record.Hash
 	for _, d := range f.all() {
@@ -80,46 +123,55 @@ func (c *child) resolve(f findings) (findings, error) {
 		pair := pairOf(d)
 		refused = append(refused, pair.Path)
 		if c.doubtful(d) {
-			// Nobody can have changed it since, and a new child would get the same value, or be refused.
+			// No client can have changed it since, and a new child would get the same value, or be refused.
 			returned = append(returned, pair)
 		}
 	}
-	if t.Result != nil {
-		content, err := t.Result.Decode()
-		if err != nil {
-			return f, err
-		}
-		for _, pair := range c.step.differences(t.Result, content, c.applied()) {
-			if !slices.Contains(refused, pair.Path) {
-				returned = append(returned, pair)
-			}
+	if t.Result == nil {
+		return returned, nil
+	}
+	content, err := t.Result.Decode()
+	if err != nil {
+		return nil, err
+	}
+	for _, pair := range c.step.differences(t.Result, content, c.applied()) {
+		// What the hook dropped stays in a dry run that was made before the fields belong to our manager.
+		if dropped := f.migrate && pair.Sent == 0; !dropped && !slices.Contains(refused, pair.Path) {
+			returned = append(returned, pair)
 		}
 	}
-	c.step.tried = true
-	returned = append(returned, c.remembered()...)
-	left, err := c.compare(returned)
-	if err != nil || t.Fresh == nil {
-		return left, err
-	}
-	content, err := t.Fresh.Decode()
+	return returned, nil
+}
+
+// resolveFresh returns the findings that are left when it is known, too, what the API server would make of a new child.
+func (c *child) resolveFresh(f findings, o *object.Object, returned []record.Returned) (findings, error) {
+	content, err := o.Decode()
 	if err != nil {
 		return f, err
 	}
-	fresh := c.step.differences(t.Fresh, content, c.step.shown)
-	for _, d := range left.values {
-		if pair := pairOf(d); c.doubtful(d) && slices.Contains(fresh, pair) {
+	c.step.tried = true
+	fresh := c.step.differences(o, content, c.step.shown)
+	for _, d := range f.values {
+		if pair := pairOf(d); slices.Contains(fresh, pair) {
 			returned = append(returned, pair)
 		}
 	}
 	return c.compare(returned)
 }
 
+// movesFirst reports whether nothing but the ownership of fields is to be moved, before the child is looked at again: with those
+// of other managers among them it is not known yet what differs.
+func (c *child) movesFirst(f findings) bool {
+	t := c.trial()
+	return f.migrate && recreates(c.rule.Method) && !c.rule.Force && t.Result == nil && t.Whole != nil
+}
+
 // freshDoubt returns the doubt whether a child that would be deleted would only come back as it is; nil if there is none.
 func (c *child) freshDoubt(f findings, t Trial) *Doubt {
-	if !recreates(c.rule.Method) || c.current() || t.FreshTried || t.Result == nil && len(t.Refused) == 0 {
+	if !recreates(c.rule.Method) || t.FreshTried {
 		return nil
 	}
-	if f, err := c.resolve(f); err != nil || !slices.ContainsFunc(f.values, c.doubtful) {
+	if _, err := c.resolve(f); err != nil || c.step.Reason != Untried {
 		return nil
 	}
 	return &Doubt{Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Fresh: true, Body: c.freshBody}

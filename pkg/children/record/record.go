@@ -147,6 +147,12 @@ func (r *Record) Current(epoch int64, now time.Time) bool {
 	return r != nil && r.LearntAt != 0 && r.Epoch == epoch && now.Sub(time.Unix(r.LearntAt, 0)) < MaxAge
 }
 
+// Held reports whether the child was as desired in a version, for the desired state of the record, but for what the API server
+// returned. It did not for nil.
+func (r *Record) Held(version string) bool {
+	return r != nil && r.Reason == Same && r.Version != "" && r.Version == version
+}
+
 // NeedsNothing returns the reason why a child needs nothing in a version, for a desired state; Unknown if it may need something.
 // A child that is stored as it was sent depends on no epoch.
 func (r *Record) NeedsNothing(desired Hash, version string, epoch int64, now time.Time) Reason {

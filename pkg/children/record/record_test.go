@@ -83,12 +83,12 @@ func TestAStoreForgetsParents(t *testing.T) {
 	for i := range 10 {
 		s.Commit("p", record.Records{none.For(children.Key{Name: fmt.Sprint(i)}, 1)})
 	}
-	if parents, records := s.Len(); parents != 1 || records != 1 || s.Of("p").Get(children.Key{Name: "9"}) == nil {
+	if parents, records := s.Len(); parents != 1 || records != 1 || len(s.Of("p")) != 1 || s.Of("p").Get(children.Key{Name: "9"}) == nil {
 		t.Errorf("%d parents, %d records %v", parents, records, s.Of("p"))
 	}
 	s.Forget("p")
-	if parents, _ := s.Len(); parents != 0 || s.Of("p") != nil {
-		t.Errorf("%d parents", parents)
+	if parents, records := s.Len(); parents != 0 || records != 0 || s.Of("p") != nil {
+		t.Errorf("%d parents, %d records", parents, records)
 	}
 }
 

@@ -42,11 +42,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
-
-// staleRetry is after how long a parent is synced again whose children changed after they were observed: what the API server
-// calls a conflict may also be that of a quota or a webhook, after which no event comes.
-const staleRetry = time.Second
 
 // Recorder records what happened to children on their parent.
 type Recorder interface {
@@ -103,6 +100,8 @@ type Control struct {
 	records *record.Store
 	// ignored remembers which parents know that the status of a kind is not written.
 	ignored ignoredStatus
+	// stale counts the syncs in a row for which the children were not as observed.
+	stale staleParents
 	// makePlan is plan.Make, or makeTwice.
 	makePlan func(plan.Input) (plan.Plan, error)
 }
@@ -123,7 +122,7 @@ func New(c Config) *Control {
 // early when ctx ends.
 func (c *Control) Prepare(ctx context.Context) {
 	for _, kind := range c.config.Rules.Kinds() {
-		c.schema(ctx, kind)
+		_, _ = c.schema(ctx, kind)
 	}
 }
 
@@ -131,6 +130,7 @@ func (c *Control) Prepare(ctx context.Context) {
 func (c *Control) Forget(parent types.UID) {
 	c.records.Forget(parent)
 	c.ignored.forget(parent)
+	c.stale.count(parent, false)
 }
 
 // Len returns the number of parents with records of children.
@@ -159,13 +159,16 @@ func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*ob
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
 // make of them (a dry run) when it is not known otherwise whether the API server or a change is the reason. Facts that cannot be
-// had become errors of the plan.
-func (c *Control) Gather(ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired) (plan.Input, error) {
+// had become errors of the plan. Comparing says that the input is for its Unchanged.
+func (c *Control) Gather(
+	ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired, comparing bool,
+) (plan.Input, error) {
 	// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	return c.Complete(ctx, plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerOf(parent).Content(), Rules: c.config.Rules,
 		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: c.config.Clock.Now(), Records: c.records.Of(uid),
+		Comparing: comparing,
 	})
 }
 
@@ -185,7 +188,10 @@ func (c *Control) Complete(ctx context.Context, in plan.Input) (plan.Input, erro
 	in.Epochs = epochs
 	missing := plan.Missing(in)
 	for _, kind := range missing.Schemas {
-		in.Schemas = with(in.Schemas, kind, c.schema(ctx, kind))
+		found, err := c.schema(ctx, kind)
+		if in.Schemas = with(in.Schemas, kind, found); err != nil {
+			in.SchemaErrors = with(in.SchemaErrors, kind, err)
+		}
 	}
 	for key, reading := range c.config.Applier.Read(ctx, missing.Versions) {
 		in.OtherVersions = with(in.OtherVersions, key, reading)
@@ -218,7 +224,6 @@ func (c *Control) Reconcile(
 	if p.Writes() > 0 {
 		outcomes, errApply = c.config.Applier.Apply(ctx, p)
 	}
-	again = p.Again()
 	var errConflicts []error
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -226,9 +231,6 @@ func (c *Control) Reconcile(
 			o.Stale = false
 			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true}
 			errConflicts = append(errConflicts, fmt.Errorf("creating %s: %w", o.Key, conflict))
-		}
-		if o.Stale && (again == 0 || again > staleRetry) {
-			again = staleRetry
 		}
 		c.expect(key, o)
 	}
@@ -239,9 +241,10 @@ func (c *Control) Reconcile(
 	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
 	c.recordEvents(ctx, parent, p, outcomes)
 	c.reportStatus(parent, in)
-	err = errors.Join(append(errConflicts, errPlan, errApply)...)
+	again, errStale := c.retryStale(in.Parent, p, outcomes)
+	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
-	return again, err
+	return worker.Earliest(p.Again(), again), err
 }
 
 // expect lets the parent wait until the cache shows what was done.
@@ -268,14 +271,14 @@ func (c *Control) countConflicts(err error) {
 	}
 }
 
-// schema returns what the cluster publishes about a kind. Without it lists are merged by guessing.
-func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
+// schema returns what the cluster publishes about a kind, nil if that is nothing. Without it lists are merged by guessing.
+func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) (merge.Schema, error) {
 	found, err := c.config.Cluster.Discovery.Schema(ctx, kind)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)
-		return nil
+		return nil, err
 	}
-	return merge.SchemaOf(found)
+	return merge.SchemaOf(found), nil
 }
 
 // setsStatus reports whether a desired child has a status.

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -139,7 +140,7 @@ func (c *control) reconcile(t *testing.T, observed ...*object.Object) (time.Dura
 			"apiVersion": "v1", "kind": kind.Kind, "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": "v"},
 		},
 	}}
-	in, err := c.Gather(t.Context(), c.parent, observed, desired)
+	in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +181,31 @@ func TestAParentIsSyncedAgainWhenAWriteComesTooLate(t *testing.T) {
 	}
 }
 
+// A quota or a webhook may refuse a write with a conflict for ever, and no event comes then.
+func TestAConflictThatDoesNotEndIsAnError(t *testing.T) {
+	a := &api{answers: map[string]string{http.MethodPut: status(http.StatusConflict, "Conflict")}}
+	c := newControl(t, a)
+	for i := range 7 {
+		if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != min(time.Second<<i, time.Minute) {
+			t.Errorf("sync %d: synced again after %v, error %v", i+1, again, err)
+		}
+	}
+	_, err := c.reconcile(t, parse(t, theChild))
+	if stale, ok := errors.AsType[*childcontrol.StaleError](err); !ok || !apierrors.IsConflict(err) || stale.FailureReason() != "Conflict" ||
+		!strings.HasPrefix(err.Error(), "ConfigMap ns/a was not as observed") {
+		t.Errorf("error %v", err)
+	}
+	// A sync without a conflict ends the row.
+	a.answers[http.MethodPut] = strings.NewReplacer(`"old"`, `"v"`, `"5"`, `"6"`).Replace(theChild)
+	if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != 0 {
+		t.Errorf("synced again after %v, error %v", again, err)
+	}
+	a.answers[http.MethodPut] = status(http.StatusConflict, "Conflict")
+	if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != time.Second {
+		t.Errorf("synced again after %v, error %v", again, err)
+	}
+}
+
 func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 	written := strings.NewReplacer(`"old"`, `"v"`, `"5"`, `"6"`).Replace(theChild)
 	a := &api{answers: map[string]string{http.MethodPut: written}}
@@ -208,7 +234,7 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
 	a := &api{answers: map[string]string{http.MethodDelete: `{"kind":"Status","apiVersion":"v1","status":"Success"}`}}
 	c := newControl(t, a)
-	in, err := c.Gather(t.Context(), c.parent, []*object.Object{parse(t, theChild)}, nil)
+	in, err := c.Gather(t.Context(), c.parent, []*object.Object{parse(t, theChild)}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

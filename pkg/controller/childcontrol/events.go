@@ -31,6 +31,7 @@ import (
 // Reasons of events about children, on their parent.
 const (
 	ReasonFlapping = "ChildFlapping"
+	ReasonUntried  = "ChildNotRecreated"
 )
 
 // named is how many children an event names.
@@ -73,17 +74,29 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 		}
 	}
 	for i := range p.Steps {
-		step := &p.Steps[i]
-		if !step.Report {
-			continue
+		if p.Steps[i].Report {
+			c.report(logger, parent, &p.Steps[i])
 		}
-		c.config.Counters.Flapping.Add(1)
-		logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
-			"parent", parent, "child", step.Key, "changed", first(step.Changed))
-		c.config.Recorder.Warning(Reference(parent), ReasonFlapping, fmt.Sprintf(
-			"%s keeps changing back at %s after every write; it is left alone for a while. Another client sets this field, or the "+
-				"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
 	}
+}
+
+// report says why a child is left as it is.
+func (c *Control) report(logger klog.Logger, parent *object.Object, step *plan.Step) {
+	if step.Reason == plan.Untried {
+		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
+			"update nor a creation can be tried", "parent", parent, "child", step.Key, "changed", first(step.Changed))
+		c.config.Recorder.Warning(Reference(parent), ReasonUntried, fmt.Sprintf(
+			"%s differs at %s, which the API server itself may have set. A dry run would tell, but neither an update nor a creation can be "+
+				"tried, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
+				"webhooks, or delete the child", step.Key, first(step.Changed)))
+		return
+	}
+	c.config.Counters.Flapping.Add(1)
+	logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
+		"parent", parent, "child", step.Key, "changed", first(step.Changed))
+	c.config.Recorder.Warning(Reference(parent), ReasonFlapping, fmt.Sprintf(
+		"%s keeps changing back at %s after every write; it is left alone for a while. Another client sets this field, or the "+
+			"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
 }
 
 // describe names a child, and what of it changed.

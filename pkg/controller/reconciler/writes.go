@@ -99,10 +99,11 @@ func (s *Sync) ManagesChildren() bool {
 	return !s.Parent.Deleting() || s.controller.finalizer.ShouldFinalize(s.Parent)
 }
 
-// Gather returns the input of a plan that makes the observed children the desired ones. ReconcileChildren reads nothing of it again.
+// Gather returns the input that tells whether the desired children would change the observed ones. ReconcileChildren reads nothing
+// of it again.
 func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Input, error) {
 	var err error
-	s.gathered, err = s.controller.children.Gather(ctx, s.Parent, s.Observed, desired)
+	s.gathered, err = s.controller.children.Gather(ctx, s.Parent, s.Observed, desired, true)
 	return s.gathered, err
 }
 
@@ -114,9 +115,9 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	c, in := s.controller.children, s.gathered
 	var err error
 	if in.Parent == "" {
-		in, err = c.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired)
+		in, err = c.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired, false)
 	} else {
-		in.Observed, in.Desired = s.Decision.Observed, s.Decision.Desired
+		in.Observed, in.Desired, in.Kept, in.Comparing = s.Decision.Observed, s.Decision.Desired, s.kept(), false
 		in, err = c.Complete(ctx, in)
 	}
 	if err == nil {
@@ -126,6 +127,24 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 		return fmt.Errorf("can't reconcile %s for %s: %w", noun, s.Parent, err)
 	}
 	return nil
+}
+
+// kept returns the observed children that the Decision leaves out.
+func (s *Sync) kept() []children.Key {
+	if len(s.Decision.Observed) == len(s.Observed) {
+		return nil
+	}
+	decided := make(map[children.Key]bool, len(s.Decision.Observed))
+	for _, o := range s.Decision.Observed {
+		decided[plan.KeyOf(o)] = true
+	}
+	var kept []children.Key
+	for _, o := range s.Observed {
+		if key := plan.KeyOf(o); !decided[key] {
+			kept = append(kept, key)
+		}
+	}
+	return kept
 }
 
 // unserved is the error about desired children that cannot be written now.

@@ -1,0 +1,138 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apply_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// The merge strategy has applied another value than the hook wants now. That is no conflict with another client.
+func TestOurOwnFieldsAreMovedWithoutForce(t *testing.T) {
+	const merged = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"ns","uid":"u","resourceVersion":"5",
+"annotations":{"metacontroller.k8s.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"data\":{\"a\":\"old\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"namespace\":\"ns\"}}"},
+"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"p","uid":"p","controller":true}],
+"managedFields":[{"manager":"metacontroller","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1",
+"fieldsV1":{"f:data":{"f:a":{}}}}]},"data":{"a":"old"}}`
+	for method, want := range map[v1alpha1.ChildUpdateMethod][]string{
+		v1alpha1.ChildUpdateInPlace: {
+			"PATCH apply-patch+yaml dry", "GET ", "PATCH json-patch+json", "PATCH apply-patch+yaml",
+		},
+		// What differs is looked at when the fields are ours.
+		v1alpha1.ChildUpdateRecreate: {"PATCH apply-patch+yaml dry", "GET ", "PATCH json-patch+json"},
+	} {
+		t.Run(string(method), func(t *testing.T) {
+			var requests []string
+			moved := false
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				request := r.Method + " " + strings.TrimPrefix(r.Header.Get("Content-Type"), "application/")
+				if r.URL.Query().Get("dryRun") != "" {
+					request += " dry"
+				}
+				requests = append(requests, request)
+				w.Header().Set("Content-Type", "application/json")
+				moved = moved || strings.Contains(request, "json-patch")
+				if strings.Contains(request, "apply") && !moved {
+					w.WriteHeader(http.StatusConflict)
+					_, _ = io.WriteString(w, strings.Replace(fieldConflict, "kubectl", "metacontroller", 1))
+					return
+				}
+				_, _ = io.WriteString(w, strings.Replace(merged, `"resourceVersion":"5"`, `"resourceVersion":"6"`, 1))
+			}), apply.Options{})
+			in := taken(t, method)
+			o, err := object.Parse([]byte(merged), object.ParseOptions{Managers: []string{"metacontroller"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Observed = []*object.Object{o}
+			outcomes, err := carryOut(t.Context(), t, applier, in)
+			if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Action != plan.Update {
+				t.Errorf("outcomes %+v, error %v", outcomes, err)
+			}
+			if !slices.Equal(requests, want) {
+				t.Errorf("requests %q", requests)
+			}
+		})
+	}
+}
+
+// The API server refuses a value that is not there, or is another one. That must not hide what another client changed.
+func TestWhatServerSideApplyRefusesDoesNotHideDrift(t *testing.T) {
+	for _, observed := range []string{`,"priority":"high"`, ``} {
+		t.Run(observed, func(t *testing.T) {
+			var writes []string
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				if strings.Contains(string(body), `"priority":"low"`) {
+					refused := failure(http.StatusUnprocessableEntity, "Invalid", "a")
+					w.WriteHeader(refused.code)
+					_, _ = io.WriteString(w, refused.body)
+					return
+				}
+				if r.URL.Query().Get("dryRun") == "" {
+					writes = append(writes, string(body))
+				}
+				_, _ = io.WriteString(w, appliedPod("good", observed, "6"))
+			}), apply.Options{})
+			in := taken(t, v1alpha1.ChildUpdateInPlace)
+			in.Rules = children.NewRules([]children.Rule{{
+				Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+				Namespaced: true, Method: v1alpha1.ChildUpdateInPlace, ServerSide: true, Force: true,
+			}})
+			o, err := object.Parse([]byte(appliedPod("evil", observed, "5")), object.ParseOptions{Managers: []string{"metacontroller"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Observed = []*object.Object{o}
+			if in.Desired, _, err = children.Validate(children.Scope{Namespace: "ns"}, in.Rules, []map[string]any{{
+				"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"image": "good", "priority": "low"},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			in.Now = time.Now()
+			outcomes, err := carryOut(t.Context(), t, applier, in)
+			if err != nil || len(outcomes) != 1 || plan.Paths(outcomes[0].Changed) != "spec.image" {
+				t.Errorf("outcomes %+v, error %v", outcomes, err)
+			}
+			if len(writes) != 1 || !strings.Contains(writes[0], `"spec":{"image":"good"`+observed+`}`) {
+				t.Errorf("writes %q", writes)
+			}
+		})
+	}
+}
+
+// appliedPod returns a Pod of whose spec our manager owns the image and the priority.
+func appliedPod(image, more, version string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":%q,`+
+		`"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"p","uid":"p","controller":true}],"managedFields":[{"manager":"metacontroller/x",`+
+		`"operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"p\"}":{}}},`+
+		`"f:spec":{"f:image":{},"f:priority":{}}}}]},"spec":{"image":%q%s}}`, version, image, more)
+}

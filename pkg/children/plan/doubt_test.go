@@ -1,0 +1,382 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+const ourManager = "metacontroller/x"
+
+// serverSide has ConfigMaps applied by server-side apply.
+func (s *scene) serverSide(force bool) {
+	rule, _ := s.Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
+	rule.ServerSide, rule.Force = true, force
+	s.Rules = children.NewRules([]children.Rule{rule})
+	s.Manager = ourManager
+}
+
+// managed parses an object with its managedFields.
+func managed(t testing.TB, text string) *object.Object {
+	t.Helper()
+	o, err := object.Parse([]byte(text), object.ParseOptions{Managers: []string{plan.LegacyManager}, KeepManagedFields: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const ownerReferences = `"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Parent","name":"p","uid":"parent","controller":true,` +
+	`"blockOwnerDeletion":true}]`
+
+// owned returns a child a of which our manager owns the value.
+func owned(t testing.TB, value string) *object.Object {
+	t.Helper()
+	return managed(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5",`+
+		ownerReferences+`,"managedFields":[{"manager":%q,"operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":`+
+		`{"f:data":{"f:k":{}},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}]},"data":{"k":%q}}`, ourManager, value))
+}
+
+// applied has the child applied with a value, and stored so.
+func (s *scene) applied(t testing.TB, value string) {
+	t.Helper()
+	s.want(t, child("a", value))
+	s.wrote(s.step(t), owned(t, value))
+	s.Observed = []*object.Object{owned(t, value)}
+}
+
+// merged returns a child with two values that the merge strategy applied, and with more entries of managedFields.
+func merged(t testing.TB, entries string) *object.Object {
+	t.Helper()
+	return managed(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5",`+
+		ownerReferences+`,"annotations":{"metacontroller.k8s.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"1\",\"dropped\":\"1\"},`+
+		`\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"ns\"}}"},"managedFields":[{"manager":"metacontroller",`+
+		`"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:k":{},"f:dropped":{}},"f:metadata":`+
+		`{"f:annotations":{".":{},"f:metacontroller.k8s.io/last-applied-configuration":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"parent\"}":{}}}}}`+
+		entries+`]},"data":{"k":"1","dropped":"1"}}`)
+}
+
+// later lets time pass.
+func (s *scene) later(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+
+func TestAChildThatCannotBeTriedIsNotDeleted(t *testing.T) {
+	for name, change := range map[string]func(*scene){
+		"AnotherEpoch": func(s *scene) { s.Epochs = map[string]int64{"": 2} },
+		"MaxAge":       func(s *scene) { s.later(record.MaxAge) },
+		"ARestart":     func(s *scene) { s.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(v1alpha1.ChildUpdateRecreate)
+			s.want(t, child("a", "1000m"))
+			s.accept(t, server{`"k":"1000m"`, `"k":"1"`})
+			s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{} }
+			change(s)
+			step := s.step(t)
+			if step.Reason != plan.Untried || !step.Report || plan.Paths(step.Changed) != "data.k" || s.tried != 2 {
+				t.Errorf("%s %s because of %v, %d dry runs", step.Action, step.Reason, step.Changed, s.tried)
+			}
+			if again := s.last.Again(); again <= 0 {
+				t.Errorf("looked at again after %v", again)
+			}
+			// What the hook changes is no doubt.
+			s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1000m","l":"1"}}`)
+			if step := s.step(t); step.Action != plan.Recreate {
+				t.Errorf("a change of the hook leads to %s %s", step.Action, step.Reason)
+			}
+		})
+	}
+}
+
+func TestAChangeOfTheHookNeedsNoTrial(t *testing.T) {
+	for _, method := range []v1alpha1.ChildUpdateMethod{
+		v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingInPlace, v1alpha1.ChildUpdateRollingRecreate,
+	} {
+		for name, begin := range map[string]func(*scene){
+			"Merge":      func(s *scene) { s.want(t, child("a", "1")); s.accept(t, nil); s.step(t) },
+			"ServerSide": func(s *scene) { s.serverSide(true); s.applied(t, "1"); s.step(t) },
+		} {
+			t.Run(fmt.Sprint(method, name), func(t *testing.T) {
+				s := newScene(method)
+				begin(s)
+				s.later(7 * time.Hour)
+				s.Epochs = map[string]int64{"": 2}
+				s.want(t, child("a", "2"))
+				if step := s.step(t); step.Action == plan.Leave || s.tried > 0 {
+					t.Errorf("%s %s after %d dry runs", step.Action, step.Reason, s.tried)
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyWhatTheAPIServerReturnedIsInDoubtAfterAChangeOfTheHook(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	two := func(k, l string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":%q,"l":%q}}`, k, l)
+	}
+	s.want(t, two("1000m", "1"))
+	s.accept(t, server{`"k":"1000m"`, `"k":"1"`})
+	s.later(record.MaxAge)
+	var tried []string
+	s.trial = func(d plan.Doubt) plan.Trial {
+		tried = d.Paths
+		return plan.Trial{Refused: d.Paths}
+	}
+	s.want(t, two("1000m", "2"))
+	step := s.step(t)
+	if step.Action != plan.Update || step.Changed[0].Path != "data.l" || !slices.Equal(tried, []string{"data.k", "data.l"}) {
+		t.Errorf("%s because of %v, tried %v", step.Action, step.Changed, tried)
+	}
+}
+
+// The API server refuses a change of an immutable field; the hook's developer has to see that.
+func TestAnImmutableFieldThatTheHookChangesIsSentHoweverOldTheRecordIs(t *testing.T) {
+	for _, age := range []time.Duration{0, 7 * time.Hour} {
+		s := newScene(v1alpha1.ChildUpdateInPlace)
+		s.serverSide(true)
+		s.applied(t, "1")
+		s.step(t)
+		s.trial = func(d plan.Doubt) plan.Trial { return plan.Trial{Refused: d.Paths} }
+		s.later(age)
+		s.want(t, child("a", "2"))
+		s.gather(t)
+		unchanged := s.Unchanged(s.Desired[0], s.Observed[0])
+		if step := s.step(t); step.Action != plan.Update || unchanged || s.tried > 0 {
+			t.Errorf("after %v: %s %s, unchanged %t, %d dry runs", age, step.Action, step.Reason, unchanged, s.tried)
+		}
+	}
+}
+
+func TestAFieldThatTheHookDroppedIsRemovedOnTheWayToServerSideApply(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.serverSide(true)
+	s.want(t, child("a", "1"))
+	s.Observed = []*object.Object{merged(t, "")}
+	s.trial = func(plan.Doubt) plan.Trial {
+		// What our manager does not own yet stays.
+		result := merged(t, `,{"manager":"metacontroller/x","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":`+
+			`{"f:data":{"f:k":{}},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}`)
+		return plan.Trial{Result: result, Whole: result}
+	}
+	step := s.step(t)
+	if !strings.Contains(string(step.Migration), `f:dropped`) || len(step.Body) == 0 {
+		t.Errorf("%s because of %v: migration %s, body %s", step.Action, step.Changed, step.Migration, step.Body)
+	}
+}
+
+// What differs before the fields are ours is not what the API server returned.
+func TestAChildIsRecreatedAfterItsFieldsWereMoved(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.serverSide(false)
+	s.want(t, child("a", "2"))
+	s.Observed = []*object.Object{merged(t, "")}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Whole: s.Observed[0]} }
+	step := s.step(t)
+	if step.Action != plan.Update || len(step.Migration) == 0 || len(step.Body) > 0 {
+		t.Fatalf("%s because of %v, body %s", step.Action, step.Changed, step.Body)
+	}
+	s.wrote(step, owned(t, "1"))
+	s.Observed = []*object.Object{owned(t, "1")}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: owned(t, "2")} }
+	if step := s.step(t); step.Action != plan.Recreate {
+		t.Errorf("%s %s because of %v", step.Action, step.Reason, step.Changed)
+	}
+}
+
+// The API server has a default for a field that the hook leaves to it by a null.
+func TestAFieldThatWasNullIsNotRemovedOnTheWayToServerSideApply(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.serverSide(true)
+	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","dropped":null}}`)
+	s.Observed = []*object.Object{managed(t, strings.Replace(string(merged(t, "").JSON()), `\"dropped\":\"1\"`, `\"dropped\":null`, 1))}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: s.Observed[0], Whole: s.Observed[0]} }
+	if step := s.step(t); step.Action != plan.Update || !step.RecordOnly || len(step.Body) > 0 {
+		t.Errorf("%s because of %v, body %s", step.Action, step.Changed, step.Body)
+	}
+}
+
+func TestAMigrationHasTheTimeOfThePlan(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.serverSide(true)
+	s.want(t, child("a", "2"))
+	s.Observed = []*object.Object{merged(t, "")}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Whole: s.Observed[0]} }
+	if step := s.step(t); !strings.Contains(string(step.Migration), start.Format(time.RFC3339)) {
+		t.Errorf("migration %s", step.Migration)
+	}
+}
+
+// A webhook that changed a value stops doing so without a change of its configuration.
+func TestWhatIsNotTestedByAWriteAges(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	two := func(v string) string {
+		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"` + v + `","webhook":"x"}}`
+	}
+	s.want(t, two("0"))
+	s.accept(t, server{`"webhook":"x"`, `"webhook":"y"`})
+	for i := range 4 {
+		s.later(5 * time.Hour)
+		s.want(t, two(strings.Repeat("z", i+1)))
+		s.accept(t, nil)
+	}
+	if content := string(s.Observed[0].JSON()); !strings.Contains(strings.ReplaceAll(content, `\"`, ""), `"webhook":"x"`) {
+		t.Errorf("after 20 hours it is %s, after %d dry runs", content, s.tried)
+	}
+}
+
+// The latest revision waits while the children are on an older one.
+func TestAChildOnAnOlderRevisionIsNotTriedAtEverySync(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
+	s.serverSide(false)
+	s.applied(t, "1")
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: owned(t, "2")} }
+	for range 3 {
+		s.Comparing = true
+		s.want(t, child("a", "2"))
+		s.gather(t)
+		if s.Unchanged(s.Desired[0], s.Observed[0]) {
+			t.Error("a change of the hook changes nothing")
+		}
+		s.Comparing = false
+		s.want(t, child("a", "1"))
+		if step := s.step(t); step.Reason != plan.Same {
+			t.Errorf("%s because of %v", step.Action, step.Changed)
+		}
+	}
+	if s.tried > 0 {
+		t.Errorf("%d dry runs", s.tried)
+	}
+	s.want(t, child("a", "2"))
+	if step := s.step(t); step.Action == plan.Create || s.tried != 1 {
+		t.Errorf("%s after %d dry runs", step.Action, s.tried)
+	}
+}
+
+func TestAChildThatIsKeptIsNotForgotten(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
+	s.want(t, child("a", "1"))
+	s.accept(t, nil)
+	s.step(t)
+	before := s.records.Of(s.Parent)
+	s.Kept = []children.Key{plan.KeyOf(s.Observed[0])}
+	s.Desired, s.Observed = nil, nil
+	s.make(t)
+	if after := s.records.Of(s.Parent); len(before) != 1 || !slices.Equal(before, after) {
+		t.Errorf("records %v, then %v", before, after)
+	}
+	s.Kept = nil
+	s.make(t)
+	if after := s.records.Of(s.Parent); len(after) > 0 {
+		t.Errorf("records %v of a child that is gone", after)
+	}
+}
+
+// oneAtomicList is the schema of a kind with an atomic list.
+type oneAtomicList struct{ name string }
+
+func (oneAtomicList) Field(name string) merge.Schema { return oneAtomicList{name} }
+func (oneAtomicList) Item() merge.Schema             { return nil }
+func (oneAtomicList) Default() (any, bool)           { return nil, false }
+func (a oneAtomicList) ListType() (string, []string) {
+	if a.name == "list" {
+		return "atomic", nil
+	}
+	return "", nil
+}
+
+// schemaFails has the schema be known, or not.
+func (s *scene) schemaFails(fails bool) {
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	s.Schemas, s.SchemaErrors = map[schema.GroupVersionKind]merge.Schema{kind: oneAtomicList{}}, nil
+	if fails {
+		s.Schemas[kind] = nil
+		s.SchemaErrors = map[schema.GroupVersionKind]error{kind: errors.New("no answer")}
+	}
+}
+
+const withList = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"list":[{"name":"a","q":"1000m"}]}`
+
+func TestDriftThatIsNotSeenWithoutASchemaIsSeenWithIt(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.schemaFails(false)
+	s.want(t, withList)
+	s.accept(t, nil)
+	s.others(t, `"list":[`, `"list":[{"name":"theirs"},`)
+	s.schemaFails(true)
+	s.step(t)
+	s.schemaFails(false)
+	if step := s.step(t); step.Action != plan.Update || plan.Paths(step.Changed) != "list" {
+		t.Errorf("%s because of %v", step.Action, step.Changed)
+	}
+}
+
+func TestASchemaThatIsKnownLaterIsNoReasonToDeleteAChild(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.schemaFails(true)
+	s.want(t, withList)
+	s.accept(t, server{`"q":"1000m"`, `"q":"1"`})
+	for _, fails := range []bool{true, false} {
+		s.schemaFails(fails)
+		s.others(t, `"kind":"ConfigMap"`, `"status":{"x":1},"kind":"ConfigMap"`)
+		if step := s.step(t); step.Reason != plan.Same {
+			t.Errorf("%s because of %v", step.Action, step.Changed)
+		}
+	}
+	if s.tried != 1 {
+		t.Errorf("%d dry runs", s.tried)
+	}
+}
+
+func BenchmarkPlans(b *testing.B) {
+	for name, serverSide := range map[string]bool{"Merge": false, "ServerSide": true} {
+		for _, value := range []string{"1", "2"} {
+			s := newScene(v1alpha1.ChildUpdateInPlace)
+			if serverSide {
+				s.serverSide(true)
+			}
+			s.applied(b, "1")
+			s.want(b, child("a", value))
+			s.gather(b)
+			b.Run(fmt.Sprint(name, value, "/Missing"), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					plan.Missing(s.Input)
+				}
+			})
+			b.Run(fmt.Sprint(name, value, "/Make"), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					_, _ = plan.Make(s.Input)
+				}
+			})
+		}
+	}
+}
