@@ -1,0 +1,23 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package apiserver is an API server in memory, with the semantics of kube-apiserver that matter to a controller: resourceVersions,
+// conditional writes, lists, watches, several served versions, patches with managedFields, defaults, pruning, admission, deletion,
+// garbage collection. Package truth runs the same assertions against it and against a real one.
+//
+// It is deterministic: it starts no goroutine, never blocks and takes the time from its options. A request is one call that returns
+// when it is done; a watch is a queue that its caller empties.
+package apiserver

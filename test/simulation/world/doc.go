@@ -1,0 +1,20 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package world runs one or two engines, as they are built into the server, against an in-memory API server in a bubble of
+// testing/synctest, and decides what happens next: which request arrives, which response and which event of a watch is delivered,
+// which hook responds, when time passes, when an engine dies. What it decides comes from a seed.
+package world
