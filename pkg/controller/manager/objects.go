@@ -20,7 +20,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,11 +31,6 @@ import (
 
 // fieldManager owns the status of controller objects.
 const fieldManager = "metacontroller-apiserver"
-
-// writeLimit is how long a write may take. A write that has begun ends even if its controller is stopped meanwhile, as its object
-// is deleted or the server ends: the API server reports each request that is canceled as an error. It is shorter than the grace
-// of a shutdown.
-const writeLimit = 4 * time.Second
 
 // objects writes controller objects. It implements supervisor.Objects.
 type objects struct {
@@ -87,11 +81,6 @@ func (o objects) patch(
 	if err != nil {
 		return fmt.Errorf("encoding %s %s: %w", d.Kind, d.Meta.Name, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("writing %s %s: %w", d.Kind, d.Meta.Name, err)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
-	defer cancel()
 	options.FieldManager = fieldManager
 	if d.Kind == definition.KindDecorator {
 		_, err = o.client.DecoratorControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
