@@ -21,6 +21,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -29,7 +30,7 @@ import (
 // doubts reports whether the child needs a trial before anything is done with it.
 func (c *child) doubts(f findings) bool {
 	switch {
-	case leaves(c.rule.Method), c.paused():
+	case c.rule.Method == v1alpha1.ChildUpdateOnDelete, c.paused():
 		return false
 	case f.migrate:
 		// The API server says what our manager will own.

@@ -18,7 +18,6 @@ package composite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +25,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -47,8 +45,6 @@ type kind struct {
 	shared    *dependencies.Shared
 	spec      *v1alpha1.CompositeControllerSpec
 	source    reconciler.Source
-	rules     []children.Rule
-	missing   []v1alpha1.ResourceRule
 	planner   *rollout.Planner
 	revisions *cache.Informer // nil unless something rolls
 	clock     clock.PassiveClock
@@ -68,11 +64,13 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 	if err := k.resolveParents(ctx); err != nil {
 		return nil, err
 	}
-	if err := k.resolveChildren(ctx); err != nil {
+	resolver := &dependencies.Resolver{Shared: shared}
+	if err := k.resolveChildren(ctx, resolver); err != nil {
 		return nil, err
 	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Sources: []*reconciler.Source{&k.source}, Children: k.rules, Missing: k.missing,
+		Dependencies: shared, Definition: d, Kind: k, Sources: []*reconciler.Source{&k.source},
+		Children: resolver.Children, Missing: resolver.Missing,
 	})
 }
 
@@ -98,24 +96,18 @@ func (k *kind) resolveParents(ctx context.Context) error {
 }
 
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
-func (k *kind) resolveChildren(ctx context.Context) error {
+func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) error {
 	rolling := map[schema.GroupKind]rollout.Rule{}
 	for i := range k.spec.ChildResources {
 		declared := &k.spec.ChildResources[i]
-		resource, err := k.shared.Cluster.Discovery.Resource(ctx, declared.APIVersion, declared.Resource)
-		if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
-			k.missing = append(k.missing, declared.ResourceRule)
-			continue
-		}
+		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.CompositeControllerChildUpdateStrategy{})
+		rule, found, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force)
 		if err != nil {
 			return fmt.Errorf("child resource: %w", err)
 		}
-		rule := k.shared.Options.ChildRule(resource)
-		if strategy := declared.UpdateStrategy; strategy != nil {
-			rule.Method = strategy.Method
-			k.shared.Options.ApplyTo(&rule, strategy.Apply, strategy.Force)
+		if !found {
+			continue
 		}
-		k.rules = append(k.rules, rule)
 		delete(rolling, rule.Kind.GroupKind())
 		if rolls, ok := rollout.RuleOf(declared.UpdateStrategy); ok {
 			rolling[rule.Kind.GroupKind()] = rolls

@@ -113,23 +113,14 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 	}
 }
 
-// Forget drops a parent, and reports whether it was there.
-func (s *selectors) Forget(key parent.Key) bool {
+// Forget drops a parent.
+func (s *selectors) Forget(key parent.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.entries[key]
-	if ok {
+	if e, ok := s.entries[key]; ok {
 		s.drop(key, e)
 		delete(s.entries, key)
 	}
-	return ok
-}
-
-// Len returns the number of parents.
-func (s *selectors) Len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.entries)
 }
 
 // matching calls yield for every parent whose selector matches an orphan: parents of its namespace, and cluster-scoped

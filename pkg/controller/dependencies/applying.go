@@ -17,8 +17,11 @@ limitations under the License.
 package dependencies
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -54,25 +57,53 @@ func (o Options) Managers() []string {
 	return []string{plan.LegacyManager}
 }
 
-// ApplyTo completes a rule with how its children are written, which the controller may leave to the options.
-func (o Options) ApplyTo(rule *children.Rule, strategy v1alpha1.ChildApplyStrategy, force *bool) {
-	switch strategy {
+// childRule returns how children of a resource are written, where an update strategy says what the others are: empty and nil leave it
+// to the defaults.
+func (o Options) childRule(
+	r discovery.Resource, method v1alpha1.ChildUpdateMethod, apply v1alpha1.ChildApplyStrategy, force *bool,
+) children.Rule {
+	rule := children.Rule{
+		Kind: r.GroupVersionKind(), Resource: r.GroupVersionResource, Namespaced: r.Namespaced, HasStatus: r.HasStatus,
+		Method: cmp.Or(method, v1alpha1.ChildUpdateOnDelete), ServerSide: o.ServerSideApply, Force: force == nil || *force,
+	}
+	switch apply {
 	case v1alpha1.ChildApplyServerSide:
 		rule.ServerSide = true
 	case v1alpha1.ChildApplyMerge:
 		rule.ServerSide = false
-	default:
-		rule.ServerSide = o.ServerSideApply
 	}
-	rule.Force = force == nil || *force
+	return rule
 }
 
-// ChildRule returns how children of a resource are written where their controller does not say: OnDelete, with the strategy that the options name.
-func (o Options) ChildRule(r discovery.Resource) children.Rule {
-	rule := children.Rule{
-		Kind: r.GroupVersionKind(), Resource: r.GroupVersionResource, Namespaced: r.Namespaced, HasStatus: r.HasStatus,
-		Method: v1alpha1.ChildUpdateOnDelete,
+// Resolver finds the kinds that a definition names.
+type Resolver struct {
+	// Shared has the cluster and the defaults.
+	Shared *Shared
+	// Children are the kinds of children that Child found, in order.
+	Children []children.Rule
+	// Missing are the kinds that the cluster does not serve at present.
+	Missing []v1alpha1.ResourceRule
+}
+
+// Find finds a declared kind. If it is not served it is noted as missing, and found is false.
+func (r *Resolver) Find(ctx context.Context, rule v1alpha1.ResourceRule) (resource discovery.Resource, found bool, err error) {
+	resource, err = r.Shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+		r.Missing = append(r.Missing, rule)
+		return resource, false, nil
 	}
-	o.ApplyTo(&rule, "", nil)
-	return rule
+	return resource, err == nil, err
+}
+
+// Child finds a declared kind of children. The method, apply and force are those of its update strategy; empty and nil mean the defaults.
+func (r *Resolver) Child(
+	ctx context.Context, rule v1alpha1.ResourceRule, method v1alpha1.ChildUpdateMethod, apply v1alpha1.ChildApplyStrategy, force *bool,
+) (child children.Rule, found bool, err error) {
+	resource, found, err := r.Find(ctx, rule)
+	if !found {
+		return child, false, err
+	}
+	child = r.Shared.Options.childRule(resource, method, apply, force)
+	r.Children = append(r.Children, child)
+	return child, true, nil
 }

@@ -73,6 +73,7 @@ type Controller struct {
 	finalizer  parent.Finalizer
 	hooks      *hookclient.Set
 
+	parents      parents
 	informers    *informers.Set
 	watched      []*cache.Informer // as Config.Children
 	expectations *expectations.Expectations
@@ -138,7 +139,7 @@ func (c *Controller) assemble() {
 		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed, Metrics: c.metrics,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
-	c.metrics.CountParents(c.config.Kind.Len)
+	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
 	c.informers = informers.New(c.expectations)
@@ -247,7 +248,7 @@ func (c *Controller) Redefine(d definition.Definition) error {
 // Counters returns what the controller did so far.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
-		Parents: int64(c.config.Kind.Len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
+		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
 	}
 }

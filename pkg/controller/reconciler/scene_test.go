@@ -69,18 +69,10 @@ func (k *kind) Remember(key parent.Key, o *object.Object) {
 	k.parents[key] = o.ResourceVersion()
 }
 
-func (k *kind) Forget(key parent.Key) bool {
+func (k *kind) Forget(key parent.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, ok := k.parents[key]
 	delete(k.parents, key)
-	return ok
-}
-
-func (k *kind) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.parents)
 }
 
 func (k *kind) Owns(o *object.Object) bool { return k.owns == nil || k.owns(o) }
