@@ -211,6 +211,9 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 	if err != nil || !c.doubts(f) {
 		return nil
 	}
+	if _, waits := c.waits(); waits {
+		return nil
+	}
 	if t, tried := in.Trials[d.Key]; tried && t.Desired == c.step.desired {
 		return c.freshDoubt(f, t)
 	}

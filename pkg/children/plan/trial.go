@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
@@ -68,6 +69,19 @@ func (c *child) inDoubt(values []merge.Difference) bool {
 	return len(values) > 0 && !slices.ContainsFunc(values, func(d merge.Difference) bool { return !c.doubtful(d) })
 }
 
+// untriedRetry is after how long a child is tried again that could not be tried. No event says that it can be.
+const untriedRetry = 10 * time.Minute
+
+// waits returns until when the child is not to be tried because it could not be, lately.
+func (c *child) waits() (until time.Time, waits bool) {
+	return c.known.Waits(c.step.untried(), c.in.Now)
+}
+
+// untried is what is remembered of the step's child if it cannot be tried.
+func (s Step) untried() record.Untried {
+	return record.Untried{Desired: s.desired, Version: s.Observed.ResourceVersion(), Epoch: s.epoch, Until: s.PausedUntil}
+}
+
 // trial returns what came of the dry run for the present desired state, the zero Trial if there was none.
 func (c *child) trial() Trial {
 	if t := c.in.Trials[c.step.Key]; t.Desired == c.step.desired {
@@ -108,6 +122,10 @@ func (c *child) resolve(f findings) (findings, error) {
 	default:
 		// No child is deleted in doubt.
 		c.step.Reason, c.step.Report = Untried, true
+		var waits bool
+		if c.step.PausedUntil, waits = c.waits(); !waits {
+			c.step.PausedUntil = c.in.Now.Add(untriedRetry)
+		}
 		c.change(f)
 	}
 	return f, nil

@@ -123,6 +123,18 @@ type More struct {
 	Returned []Returned
 	// Breaker counts writes. It is zero for a child that was not written since its desired state changed.
 	Breaker Breaker
+	// Untried says that the child could not be tried; zero if it could.
+	Untried Untried
+}
+
+// Untried is what a child was that could not be tried, and until when it is not tried again.
+type Untried struct {
+	// Desired is the hash of the desired state, Version the resourceVersion, and Epoch that of schema and admission.
+	Desired Hash
+	Version string
+	Epoch   int64
+	// Until is when it is tried again.
+	Until time.Time
 }
 
 // Returned are the places at which the API server returned something else than it was sent. They must not be changed. A nil
@@ -175,6 +187,30 @@ func (r *Record) For(key children.Key, desired Hash) *Record {
 		next.Desired, next.Version, next.Reason, next.Fingerprint, next.Siblings = desired, "", Unknown, 0, 0
 		next.set(r.Returned(), Breaker{})
 	}
+	return &next
+}
+
+// Waits returns until when a child, whose other fields u has, is not to be tried; false if it may be tried.
+func (r *Record) Waits(u Untried, now time.Time) (until time.Time, waits bool) {
+	if r == nil || r.More == nil {
+		return time.Time{}, false
+	}
+	known := r.More.Untried
+	until, known.Until = known.Until, u.Until
+	return until, known == u && now.Before(until)
+}
+
+// NotTried returns the record with a child that could not be tried. It may be called on nil.
+func (r *Record) NotTried(key children.Key, u Untried) *Record {
+	if r != nil && r.More != nil && r.More.Untried == u {
+		return r
+	}
+	if r == nil {
+		r = r.For(key, u.Desired)
+	}
+	next := *r
+	u.Version = strings.Clone(u.Version)
+	next.More = &More{Returned: r.Returned(), Breaker: r.Breaker(), Untried: u}
 	return &next
 }
 
