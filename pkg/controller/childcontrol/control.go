@@ -157,6 +157,11 @@ func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*ob
 	return c.records.Of(parent).Settled(f, observed, c.config.Cluster.Discovery.Epoch, c.config.Clock.Now())
 }
 
+// Outdated reports whether a child of a parent may have to be written because the schema of its kind changed, or what admits it.
+func (c *Control) Outdated(parent types.UID) bool {
+	return c.records.Of(parent).Outdated(c.config.Cluster.Discovery.Epoch)
+}
+
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
 // make of them (a dry run) when it is not known otherwise whether the API server or a change is the reason. Facts that cannot be
 // had become errors of the plan. Comparing says that the input is for its Unchanged.

@@ -210,9 +210,7 @@ func (c *Controller) Run(ctx context.Context) {
 		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds), func() { c.resync(ctx) })
 	})
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
-	if c.hooks.Customize != nil {
-		defer c.shared.Cluster.Discovery.Subscribe(c.kindsChanged)()
-	}
+	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})

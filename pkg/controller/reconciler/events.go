@@ -156,10 +156,15 @@ func (c *Controller) enqueueOwner(child *object.Object) {
 
 // resync enqueues every parent (docs/reference/contract.md#s5.3).
 func (c *Controller) resync(ctx context.Context) {
+	c.enqueueAll(ctx, func(*object.Object) bool { return true })
+}
+
+// enqueueAll enqueues the parents that are to be synced although nothing of them changed.
+func (c *Controller) enqueueAll(ctx context.Context, which func(*object.Object) bool) {
 	_ = recovery.Call(ctx, "enqueuing all parents", func() error { // It is logged, and repeated by the next resync.
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
-				if c.relevant(s, o) {
+				if c.relevant(s, o) && which(o) {
 					c.pool.Enqueue(s.key(o), workqueue.Resync)
 				}
 			}
@@ -198,12 +203,14 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 	}
 }
 
-// kindsChanged retries parents whose customize hook names a kind that was not served.
-func (c *Controller) kindsChanged() {
+// kindsChanged retries parents whose customize hook names a kind that was not served, and enqueues those with a child of which the
+// API server may make something else now.
+func (c *Controller) kindsChanged(ctx context.Context) {
 	c.pool.RetryFailed(func(err error) bool {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
+	c.enqueueAll(ctx, func(o *object.Object) bool { return c.children.Outdated(o.UID()) })
 }
 
 // failed records a failed sync on the parent.
