@@ -268,3 +268,42 @@ func isGone(err error) bool {
 var verbs = map[plan.Action]string{
 	plan.Create: "creating", plan.Update: "updating", plan.Recreate: "replacing", plan.Delete: "deleting",
 }
+
+// slots bound the writes of all parents together.
+type slots struct {
+	all chan struct{}
+	// few are a part of all, and needed as well while behind says so.
+	few    chan struct{}
+	behind func() bool
+}
+
+func newSlots(writes int, behind func() bool) *slots {
+	if behind == nil {
+		behind = func() bool { return false }
+	}
+	return &slots{all: make(chan struct{}, writes), few: make(chan struct{}, max(1, writes/4)), behind: behind}
+}
+
+// take waits for a slot. release gives it back. The error is that of ctx.
+func (s *slots) take(ctx context.Context) (release func(), err error) {
+	if err := enter(ctx, s.all); err != nil {
+		return nil, err
+	}
+	if !s.behind() {
+		return func() { <-s.all }, nil
+	}
+	if err := enter(ctx, s.few); err != nil {
+		<-s.all
+		return nil, err
+	}
+	return func() { <-s.few; <-s.all }, nil
+}
+
+func enter(ctx context.Context, slots chan<- struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // The caller says what was to be written.
+	}
+}

@@ -273,3 +273,108 @@ func same(a, b any) bool {
 func sharesWith(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
+
+func asObject(p *path, which string, value any) (map[string]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s[%s]: expecting an object, got %s", which, p, typeName(value))
+}
+
+func asList(p *path, which string, value any) ([]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s[%s]: expecting a list, got %s", which, p, typeName(value))
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	}
+	return "a number"
+}
+
+// path is a place in an object, from the inside out.
+type path struct {
+	outer *path
+	step  string
+	item  bool
+}
+
+func (p *path) field(name string) *path { return &path{outer: p, step: name} }
+func (p *path) at(key string) *path     { return &path{outer: p, step: key, item: true} }
+
+// String returns the path as people write it.
+func (p *path) String() string {
+	if p == nil {
+		return ""
+	}
+	outer := p.outer.String()
+	switch {
+	case p.item:
+		return outer + "[" + p.step + "]"
+	case outer == "":
+		return p.step
+	}
+	return outer + "." + p.step
+}
+
+// Equal reports whether two decoded JSON values are the same: numbers by value, so that 1.0 is 1.
+func Equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name, value := range a {
+			other, ok := b[name]
+			if !ok || !Equal(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, Equal)
+	case int64:
+		switch b := b.(type) {
+		case int64:
+			return a == b
+		case float64:
+			return float64(a) == b
+		}
+		return false
+	case float64:
+		switch b := b.(type) {
+		case int64:
+			return a == float64(b)
+		case float64:
+			return a == b
+		}
+		return false
+	case string:
+		b, ok := b.(string)
+		return ok && a == b
+	case bool:
+		b, ok := b.(bool)
+		return ok && a == b
+	case nil:
+		return b == nil
+	}
+	return false
+}

@@ -18,6 +18,7 @@ package composite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -153,3 +155,36 @@ func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 
 // logger returns the logger of a sync.
 func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
+
+// Write implements reconciler.Kind: the finalizer, the children and the status, in this order (docs/reference/contract.md#s6).
+func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	if s.Decision.Finalized {
+		if err := s.RemoveFinalizer(ctx); err != nil {
+			return parent.IgnoreGone(err)
+		}
+	}
+	var err error
+	if s.ManagesChildren() {
+		err = s.ReconcileChildren(ctx, "children")
+	}
+	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s)))
+}
+
+// writeStatus replaces the parent's status by the hook's, if they differ.
+func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync) error {
+	if !s.Source.Resource.HasStatus {
+		return nil
+	}
+	status := s.Decision.Status
+	if status == nil {
+		status = map[string]any{}
+	}
+	status["observedGeneration"] = s.Parent.Generation()
+	err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
+		return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
+	})
+	if err != nil {
+		return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
+	}
+	return nil
+}

@@ -18,14 +18,19 @@ package decorator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
@@ -135,3 +140,82 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
+
+// Write implements reconciler.Kind: the target first, then its attachments. A target that cannot be written, for example because
+// another client wrote it first, does not keep the attachments waiting
+// (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
+func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
+	manages := s.ManagesChildren()
+	errTarget := k.writeTarget(ctx, s)
+	if apierrors.IsNotFound(errTarget) {
+		// Attachments of a target that is gone would only be collected again.
+		return nil
+	}
+	if errTarget == nil && s.Decision.Delete && !s.Parent.Deleting() {
+		// The attachments go with the target, or are finalized.
+		return s.DeleteParent(ctx)
+	}
+	var errAttachments error
+	if manages {
+		errAttachments = s.ReconcileChildren(ctx, "attachments")
+	}
+	return errors.Join(errTarget, errAttachments)
+}
+
+// writeTarget gives the target the status, labels and annotations of the response, and takes the finalizer off when the hook
+// is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
+func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
+	status := s.Decision.Status
+	if status != nil && s.Source.Resource.HasStatus {
+		err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
+			return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
+		})
+		if err != nil {
+			return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
+		}
+		status = nil
+	}
+	changes := parent.Changes{Labels: s.Decision.Labels, Annotations: s.Decision.Annotations, Status: status}
+	if s.Decision.Finalized {
+		changes.DropFinalizer = s.FinalizerName()
+	}
+	err := s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, s.Target, s.Parent) })
+	if err != nil {
+		return fmt.Errorf("can't update %s: %w", s.Parent, err)
+	}
+	return nil
+}
+
+// selector selects targets (docs/reference/contract.md#s17.1). Both parts must match.
+type selector struct {
+	labels, annotations labels.Selector
+}
+
+// newSelector compiles the selectors of a rule. Those that are absent select everything.
+func newSelector(r *v1alpha1.DecoratorControllerResourceRule) (selector, error) {
+	s := selector{labels: labels.Everything(), annotations: labels.Everything()}
+	var err error
+	if r.LabelSelector != nil {
+		if s.labels, err = metav1.LabelSelectorAsSelector(r.LabelSelector); err != nil {
+			return s, fmt.Errorf("labelSelector: %w", err)
+		}
+	}
+	if r.AnnotationSelector != nil {
+		s.annotations, err = metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+			MatchLabels: r.AnnotationSelector.MatchAnnotations, MatchExpressions: r.AnnotationSelector.MatchExpressions,
+		})
+		if err != nil {
+			return s, fmt.Errorf("annotationSelector: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// matches reports whether o is selected.
+func (s selector) matches(o *object.Object) bool {
+	if !s.labels.Matches(o.LabelSet()) {
+		return false
+	}
+	return s.annotations.Empty() || s.annotations.Matches(labels.Set(o.Annotations()))
+}

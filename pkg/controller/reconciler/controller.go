@@ -24,7 +24,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -65,7 +64,6 @@ type Config struct {
 type Controller struct {
 	config Config
 	shared *dependencies.Shared
-	clock  clock.WithTicker
 
 	byResource map[schema.GroupResource]*Source
 	byKind     map[schema.GroupKind]*Source
@@ -99,7 +97,7 @@ func New(c Config) (*Controller, error) {
 		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	r := &Controller{
-		config: c, shared: c.Dependencies, clock: clock.RealClock{}, rules: children.NewRules(c.Children, unserved(c)...),
+		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
 	}
@@ -206,9 +204,7 @@ func (c *Controller) Run(ctx context.Context) {
 			c.informers.Subscribe(informer, c.childEvent) //nolint:contextcheck // Likewise.
 		}
 	}
-	running.Go(func() {
-		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds), func() { c.resync(ctx) })
-	})
+	running.Go(func() { c.resyncPeriodically(ctx) })
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
 	running.Go(func() {

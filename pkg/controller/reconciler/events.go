@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -154,9 +155,18 @@ func (c *Controller) enqueueOwner(child *object.Object) {
 	}
 }
 
-// resync enqueues every parent (docs/reference/contract.md#s5.3).
-func (c *Controller) resync(ctx context.Context) {
-	c.enqueueAll(ctx, func(*object.Object) bool { return true })
+// resyncPeriodically enqueues every parent once in each period (docs/reference/contract.md#s5.3).
+func (c *Controller) resyncPeriodically(ctx context.Context) {
+	ticker := time.NewTicker(c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			c.enqueueAll(ctx, func(*object.Object) bool { return true })
+		}
+	}
 }
 
 // enqueueAll enqueues the parents that are to be synced although nothing of them changed.

@@ -274,3 +274,16 @@ func (p *Pool) state() metrics.QueueState {
 	s.Failing, s.Waiting, s.Postponed = failing, waiting, postponed
 	return s
 }
+
+// DefaultGrace is how long syncs that are under way may take after a controller is stopped, unless Config.Grace says otherwise.
+// Then their context is canceled. Whoever stops controllers waits longer than that: cmd/metacontroller-apiserver/app adds a
+// second to it, so that a canceled sync still ends before the API server that it writes to.
+const DefaultGrace = 5 * time.Second
+
+// Earliest returns the smaller of two times that are given; zero or less stands for none.
+func Earliest(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
