@@ -133,10 +133,10 @@ func (s Step) learn(o *object.Object) []record.Returned {
 // createBody returns the body that creates a child. The status is sent as the hook returned it: kinds without a status
 // subresource take it (docs/reference/contract.md#s12.2).
 func (in *Input) createBody(content map[string]any, status any, text string) ([]byte, error) {
-	created := withAnnotation(content, text)
-	metadata, _ := created["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	metadata["ownerReferences"] = append(slices.Clone(owners), in.Owner)
+	created := withMetadata(content, func(metadata map[string]any) {
+		annotate(metadata, text)
+		in.addOwner(metadata)
+	})
 	if status != nil {
 		created["status"] = status
 	}
@@ -149,9 +149,10 @@ func (in *Input) createBody(content map[string]any, status any, text string) ([]
 
 // withAnnotation returns a copy of an object, as deep as needed, with the last-applied annotation.
 func withAnnotation(content map[string]any, text string) map[string]any {
-	result := maps.Clone(content)
-	metadata, _ := result["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
+	return withMetadata(content, func(metadata map[string]any) { annotate(metadata, text) })
+}
+
+func annotate(metadata map[string]any, text string) {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	annotations = maps.Clone(annotations)
 	if annotations == nil {
@@ -159,8 +160,23 @@ func withAnnotation(content map[string]any, text string) map[string]any {
 	}
 	annotations[merge.Annotation] = text
 	metadata["annotations"] = annotations
-	result["metadata"] = metadata
+}
+
+// withMetadata returns a copy of an object, as deep as needed, with its metadata changed, if it has any.
+func withMetadata(content map[string]any, change func(metadata map[string]any)) map[string]any {
+	result := maps.Clone(content)
+	if metadata, ok := result["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		change(metadata)
+		result["metadata"] = metadata
+	}
 	return result
+}
+
+// addOwner adds the parent to the owners in the metadata of a child.
+func (in *Input) addOwner(metadata map[string]any) {
+	owners, _ := metadata["ownerReferences"].([]any)
+	metadata["ownerReferences"] = append(slices.Clone(owners), any(in.Owner))
 }
 
 // systemFields are the fields of metadata that a hook does not decide (docs/reference/contract.md#s12.2).
@@ -176,37 +192,32 @@ func (in *Input) applicable(content map[string]any) map[string]any {
 	if content == nil {
 		return nil
 	}
-	result := maps.Clone(content)
-	delete(result, "status")
-	metadata, ok := result["metadata"].(map[string]any)
-	if !ok {
-		return result
-	}
-	metadata = maps.Clone(metadata)
-	for _, field := range systemFields {
-		delete(metadata, field)
-	}
-	if annotations, ok := metadata["annotations"].(map[string]any); ok {
-		if _, ours := annotations[merge.Annotation]; ours {
-			annotations = maps.Clone(annotations)
-			delete(annotations, merge.Annotation)
-			metadata["annotations"] = annotations
-			if len(annotations) == 0 {
-				delete(metadata, "annotations")
+	result := withMetadata(content, func(metadata map[string]any) {
+		for _, field := range systemFields {
+			delete(metadata, field)
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			if _, ours := annotations[merge.Annotation]; ours {
+				annotations = maps.Clone(annotations)
+				delete(annotations, merge.Annotation)
+				metadata["annotations"] = annotations
+				if len(annotations) == 0 {
+					delete(metadata, "annotations")
+				}
 			}
 		}
-	}
-	if owners, ok := metadata["ownerReferences"].([]any); ok {
-		others := slices.DeleteFunc(slices.Clone(owners), func(o any) bool {
-			owner, ok := o.(map[string]any)
-			return ok && owner["uid"] == in.Owner["uid"]
-		})
-		metadata["ownerReferences"] = others
-		if len(others) == 0 {
-			delete(metadata, "ownerReferences")
+		if owners, ok := metadata["ownerReferences"].([]any); ok {
+			others := slices.DeleteFunc(slices.Clone(owners), func(o any) bool {
+				owner, ok := o.(map[string]any)
+				return ok && owner["uid"] == in.Owner["uid"]
+			})
+			metadata["ownerReferences"] = others
+			if len(others) == 0 {
+				delete(metadata, "ownerReferences")
+			}
 		}
-	}
-	result["metadata"] = metadata
+	})
+	delete(result, "status")
 	return result
 }
 

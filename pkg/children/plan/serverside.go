@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,12 +98,7 @@ func within(path, outer string) bool {
 // without nulls, which own nothing.
 func (in *Input) owning(applicable map[string]any) map[string]any {
 	content, _ := withoutNulls(merge.Observable(applicable)).(map[string]any)
-	metadata, _ := content["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	owners, _ := metadata["ownerReferences"].([]any)
-	metadata["ownerReferences"] = append(slices.Clone(owners), any(in.Owner))
-	content["metadata"] = metadata
-	return content
+	return withMetadata(content, in.addOwner)
 }
 
 func withoutNulls(value any) any {
@@ -130,12 +124,7 @@ func withoutNulls(value any) any {
 
 // applyBody returns the body for an existing child. The UID makes the API server refuse it for any other object.
 func (c *child) applyBody(content map[string]any) ([]byte, error) {
-	content = maps.Clone(content)
-	metadata, _ := content["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	metadata["uid"] = string(c.step.Observed.UID())
-	content["metadata"] = metadata
-	return encode(content)
+	return json.Marshal(withMetadata(content, func(metadata map[string]any) { metadata["uid"] = string(c.step.Observed.UID()) }))
 }
 
 // applyWith returns what is applied with the observed values at some places, or without them where nothing is observed.
@@ -149,24 +138,17 @@ func (c *child) applyWith(observed []string) (map[string]any, error) {
 	return result.Object, err
 }
 
-func encode(content map[string]any) ([]byte, error) { return json.Marshal(content) }
-
 // applicableTo returns what is applied, without the fields that name the object, which no manager owns.
 func applicableTo(content map[string]any) map[string]any {
 	if content == nil {
 		return nil
 	}
-	shown := maps.Clone(content)
+	shown := withMetadata(content, func(metadata map[string]any) {
+		delete(metadata, "name")
+		delete(metadata, "namespace")
+	})
 	delete(shown, "apiVersion")
 	delete(shown, "kind")
-	metadata, ok := shown["metadata"].(map[string]any)
-	if !ok {
-		return shown
-	}
-	metadata = maps.Clone(metadata)
-	delete(metadata, "name")
-	delete(metadata, "namespace")
-	shown["metadata"] = metadata
 	return shown
 }
 

@@ -17,8 +17,8 @@ limitations under the License.
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -198,14 +198,12 @@ func (c *child) freshDoubt(f findings, t Trial) *Doubt {
 
 // freshBody returns the body that tries to create the child, under another name.
 func (c *child) freshBody([]string) ([]byte, error) {
-	content := maps.Clone(c.content)
-	metadata, _ := content["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	delete(metadata, "name")
-	metadata["generateName"] = c.step.Name + "-"
-	content["metadata"] = metadata
+	content := withMetadata(c.content, func(metadata map[string]any) {
+		delete(metadata, "name")
+		metadata["generateName"] = c.step.Name + "-"
+	})
 	if c.rule.ServerSide {
-		return encode(content)
+		return json.Marshal(content)
 	}
 	return c.in.createBody(content, nil, c.text)
 }
@@ -229,5 +227,5 @@ func (c *child) tryBody(only []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(withAnnotation(result.Object, c.text))
+	return json.Marshal(withAnnotation(result.Object, c.text))
 }

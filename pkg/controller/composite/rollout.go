@@ -111,7 +111,7 @@ func (k *kind) plan(
 		Responses: called,
 		Observed: func(key children.Key) (rollout.Child, bool) {
 			o, ok := observed[key]
-			return rolling{o}, ok
+			return o, ok
 		},
 		Unchanged: func(key children.Key) bool { return in.Unchanged(responses[0].desired[key], observed[key]) },
 	})
@@ -177,12 +177,6 @@ type formerParent struct {
 
 // JSON implements wire.Object.
 func (p formerParent) JSON() []byte { return p.encoded }
-
-// rolling is a child as package rollout looks at it.
-type rolling struct{ *object.Object }
-
-// Field implements rollout.Child.
-func (r rolling) Field(path ...string) ([]byte, bool) { return r.Object.Field(path...) }
 
 // storedRevisions returns the ControllerRevisions that may be the parent's.
 func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevision, error) {

@@ -72,42 +72,36 @@ func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	return &s, nil
 }
 
+// declared returns the hooks that are declared.
+func (s *Set) declared() []*Hook {
+	return slices.DeleteFunc([]*Hook{s.Sync, s.Finalize, s.Customize}, func(h *Hook) bool { return h == nil })
+}
+
 // Forget drops what is remembered for a parent that is gone.
 func (s *Set) Forget(parent webhook.RootKey) {
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil {
-			h.client.Forget(parent)
-		}
+	for _, h := range s.declared() {
+		h.client.Forget(parent)
 	}
 }
 
 // Remembered returns the number of responses of all hooks that are remembered by their entity tags.
 func (s *Set) Remembered() int {
 	n := 0
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil {
-			n += h.client.Remembered()
-		}
+	for _, h := range s.declared() {
+		n += h.client.Remembered()
 	}
 	return n
 }
 
 // Reads reports whether a hook reads its credentials from the Secret or ConfigMap r.
 func (s *Set) Reads(r webhook.Reference) bool {
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil && slices.Contains(h.client.References(), r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return slices.Contains(h.client.References(), r) })
 }
 
 // Close ends the connections to the hooks.
 func (s *Set) Close() {
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil {
-			h.client.Close()
-		}
+	for _, h := range s.declared() {
+		h.client.Close()
 	}
 }
 
