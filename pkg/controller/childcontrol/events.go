@@ -35,10 +35,10 @@ import (
 
 // Reasons of events about children, on their parent.
 const (
-	ReasonFlapping = "ChildFlapping"
-	ReasonUntried  = "ChildNotRecreated"
-	// ReasonStatusIgnored is for a child whose status a hook tries to set.
-	ReasonStatusIgnored = "ChildStatusIgnored"
+	reasonFlapping = "ChildFlapping"
+	reasonUntried  = "ChildNotRecreated"
+	// reasonStatusIgnored is for a child whose status a hook tries to set.
+	reasonStatusIgnored = "ChildStatusIgnored"
 )
 
 // named is how many children an event names.
@@ -92,7 +92,7 @@ func (c *Control) report(logger klog.Logger, parent *object.Object, step *plan.S
 	if step.Reason == plan.Untried {
 		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
 			"update nor a creation can be tried", "parent", parent, "child", step.Key, "changed", first(step.Changed))
-		c.config.Recorder.Warning(Reference(parent), ReasonUntried, fmt.Sprintf(
+		c.config.Recorder.Warning(Reference(parent), reasonUntried, fmt.Sprintf(
 			"%s differs at %s, which the API server itself may have set. A dry run would tell, but neither an update nor a creation can be "+
 				"tried, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
 				"webhooks, or delete the child", step.Key, first(step.Changed)))
@@ -101,7 +101,7 @@ func (c *Control) report(logger klog.Logger, parent *object.Object, step *plan.S
 	c.config.Counters.Flapping.Add(1)
 	logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
 		"parent", parent, "child", step.Key, "changed", first(step.Changed))
-	c.config.Recorder.Warning(Reference(parent), ReasonFlapping, fmt.Sprintf(
+	c.config.Recorder.Warning(Reference(parent), reasonFlapping, fmt.Sprintf(
 		"%s keeps changing back at %s after every write; it is left alone for a while. Another client sets this field, or the "+
 			"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
 }
@@ -175,7 +175,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 			continue
 		}
 		c.ignored.report(in.Parent, d.GroupKind())
-		c.config.Recorder.Warning(Reference(p), ReasonStatusIgnored, fmt.Sprintf(
+		c.config.Recorder.Warning(Reference(p), reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))
 	}

@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -49,7 +48,6 @@ type kind struct {
 	source    reconciler.Source
 	planner   *rollout.Planner
 	revisions *cache.Informer // nil unless something rolls
-	clock     clock.PassiveClock
 }
 
 // New builds the controller of a CompositeController. It resolves the kinds that the definition names. The error is a
@@ -60,7 +58,7 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 		return nil, fmt.Errorf("building a CompositeController from a %T", d.Spec)
 	}
 	k := &kind{
-		shared: shared, spec: spec, clock: clock.RealClock{},
+		shared: shared, spec: spec,
 		selectors: newSelectors(spec.GenerateSelector != nil && *spec.GenerateSelector),
 	}
 	if err := k.resolveParents(ctx); err != nil {

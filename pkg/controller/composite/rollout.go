@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -79,7 +80,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	status, _ := content["status"].(map[string]any)
 	s.Decision = reconciler.Decision{
 		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized,
-		Status: p.Updated.Apply(responses[0].Status, status, k.clock.Now()),
+		Status: p.Updated.Apply(responses[0].Status, status, time.Now()),
 	}
 	for _, r := range responses {
 		s.Decision.Unserved = append(s.Decision.Unserved, r.unserved...)

@@ -33,10 +33,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
-
-// uidLabel is the label that generateSelector puts on children: the UID of the parent (docs/reference/contract.md#s7).
-const uidLabel = "controller-uid"
 
 // errNoSelector is the error of a parent without a usable selector (docs/reference/contract.md#s7).
 var errNoSelector = errors.New(".spec.selector must have either matchLabels, matchExpressions, or both; " +
@@ -157,7 +155,7 @@ func (s *selectors) drop(e *selectorEntry) {
 func (s *selectors) compile(o *object.Object) *selectorEntry {
 	e := &selectorEntry{uid: types.UID(strings.Clone(string(o.UID())))}
 	if s.generate {
-		e.selector = labels.SelectorFromSet(labels.Set{uidLabel: string(e.uid)})
+		e.selector = labels.SelectorFromSet(labels.Set{rollout.LabelControllerUID: string(e.uid)})
 		return e
 	}
 	raw, _ := o.Field("spec", "selector")

@@ -249,8 +249,9 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 
 // remembered is called once the controller runs.
 func (c *Controller) remembered() metrics.Remembered {
+	parents, children := c.children.Len()
 	return metrics.Remembered{
-		Parents: c.children.Len(), Children: c.children.Records(), CustomizeResponses: c.customizer.Len(),
+		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
 		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(),
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // now is the time since the queue's start, plus one nanosecond so that it never is unset.
@@ -221,4 +223,37 @@ func (q *Queue[K]) release() time.Duration {
 		q.add(i, p)
 	}
 	return unset
+}
+
+// State returns the state of the queue for its metrics. The last error of each key whose last sync had one is given to visit,
+// which must not block nor call the queue. It takes time in proportion to the number of keys.
+func (q *Queue[K]) State(visit func(error)) metrics.QueueState {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := metrics.QueueState{
+		Live: q.lists[Live].len, Retry: q.lists[Retry].len, SelfTriggered: q.lists[SelfTriggered].len, Resync: q.lists[Resync].len,
+		Processing: q.processing,
+	}
+	now := q.now()
+	for _, i := range q.items {
+		if i.err != nil {
+			visit(i.err)
+		}
+		if i.processing {
+			took := now - i.takenAt
+			s.Unfinished += took
+			s.Longest = max(s.Longest, took)
+		}
+		count(&s.Again, i.again != none)
+		count(&s.Held, i.held != none && i.queued == none && !i.processing)
+		count(&s.Retrying, i.retryAt != unset)
+		count(&s.Scheduled, i.resyncAt != unset)
+	}
+	return s
+}
+
+func count(n *int, it bool) {
+	if it {
+		*n++
+	}
 }

@@ -156,22 +156,6 @@ const (
 	none Priority = priorities
 )
 
-// String returns the priority's name in lower case, as used in metrics and logs.
-func (p Priority) String() string {
-	switch p {
-	case Live:
-		return "live"
-	case Retry:
-		return "retry"
-	case SelfTriggered:
-		return "self_triggered"
-	case Resync:
-		return "resync"
-	default:
-		return "none"
-	}
-}
-
 // known maps values outside of the priorities to Resync, so that a wrong value costs urgency and nothing else.
 func (p Priority) known() Priority {
 	if p < Live || p > Resync {
