@@ -40,17 +40,9 @@ type Difference struct {
 // Keep decides about a difference: true leaves the observed value as it is.
 type Keep func(Difference) bool
 
-// Result is the outcome of a merge.
-type Result struct {
-	// Object is the merged object. It shares memory with the inputs and must not be changed.
-	Object map[string]any
-	// Changed are the paths at which it differs from the observed one.
-	Changed []string
-}
-
-// Objects merges desired into observed. Keep may be nil: every difference counts. An error says that the types of the
-// three do not fit together.
-func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (Result, error) {
+// Objects merges desired into observed; keep is called for every difference. The result shares memory with the inputs and must not be
+// changed. An error says that the types of the three do not fit together.
+func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (map[string]any, error) {
 	m := merger{keep: keep}
 	var lastValue any
 	if last != nil {
@@ -61,24 +53,17 @@ func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (
 	}
 	merged, err := m.object(nil, observed, lastValue, desired, schema)
 	if err != nil {
-		return Result{}, fmt.Errorf("can't merge desired changes: %w", err)
+		return nil, fmt.Errorf("can't merge desired changes: %w", err)
 	}
-	return Result{Object: merged, Changed: m.changed}, nil
+	return merged, nil
 }
 
-type merger struct {
-	keep    Keep
-	changed []string
-}
+type merger struct{ keep Keep }
 
-// differs takes note of a difference, and reports whether it stays as it is.
+// differs reports whether a difference stays as it is.
 func (m *merger) differs(p *path, d Difference) bool {
 	d.Path = p.String()
-	if m.keep != nil && m.keep(d) {
-		return true
-	}
-	m.changed = append(m.changed, d.Path)
-	return false
+	return m.keep(d)
 }
 
 // value merges one value. It returns the value to be there and whether there is to be one.

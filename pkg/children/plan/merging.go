@@ -38,15 +38,12 @@ func (c *child) compareMerged(returned []record.Returned) (findings, error) {
 	if c.holds {
 		return f, nil
 	}
-	result, err := merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, f.note(&f.values, returned))
-	if err != nil {
-		return f, err
-	}
-	f.merged = result.Object
+	var err error
+	f.merged, err = merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, f.note(&f.values, returned))
 	if !c.fresh {
 		f.record = annotationPlace
 	}
-	return f, nil
+	return f, err
 }
 
 // readRecord reads from the annotation what was applied last to the observed child.

@@ -132,10 +132,9 @@ func (c *child) applyWith(observed []string) (map[string]any, error) {
 	if len(observed) == 0 {
 		return c.content, nil
 	}
-	result, err := merge.Objects(c.content, c.content, c.observed, c.step.schema, func(d merge.Difference) bool {
+	return merge.Objects(c.content, c.content, c.observed, c.step.schema, func(d merge.Difference) bool {
 		return !slices.Contains(observed, d.Path)
 	})
-	return result.Object, err
 }
 
 // applicableTo returns what is applied, without the fields that name the object, which no manager owns.

@@ -227,5 +227,5 @@ func (c *child) tryBody(only []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(withAnnotation(result.Object, c.text))
+	return json.Marshal(withAnnotation(result, c.text))
 }

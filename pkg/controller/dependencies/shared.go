@@ -36,7 +36,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
@@ -143,9 +142,9 @@ func (o Options) ResyncPeriod(seconds *int32) time.Duration {
 }
 
 // HookConfig returns what the hooks of a controller have in common.
-func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) hookclient.Config {
-	return hookclient.Config{
-		Kind: kind, Name: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
+func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) webhook.Config {
+	return webhook.Config{
+		ControllerKind: kind, ControllerName: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
 		MaxResponseBytes: s.Options.HookResponseLimit, ResponseBudget: s.ResponseBudget, EtagBudget: s.EtagBudget,
 		ServerVersion: version.Get().GitVersion,
 	}

@@ -27,31 +27,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// Config is what the hooks of a controller have in common.
-type Config struct {
-	// Kind and Name are the controller's.
-	Kind, Name string
-	// EndpointConfigs are the controller's.
-	EndpointConfigs []v1alpha1.EndpointConfig
-	// Credentials reads Secrets and ConfigMaps.
-	Credentials webhook.Credentials
-	// Workers is the most calls at the same time, of all hooks together. Zero or less: no limit.
-	Workers int
-	// MaxResponseBytes is the size above which a response is rejected.
-	MaxResponseBytes int64
-	// ResponseBudget and EtagBudget are shared by all controllers, see [webhook.Config]. Nil: there is no bound.
-	ResponseBudget, EtagBudget *webhook.Budget
-	// ServerVersion goes into the User-Agent header of calls.
-	ServerVersion string
-}
-
 // Set holds the hooks of a controller. A hook that is nil is not declared, or has no webhook.
 type Set struct {
 	Sync, Finalize, Customize *Hook
 }
 
-// New returns the hooks of a controller. The error says that a declaration cannot work.
-func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
+// New returns the hooks of a controller, of which c has what they have in common: Hook and Webhook are not set, and Workers is the most
+// calls at the same time of all hooks together; zero or less: no limit. The error says that a declaration cannot work.
+func New(c webhook.Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	var s Set
 	calls := newSlots(c.Workers)
 	for _, declared := range []struct {
@@ -118,19 +101,15 @@ type Hook struct {
 	calls slots
 }
 
-func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
+func newHook(c webhook.Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
 	h := &Hook{Name: name, Version: v1alpha1.HookVersionV1, calls: calls}
 	if declared.Version != nil && *declared.Version != "" {
 		h.Version = *declared.Version
 	}
 	h.strict = wire.Strict(h.Version, declared.Webhook.ResponseUnMarshallMode)
 	var err error
-	h.client, err = webhook.New(webhook.Config{
-		Hook: name, ControllerKind: c.Kind, ControllerName: c.Name,
-		Webhook: declared.Webhook, EndpointConfigs: c.EndpointConfigs, Credentials: c.Credentials,
-		Workers: c.Workers, MaxResponseBytes: c.MaxResponseBytes, ResponseBudget: c.ResponseBudget, EtagBudget: c.EtagBudget,
-		ServerVersion: c.ServerVersion,
-	})
+	c.Hook, c.Webhook = name, declared.Webhook
+	h.client, err = webhook.New(c)
 	return h, err
 }
 
