@@ -38,8 +38,8 @@ type sample struct {
 	goroutines int
 	// engine is how many of them are the engine's.
 	engine int
-	// heap is what is reachable, in bytes.
-	heap int
+	// heap is what is reachable.
+	heap heap
 	// sizes are the sums of the engine's gauges by metric, and series how many series every metric of the engine has.
 	sizes  map[string]float64
 	series map[string]int
@@ -56,7 +56,8 @@ func (s *sample) String() string {
 	for _, n := range s.series {
 		all += n
 	}
-	return fmt.Sprintf("  goroutines %d, of the engine %d\n  heap %.1f MiB\n  series of the engine %d\n%s", s.goroutines, s.engine, float64(s.heap)/(1<<20), all, strings.Join(lines, "\n"))
+	return fmt.Sprintf("  goroutines %d, of the engine %d\n  heap %s\n  series of the engine %d\n%s",
+		s.goroutines, s.engine, s.heap, all, strings.Join(lines, "\n"))
 }
 
 // takeSample waits until the goroutines of what has been deleted have ended, and measures.
@@ -85,7 +86,7 @@ func takeSample(t *fixture.Test) *sample {
 		before, sizes = s.goroutines, maps.Clone(s.sizes)
 		return same, fmt.Sprintf("%d goroutines, %v", s.goroutines, s.sizes)
 	})
-	s.heap = heap(t)
+	s.heap = takeHeap(t)
 	return s
 }
 
@@ -140,27 +141,6 @@ func (s *sample) grown(before *sample) string {
 		}
 	}
 	return text.String()
-}
-
-// heap returns the bytes of the heap after garbage collections.
-func heap(t *fixture.Test) int {
-	t.T.Helper()
-	// What has a finalizer, or is in a pool, goes with a later collection.
-	for range 3 {
-		if _, err := t.Server.Read(t.T.Context(), "/debug/pprof/heap?gc=1"); err != nil {
-			t.T.Fatal(err)
-		}
-	}
-	text, err := t.Server.Read(t.T.Context(), "/debug/pprof/heap?gc=1&debug=1")
-	if err != nil {
-		t.T.Fatal(err)
-	}
-	_, after, found := strings.Cut(text, "# HeapAlloc = ")
-	n := 0
-	if _, err := fmt.Sscan(after, &n); err != nil || !found {
-		t.T.Fatalf("reading the heap's size: %v", err)
-	}
-	return n
 }
 
 func encode(value any) string {

@@ -164,8 +164,8 @@ func TestMethodsAndStrategies(t *testing.T) {
 	for c := range cells {
 		all = append(all, c)
 	}
-	w.server.Kill()
-	w.server.Restart()
+	w.Server.Kill()
+	w.Server.Restart()
 	t.Run("restarted", func(t *testing.T) {
 		for _, c := range all {
 			t.Run(c.name+" "+c.resource.Resource, func(t *testing.T) {

@@ -23,17 +23,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
-
-var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 func configMap(data map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child"}, "data": data}
@@ -62,7 +61,7 @@ func TestOwnership(t *testing.T) {
 // editing has a person change a field of ours and one of their own with kubectl edit.
 func editing(strategy v1alpha1.ChildApplyStrategy) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
-		c := newCell(t, w, configMaps)
+		c := newCell(t, w, fixture.ConfigMaps)
 		c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace, Apply: strategy})
 		c.wish(configMap(map[string]any{"ours": "wanted"}))
 		c.await("to be created", func(o *unstructured.Unstructured) bool { return at(o, []string{"data", "ours"}) == "wanted" })
@@ -92,7 +91,7 @@ func editing(strategy v1alpha1.ChildApplyStrategy) func(*testing.T, *world) {
 // moving changes the apply strategy of a controller there and back.
 func moving(method v1alpha1.ChildUpdateMethod) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
-		c := newCell(t, w, configMaps)
+		c := newCell(t, w, fixture.ConfigMaps)
 		c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: method, Apply: v1alpha1.ChildApplyMerge})
 		c.wish(configMap(map[string]any{"a": "1", "b": "1", "c": "1"}))
 		created := c.await("to be created", isRecorded)
@@ -142,7 +141,7 @@ func (c *cell) applies() v1alpha1.CompositeControllerChildUpdateStrategy {
 }
 
 func testStranger(t *testing.T, w *world) {
-	c := newCell(t, w, configMaps)
+	c := newCell(t, w, fixture.ConfigMaps)
 	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child"},"data":{"theirs":"1"}}`, "-n", c.name, "create", "-f", "-")
 	before := c.child()
 	c.declare(t, c.applies())
@@ -154,7 +153,7 @@ func testStranger(t *testing.T, w *world) {
 }
 
 func testOthersChild(t *testing.T, w *world) {
-	c := newCell(t, w, configMaps)
+	c := newCell(t, w, fixture.ConfigMaps)
 	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child","ownerReferences":[{"apiVersion":"v1","kind":"Namespace",`+
 		`"name":"default","uid":"`+c.Kubectl(t, "get", "namespace", "default", "-o", "jsonpath={.metadata.uid}")+`","controller":true}]}}`,
 		"-n", c.name, "create", "-f", "-")
@@ -166,7 +165,7 @@ func testOthersChild(t *testing.T, w *world) {
 }
 
 func testConflict(t *testing.T, w *world) {
-	c := newCell(t, w, configMaps)
+	c := newCell(t, w, fixture.ConfigMaps)
 	strategy := c.applies()
 	strategy.Force = new(false)
 	c.declare(t, strategy)
@@ -186,7 +185,7 @@ func testConflict(t *testing.T, w *world) {
 
 // testLegacy takes over a child that Metacontroller applied with its own strategy server-side-apply.
 func testLegacy(t *testing.T, w *world) {
-	c := newCell(t, w, configMaps)
+	c := newCell(t, w, fixture.ConfigMaps)
 	c.declare(t, c.applies())
 	c.wish(configMap(map[string]any{"kept": "1", "dropped": "1"}))
 	c.await("to be created", c.isApplied)
@@ -214,7 +213,7 @@ func TestTheFlagDecidesForRulesThatDoNotSay(t *testing.T) {
 		return false
 	}
 	t.Run("Composite", func(t *testing.T) {
-		c := newCell(t, w, configMaps)
+		c := newCell(t, w, fixture.ConfigMaps)
 		c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace})
 		c.wish(configMap(map[string]any{"ours": "1"}))
 		c.await("to be applied by the manager of the flag", isAcmes)
@@ -222,7 +221,7 @@ func TestTheFlagDecidesForRulesThatDoNotSay(t *testing.T) {
 		c.await("to be put back", func(o *unstructured.Unstructured) bool { return at(o, []string{"data", "ours"}) == "1" })
 	})
 	t.Run("Decorator", func(t *testing.T) {
-		c := newCell(t, w, configMaps)
+		c := newCell(t, w, fixture.ConfigMaps)
 		c.decorate()
 		c.wish(configMap(map[string]any{"ours": "1"}))
 		c.await("to be applied by the manager of the flag", isAcmes)
@@ -234,7 +233,7 @@ func TestTheFlagDecidesForRulesThatDoNotSay(t *testing.T) {
 // decorate makes a DecoratorController whose attachments are what its targets wish for.
 func (c *cell) decorate() {
 	c.t.Helper()
-	c.running = controllers.Decorator(c.t, c.Clients, limit, c.name, v1alpha1.DecoratorControllerSpec{
+	c.running = controllers.Decorator(c.t, c.Clients, c.Limit, c.name, v1alpha1.DecoratorControllerSpec{
 		Resources: []v1alpha1.DecoratorControllerResourceRule{{
 			ResourceRule:  v1alpha1.ResourceRule{APIVersion: "apply.example.com/v1", Resource: "wishes"},
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{chosen: c.name}},
@@ -250,6 +249,7 @@ func (c *cell) decorate() {
 // A sighting has the states of the child since it was begun.
 type sighting struct {
 	t      *testing.T
+	limit  time.Duration
 	events <-chan watch.Event
 }
 
@@ -261,14 +261,14 @@ func (c *cell) watch() sighting {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(watching.Stop)
-	return sighting{c.t, watching.ResultChan()}
+	return sighting{c.t, c.Limit, watching.ResultChan()}
 }
 
 // until goes through the states, giving each to those who look, until one is the last.
 func (s sighting) until(last func(*unstructured.Unstructured) bool, look ...func(*unstructured.Unstructured)) {
 	s.t.Helper()
 	var states []string
-	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
 	defer cancel()
 	for {
 		select {

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,12 +32,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 const (
-	// limit is more than anything here takes on a busy machine.
-	limit = time.Minute
 	// record is the annotation of the merge strategy.
 	record = "metacontroller.k8s.io/last-applied-configuration"
 	// chosen is the label by which a controller selects its parents.
@@ -80,24 +78,21 @@ spec:
                   properties: {name: {type: string}, count: {type: integer, default: 1}}
 `
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
-// world is the server, the hook and the clients of all tests.
+// world is the environment of all tests, and the hook of their controllers.
 type world struct {
-	*cluster.Cluster
-	*cluster.Clients
-	server *server.Server
-	hook   *hooktest.Server
+	*fixture.Environment
+	hook *hooktest.Server
 }
 
 func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
-	c := cluster.Shared(t)
-	w := &world{
-		Cluster: c, Clients: cluster.NewClients(t, c.Config(t)), server: server.Start(t, c, server.Options{Args: args}), hook: hooktest.NewServer(t),
-	}
-	c.Define(t, cluster.CustomResource{Resource: wishes, Kind: "Wish"})
-	c.DefineManifests(t, gadgets)
+	e := fixture.SetUp(t, fixture.Options{
+		Server: server.Options{Args: args}, Resources: []cluster.CustomResource{{Resource: wishes, Kind: "Wish"}},
+	})
+	w := &world{Environment: e, hook: hooktest.NewServer(t)}
+	e.DefineManifests(t, gadgets)
 	w.hook.Handle("/sync", hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
 		child, found, err := unstructured.NestedMap(q.Parent.Object, "spec", "child")
 		if err != nil || !found {
@@ -136,14 +131,14 @@ func newCell(t *testing.T, w *world, resource schema.GroupVersionResource) *cell
 
 // in has another test use the cell from now on.
 func (c *cell) in(t *testing.T) {
-	c.t, c.Objects = t, c.Clients.Objects(t, c.name, limit)
+	c.t, c.Objects = t, c.Clients.Objects(t, c.name, c.Limit)
 }
 
 // declare makes the controller, and waits until it runs. It lives until the test t ends.
 func (c *cell) declare(t *testing.T, strategy v1alpha1.CompositeControllerChildUpdateStrategy) {
 	t.Helper()
 	apiVersion := c.resource.GroupVersion().String()
-	c.running = controllers.Composite(t, c.Clients, limit, c.name, v1alpha1.CompositeControllerSpec{
+	c.running = controllers.Composite(t, c.Clients, c.Limit, c.name, v1alpha1.CompositeControllerSpec{
 		GenerateSelector: new(true),
 		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
 			ResourceRule:  v1alpha1.ResourceRule{APIVersion: "apply.example.com/v1", Resource: "wishes"},
