@@ -39,21 +39,23 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// TestWritesFinishWhenTheirContextEnds stops the caller a second after the request.
+// TestWritesFinishWhenTheirContextEnds stops the caller some time after the request.
 func TestWritesFinishWhenTheirContextEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string
+		stops  time.Duration
 		takes  time.Duration
 		want   time.Duration
 		fails  bool
 	}{
-		"a write":                     {http.MethodPatch, 2 * time.Second, 2 * time.Second, false},
-		"a write that takes too long": {http.MethodPatch, time.Hour, time.Second + writeGrace, true},
-		"a read":                      {http.MethodGet, 2 * time.Second, time.Second, true},
+		"a write":                     {http.MethodPatch, time.Second, 2 * time.Second, 2 * time.Second, false},
+		"a write that takes too long": {http.MethodPatch, time.Second, time.Hour, time.Second + writeGrace, true},
+		"a write that never ends":     {http.MethodPatch, time.Hour, 2 * time.Hour, writeLimit, true},
+		"a read":                      {http.MethodGet, time.Second, 2 * time.Second, time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), test.stops)
 				defer cancel()
 				request, err := http.NewRequestWithContext(ctx, test.method, "http://own.example", http.NoBody)
 				if err != nil {

@@ -204,11 +204,14 @@ func definitionOf(o any) (definition.Definition, bool) {
 	return definition.Definition{}, false
 }
 
+// writeLimit is how long a write to the server's own API may take.
+const writeLimit = 30 * time.Second
+
 // writeGrace is how long a write may take after its context has ended. It is shorter than the grace of a shutdown.
 const writeGrace = 3 * time.Second
 
 // finishing is a transport to the server's own API that lets writes finish whose context ends meanwhile, as that of a controller
-// does that is stopped. The API server would log an error for each that is broken off.
+// does that is stopped. The API server would log an error for each that is broken off. None takes longer than writeLimit.
 type finishing struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -217,7 +220,7 @@ func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || outer.Err() != nil {
 		return f.next.RoundTrip(r) //nolint:wrapcheck // A RoundTripper passes errors on as they are.
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(outer))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(outer), writeLimit)
 	stop := context.AfterFunc(outer, func() { time.AfterFunc(writeGrace, cancel) })
 	end := func() {
 		stop()
