@@ -5,7 +5,7 @@ Licensed under the Apache License, Version 2.0 (the "License");
 you may not use this file except in compliance with the License.
 You may obtain a copy of the License at
 
-    http://www.apache.org/licenses/LICENSE-2.0
+	http://www.apache.org/licenses/LICENSE-2.0
 
 Unless required by applicable law or agreed to in writing, software
 distributed under the License is distributed on an "AS IS" BASIS,
@@ -166,7 +166,9 @@ func TestRightsThatAreNeeded(t *testing.T) {
 			also: []string{"get secrets ns/authority", "get secrets ns/token"},
 		},
 		"the same kind twice": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) { s.ChildResources = append(s.ChildResources, s.ChildResources[0]) }),
+			object: composite(func(s *metacontroller.CompositeControllerSpec) {
+				s.ChildResources = append(s.ChildResources, s.ChildResources[0])
+			}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,16 +276,20 @@ func TestChangesThatCount(t *testing.T) {
 		"metadata": {composite(), labeled, false},
 		"workers and resync": {
 			composite(),
-			composite(func(s *spec) { s.Workers, s.ResyncPeriodSeconds, s.ParentResource.IgnoreStatusChanges = ptr.To[int32](3), ptr.To[int32](9), ptr.To(true) }), false,
+			composite(func(s *spec) {
+				s.Workers, s.ResyncPeriodSeconds, s.ParentResource.IgnoreStatusChanges = ptr.To[int32](3), ptr.To[int32](9), ptr.To(true)
+			}), false,
 		},
-		"the pace of a rollout":    {composite(strategy(rolling)), composite(strategy(slower)), false},
-		"the method of children":   {composite(), composite(strategy(rolling)), true},
-		"the kind of parents":      {composite(), composite(func(s *spec) { s.ParentResource.Resource = "bars" }), true},
-		"the parents of a kind":    {composite(func(s *spec) { s.ParentResource.LabelSelector = &metav1.LabelSelector{} }), composite(), true},
-		"another child":            {composite(), composite(func(s *spec) { s.ChildResources[0].Resource = "secrets" }), true},
-		"one child less":           {composite(), composite(func(s *spec) { s.ChildResources = nil }), true},
-		"the URL of a hook":        {composite(), composite(func(s *spec) { s.Hooks.Sync = hook("http://eve/sync") }), true},
-		"the Service of a hook":    {composite(), composite(func(s *spec) { s.Hooks.Sync.Webhook = &metacontroller.Webhook{Service: &metacontroller.ServiceReference{Name: "a"}} }), true},
+		"the pace of a rollout":  {composite(strategy(rolling)), composite(strategy(slower)), false},
+		"the method of children": {composite(), composite(strategy(rolling)), true},
+		"the kind of parents":    {composite(), composite(func(s *spec) { s.ParentResource.Resource = "bars" }), true},
+		"the parents of a kind":  {composite(func(s *spec) { s.ParentResource.LabelSelector = &metav1.LabelSelector{} }), composite(), true},
+		"another child":          {composite(), composite(func(s *spec) { s.ChildResources[0].Resource = "secrets" }), true},
+		"one child less":         {composite(), composite(func(s *spec) { s.ChildResources = nil }), true},
+		"the URL of a hook":      {composite(), composite(func(s *spec) { s.Hooks.Sync = hook("http://eve/sync") }), true},
+		"the Service of a hook": {composite(), composite(func(s *spec) {
+			s.Hooks.Sync.Webhook = &metacontroller.Webhook{Service: &metacontroller.ServiceReference{Name: "a"}}
+		}), true},
 		"a new hook":               {composite(), composite(func(s *spec) { s.Hooks.Finalize = hook("http://hook/finalize") }), true},
 		"the credential of a host": {composite(), composite(func(s *spec) { s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "hook"}} }), true},
 		"the way of selection":     {composite(), composite(func(s *spec) { s.GenerateSelector = ptr.To(true) }), true},
@@ -300,10 +306,14 @@ func TestChangesThatCount(t *testing.T) {
 		"the patch of a revision":  {revision(), revision(func(r *metacontroller.ControllerRevision) { r.ParentPatch.Raw = []byte(`{}`) }), true},
 		"no JSON in a revision":    {revision(), revision(func(r *metacontroller.ControllerRevision) { r.ParentPatch.Raw = []byte(`{`) }), true},
 		"the children of a revision": {
-			revision(), revision(func(r *metacontroller.ControllerRevision) { r.Children = []metacontroller.ControllerRevisionChildren{{Kind: "Pod"}} }), true,
+			revision(), revision(func(r *metacontroller.ControllerRevision) {
+				r.Children = []metacontroller.ControllerRevisionChildren{{Kind: "Pod"}}
+			}), true,
 		},
 		"the owner of a revision": {
-			revision(), revision(func(r *metacontroller.ControllerRevision) { r.OwnerReferences = []metav1.OwnerReference{{UID: "other"}} }), true,
+			revision(), revision(func(r *metacontroller.ControllerRevision) {
+				r.OwnerReferences = []metav1.OwnerReference{{UID: "other"}}
+			}), true,
 		},
 		"a revision that becomes one": {revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }), revision(), true},
 		"a revision that is none":     {revision(), revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }), false},
