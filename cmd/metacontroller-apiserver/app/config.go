@@ -34,8 +34,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
 
 // newConfig turns options into the configuration of the API server. The storage must run and the serving certificate must
@@ -63,14 +65,14 @@ func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, err
 	if err := recommended.ApplyTo(generic); err != nil {
 		return nil, fmt.Errorf("configuring the server: %w", err)
 	}
-	reviews, err := reviewClient(o, generic.ClientConfig)
+	own, err := ownPlugins(o, generic)
 	if err != nil {
 		return nil, err
 	}
 	if !o.Admission.EscalationCheck {
 		klog.FromContext(ctx).Info("Whoever may write a controller has the rights of this server, because of --escalation-check=false")
 	}
-	if err := applyAdmission(generic, &plugins, o.Registry, escalation.Initializer{Reviews: reviews}); err != nil {
+	if err := applyAdmission(generic, &plugins, o.Registry, own...); err != nil {
 		return nil, err
 	}
 	return config, nil
@@ -145,6 +147,22 @@ func disableUnusable(ctx context.Context, cluster *rest.Config, plugins *generic
 		logger.Error(nil, "SWITCHED OFF until the next start", "part", part.Name, "reason", reason)
 	}
 	return nil
+}
+
+// ownPlugins returns what gives the admission plugins of this server what they need beyond those of Kubernetes.
+func ownPlugins(o options.Completed, config *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer, error) {
+	reviews, err := reviewClient(o, config.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	controllers, err := versioned.NewForConfig(unlimited(config.LoopbackClientConfig))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for controllers: %w", err)
+	}
+	return []admission.PluginInitializer{
+		escalation.Initializer{Reviews: reviews},
+		clusterwarnings.Initializer{Own: controllers, Port: o.Recommended.SecureServing.BindPort},
+	}, nil
 }
 
 // reviewClient is the client of SubjectAccessReviews: it acts as the user who delegates authorization.

@@ -108,7 +108,7 @@ func TestWhatEarlierVersionsAppliedIsTakenBack(t *testing.T) {
 	}
 	unregister(t)
 	labels := plane.Kubectl(t, "get", "namespace", "metacontroller", "-o", "jsonpath={.metadata.labels}")
-	if strings.Contains(labels, "pod-security") || strings.Contains(labels, "app.kubernetes.io/name") || !strings.Contains(labels, `"team":"hooks"`) {
+	if strings.Contains(labels, "pod-security") || !strings.Contains(labels, `"team":"hooks"`) {
 		t.Errorf("after unregister the namespace has the labels %s", labels)
 	}
 	// The account of Pods is made a moment after the namespace.
