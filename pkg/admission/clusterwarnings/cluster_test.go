@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package clusterwarnings_test
 
 import (
@@ -31,7 +32,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
@@ -96,7 +96,7 @@ func service(ports ...int32) *corev1.Service {
 func endpoints(ready ...bool) *discoveryv1.EndpointSliceList {
 	list := &discoveryv1.EndpointSliceList{Items: make([]discoveryv1.EndpointSlice, 1)}
 	for _, r := range ready {
-		list.Items[0].Endpoints = append(list.Items[0].Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(r)}})
+		list.Items[0].Endpoints = append(list.Items[0].Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: new(r)}})
 	}
 	return list
 }
@@ -136,19 +136,19 @@ func cluster() world {
 		"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers": composites(),
 		"/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers": &v1alpha1.DecoratorControllerList{},
 
-		"/api/v1/namespaces/hooks":                   &corev1.Namespace{},
-		"/api/v1/namespaces/hooks/services/good":     service(80, 443),
-		"/api/v1/namespaces/hooks/services/external": &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}},
-		"/api/v1/namespaces/hooks/services/headless": &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
-		"/api/v1/namespaces/hooks/services/starting": service(80),
+		"/api/v1/namespaces/hooks":                                                                      &corev1.Namespace{},
+		"/api/v1/namespaces/hooks/services/good":                                                        service(80, 443),
+		"/api/v1/namespaces/hooks/services/external":                                                    &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}},
+		"/api/v1/namespaces/hooks/services/headless":                                                    &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
+		"/api/v1/namespaces/hooks/services/starting":                                                    service(80),
 		"/apis/discovery.k8s.io/v1/namespaces/hooks/endpointslices?kubernetes.io/service-name=good":     endpoints(false, true),
 		"/apis/discovery.k8s.io/v1/namespaces/hooks/endpointslices?kubernetes.io/service-name=headless": endpoints(true),
 		"/apis/discovery.k8s.io/v1/namespaces/hooks/endpointslices?kubernetes.io/service-name=starting": endpoints(false),
-		"/api/v1/namespaces/hooks/secrets/good":       &corev1.Secret{Data: map[string][]byte{"tls.crt": {}, "tls.key": {}, "ca.crt": {}, "token": {}}},
-		"/api/v1/namespaces/hooks/configmaps/good":    &corev1.ConfigMap{Data: map[string]string{"ca.crt": ""}},
-		"/api/v1/namespaces/hooks/configmaps/binary":  &corev1.ConfigMap{BinaryData: map[string][]byte{"ca.crt": {}}},
-		"/api/v1/namespaces/hooks/secrets/forbidden":  http.StatusForbidden,
-		"/api/v1/namespaces/hooks/services/forbidden": http.StatusForbidden,
+		"/api/v1/namespaces/hooks/secrets/good":                                                         &corev1.Secret{Data: map[string][]byte{"tls.crt": {}, "tls.key": {}, "ca.crt": {}, "token": {}}},
+		"/api/v1/namespaces/hooks/configmaps/good":                                                      &corev1.ConfigMap{Data: map[string]string{"ca.crt": ""}},
+		"/api/v1/namespaces/hooks/configmaps/binary":                                                    &corev1.ConfigMap{BinaryData: map[string][]byte{"ca.crt": {}}},
+		"/api/v1/namespaces/hooks/secrets/forbidden":                                                    http.StatusForbidden,
+		"/api/v1/namespaces/hooks/services/forbidden":                                                   http.StatusForbidden,
 	}
 }
 
@@ -203,7 +203,7 @@ func at(url string) *metacontroller.CompositeController {
 
 func by(service string, port int32) *metacontroller.CompositeController {
 	return calling(func(w *metacontroller.Webhook) {
-		w.Service = &metacontroller.ServiceReference{Namespace: "hooks", Name: service, Port: ptr.To(port)}
+		w.Service = &metacontroller.ServiceReference{Namespace: "hooks", Name: service, Port: new(port)}
 	})
 }
 
@@ -218,19 +218,21 @@ func TestWarningsAboutKinds(t *testing.T) {
 		object runtime.Object
 		want   []string
 	}{
-		"all is well":            {object: deployments()},
-		"a singular":             {parent("v1", "pod"), []string{"spec.parentResource: the cluster does not serve pod in v1" + starts + "; did you mean pods?"}},
-		"a kind":                 {parent("apps/v1", "Deployment"), []string{"spec.parentResource: the cluster does not serve Deployment in apps/v1" + starts + "; did you mean deployments?"}},
-		"a short name":           {parent("v1", "cm"), []string{"spec.parentResource: the cluster does not serve cm in v1" + starts + "; did you mean configmaps?"}},
-		"a misspelling":          {parent("apps/v1", "deplyoments"), []string{"spec.parentResource: the cluster does not serve deplyoments in apps/v1" + starts + "; did you mean deployments?"}},
-		"another group":          {parent("v1", "deployments"), []string{"spec.parentResource: the cluster does not serve deployments in v1" + starts + "; did you mean deployments in apps/v1?"}},
-		"a group that is none":   {parent("app/v1", "deployments"), []string{"spec.parentResource: the cluster does not serve deployments in app/v1" + starts + "; did you mean deployments in apps/v1?"}},
-		"another version":        {parent("apps/v1", "scales"), []string{"spec.parentResource: the cluster does not serve scales in apps/v1" + starts + "; did you mean scales in apps/v1beta1?"}},
-		"what nobody knows":      {parent("example.org/v1", "bananas"), []string{"spec.parentResource: the cluster does not serve bananas in example.org/v1" + starts}},
-		"a group that is down":   {object: parent("example.com/v1", "things")},
-		"a child out of reach":   {deployments(func(s *metacontroller.CompositeControllerSpec) { s.ChildResources[0].Resource = "nodes" }), []string{"spec.childResources[0]: nodes are cluster-scoped and deployments are namespaced, whose children must be in their namespace: responses with such children are rejected"}},
-		"a child within reach":   {object: composite("nodes", "pods", "nodes")},
-		"one failure of several": {deployments(func(s *metacontroller.CompositeControllerSpec) { s.ParentResource.APIVersion, s.ChildResources[0].Resource = "example.com/v1", "podz" }), []string{"spec.childResources[0]: the cluster does not serve podz in v1; the controller goes without it until it does; did you mean pods?"}},
+		"all is well":          {object: deployments()},
+		"a singular":           {parent("v1", "pod"), []string{"spec.parentResource: the cluster does not serve pod in v1" + starts + "; did you mean pods?"}},
+		"a kind":               {parent("apps/v1", "Deployment"), []string{"spec.parentResource: the cluster does not serve Deployment in apps/v1" + starts + "; did you mean deployments?"}},
+		"a short name":         {parent("v1", "cm"), []string{"spec.parentResource: the cluster does not serve cm in v1" + starts + "; did you mean configmaps?"}},
+		"a misspelling":        {parent("apps/v1", "deplyoments"), []string{"spec.parentResource: the cluster does not serve deplyoments in apps/v1" + starts + "; did you mean deployments?"}},
+		"another group":        {parent("v1", "deployments"), []string{"spec.parentResource: the cluster does not serve deployments in v1" + starts + "; did you mean deployments in apps/v1?"}},
+		"a group that is none": {parent("app/v1", "deployments"), []string{"spec.parentResource: the cluster does not serve deployments in app/v1" + starts + "; did you mean deployments in apps/v1?"}},
+		"another version":      {parent("apps/v1", "scales"), []string{"spec.parentResource: the cluster does not serve scales in apps/v1" + starts + "; did you mean scales in apps/v1beta1?"}},
+		"what nobody knows":    {parent("example.org/v1", "bananas"), []string{"spec.parentResource: the cluster does not serve bananas in example.org/v1" + starts}},
+		"a group that is down": {object: parent("example.com/v1", "things")},
+		"a child out of reach": {deployments(func(s *metacontroller.CompositeControllerSpec) { s.ChildResources[0].Resource = "nodes" }), []string{"spec.childResources[0]: nodes are cluster-scoped and deployments are namespaced, whose children must be in their namespace: responses with such children are rejected"}},
+		"a child within reach": {object: composite("nodes", "pods", "nodes")},
+		"one failure of several": {deployments(func(s *metacontroller.CompositeControllerSpec) {
+			s.ParentResource.APIVersion, s.ChildResources[0].Resource = "example.com/v1", "podz"
+		}), []string{"spec.childResources[0]: the cluster does not serve podz in v1; the controller goes without it until it does; did you mean pods?"}},
 		"targets": {
 			&metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{
 				Resources: []metacontroller.DecoratorControllerResourceRule{
@@ -293,7 +295,7 @@ func TestWarningsAboutHooks(t *testing.T) {
 		"a key that is missing":         {secret("good", "tokn"), []string{`spec.hooks.sync.webhook.authorization.secretRef: Secret hooks/good has no key "tokn"; calls of the hook fail until it does`}},
 		"a Secret that nobody may read": {object: secret("forbidden", "token")},
 		"a name of a user": {calling(func(w *metacontroller.Webhook) {
-			w.BasicAuth = &metacontroller.WebhookBasicAuth{SecretRef: metacontroller.SecretReference{Namespace: "hooks", Name: "good"}, PasswordKey: ptr.To("token")}
+			w.BasicAuth = &metacontroller.WebhookBasicAuth{SecretRef: metacontroller.SecretReference{Namespace: "hooks", Name: "good"}, PasswordKey: new("token")}
 		}), []string{`spec.hooks.sync.webhook.basicAuth.secretRef: Secret hooks/good has no key "username"; calls of the hook fail until it does`}},
 		"certificates": {object: calling(func(w *metacontroller.Webhook) {
 			w.ClientTLS = &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "hooks", Name: "good"}}
@@ -302,7 +304,7 @@ func TestWarningsAboutHooks(t *testing.T) {
 		"certificates of a host": {deployments(func(s *metacontroller.CompositeControllerSpec) {
 			s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "a"}, {Host: "b", WebhookSecurity: metacontroller.WebhookSecurity{
 				CABundle: &metacontroller.CABundle{
-					ConfigMapRef: &metacontroller.CABundleReference{Namespace: "hooks", Name: "good", Key: ptr.To("ca.pem")},
+					ConfigMapRef: &metacontroller.CABundleReference{Namespace: "hooks", Name: "good", Key: new("ca.pem")},
 					SecretRef:    &metacontroller.CABundleReference{Namespace: "hooks", Name: "good"},
 				},
 			}}}
@@ -341,19 +343,19 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 		decorators []v1alpha1.DecoratorController
 		want       []string
 	}{
-		"itself":                          {object: deployments(), others: []v1alpha1.CompositeController{other("mine", "deployments", "")}},
-		"other parents":                   {object: deployments(), others: []v1alpha1.CompositeController{other("other", "scales", "")}},
-		"the same parents":                {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "")}, nil, []string{shares}},
-		"some of all parents":             {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, []string{shares}},
-		"parents by another key":          {selecting("a=1"), []v1alpha1.CompositeController{other("other", "deployments", "b=1")}, nil, []string{shares}},
-		"one value of several":            {selecting("a in (1,2)"), []v1alpha1.CompositeController{other("other", "deployments", "a in (2,3)")}, nil, []string{shares}},
-		"other values":                    {selecting("a in (1,2)"), []v1alpha1.CompositeController{other("other", "deployments", "a=3,b=1")}, nil, nil},
-		"values that are excluded":        {selecting("a notin (1,2)"), []v1alpha1.CompositeController{other("other", "deployments", "a=2")}, nil, nil},
-		"some values that are not":        {selecting("a notin (1)"), []v1alpha1.CompositeController{other("other", "deployments", "a in (1,2)")}, nil, []string{shares}},
-		"with and without a key":          {selecting("a"), []v1alpha1.CompositeController{other("other", "deployments", "!a")}, nil, nil},
-		"with a value and without a key":  {selecting("!a"), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, nil},
-		"a key and a value of it":         {selecting("a"), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, []string{shares}},
-		"a selector that cannot be read":  {selecting("a"), []v1alpha1.CompositeController{broken()}, nil, nil},
+		"itself":                         {object: deployments(), others: []v1alpha1.CompositeController{other("mine", "deployments", "")}},
+		"other parents":                  {object: deployments(), others: []v1alpha1.CompositeController{other("other", "scales", "")}},
+		"the same parents":               {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "")}, nil, []string{shares}},
+		"some of all parents":            {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, []string{shares}},
+		"parents by another key":         {selecting("a=1"), []v1alpha1.CompositeController{other("other", "deployments", "b=1")}, nil, []string{shares}},
+		"one value of several":           {selecting("a in (1,2)"), []v1alpha1.CompositeController{other("other", "deployments", "a in (2,3)")}, nil, []string{shares}},
+		"other values":                   {selecting("a in (1,2)"), []v1alpha1.CompositeController{other("other", "deployments", "a=3,b=1")}, nil, nil},
+		"values that are excluded":       {selecting("a notin (1,2)"), []v1alpha1.CompositeController{other("other", "deployments", "a=2")}, nil, nil},
+		"some values that are not":       {selecting("a notin (1)"), []v1alpha1.CompositeController{other("other", "deployments", "a in (1,2)")}, nil, []string{shares}},
+		"with and without a key":         {selecting("a"), []v1alpha1.CompositeController{other("other", "deployments", "!a")}, nil, nil},
+		"with a value and without a key": {selecting("!a"), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, nil},
+		"a key and a value of it":        {selecting("a"), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, []string{shares}},
+		"a selector that cannot be read": {selecting("a"), []v1alpha1.CompositeController{broken()}, nil, nil},
 		"a way back over two controllers": {deployments(), []v1alpha1.CompositeController{pods, nodes}, nil, []string{
 			"spec.childResources[0]: CompositeController back makes nodes of pods, CompositeController further makes deployments.apps of nodes, " +
 				"which this controller handles: unless selectors keep them apart, objects are created without end",

@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 // Package clusterwarnings is an admission plugin that warns authors of controllers about the cluster: kinds that it does not serve,
 // parents whose status cannot be written, children that their parents cannot own (kinds.go); Services, Secrets and ConfigMaps of hooks
 // that are missing (hooks.go); and other controllers that have to do with the same objects (neighbors.go).

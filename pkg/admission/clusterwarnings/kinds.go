@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package clusterwarnings
 
 import (
@@ -28,6 +29,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 )
+
+// served knows which resources the cluster serves. It asks for each version once, and is safe for concurrent use.
+type served struct {
+	client discovery.DiscoveryInterfaceWithContext
+
+	mu       sync.Mutex
+	versions map[schema.GroupVersion]*version
+	all      version
+}
+
+// A version is the response to a question that is asked once.
+type version struct {
+	once      sync.Once
+	resources map[string]metav1.APIResource
+	lists     []*metav1.APIResourceList
+	err       error
+}
 
 // lookupsOfKinds are those of the resources that a definition names.
 func (p *Plugin) lookupsOfKinds(d *definition) lookups {
@@ -88,23 +106,6 @@ func (s *served) find(ctx context.Context, u use) (metav1.APIResource, map[strin
 		text += "; did you mean " + near + "?"
 	}
 	return metav1.APIResource{}, nil, []string{text}, nil
-}
-
-// served knows which resources the cluster serves. It asks for each version once, and is safe for concurrent use.
-type served struct {
-	client discovery.DiscoveryInterfaceWithContext
-
-	mu       sync.Mutex
-	versions map[schema.GroupVersion]*version
-	all      version
-}
-
-// A version is the response to a question that is asked once.
-type version struct {
-	once      sync.Once
-	resources map[string]metav1.APIResource
-	lists     []*metav1.APIResourceList
-	err       error
 }
 
 func (s *served) in(ctx context.Context, gv schema.GroupVersion) (map[string]metav1.APIResource, error) {

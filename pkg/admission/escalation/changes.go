@@ -17,6 +17,8 @@ limitations under the License.
 package escalation
 
 import (
+	"bytes"
+
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -83,7 +85,7 @@ func sameRevision(a, b *metacontroller.ControllerRevision) bool {
 func samePatch(a, b []byte) bool {
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return string(a) == string(b)
+		return bytes.Equal(a, b)
 	}
 	return same(x, y)
 }

@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package escalation_test
 
 import (
@@ -31,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
@@ -265,7 +265,7 @@ func TestChangesThatCount(t *testing.T) {
 	}
 	rolling := metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateRollingInPlace}
 	slower := rolling
-	slower.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+	slower.MaxUnavailable = new(intstr.FromInt32(1))
 	slower.StatusChecks.Conditions = []metacontroller.StatusConditionCheck{{Type: "Ready"}}
 	labeled := composite()
 	labeled.Labels = map[string]string{"a": "b"}
@@ -277,7 +277,7 @@ func TestChangesThatCount(t *testing.T) {
 		"workers and resync": {
 			composite(),
 			composite(func(s *spec) {
-				s.Workers, s.ResyncPeriodSeconds, s.ParentResource.IgnoreStatusChanges = ptr.To[int32](3), ptr.To[int32](9), ptr.To(true)
+				s.Workers, s.ResyncPeriodSeconds, s.ParentResource.IgnoreStatusChanges = new(int32(3)), new(int32(9)), new(true)
 			}), false,
 		},
 		"the pace of a rollout":  {composite(strategy(rolling)), composite(strategy(slower)), false},
@@ -292,8 +292,8 @@ func TestChangesThatCount(t *testing.T) {
 		}), true},
 		"a new hook":               {composite(), composite(func(s *spec) { s.Hooks.Finalize = hook("http://hook/finalize") }), true},
 		"the credential of a host": {composite(), composite(func(s *spec) { s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "hook"}} }), true},
-		"the way of selection":     {composite(), composite(func(s *spec) { s.GenerateSelector = ptr.To(true) }), true},
-		"nothing of a decorator":   {decorator(), decorator(func(s *decoratorSpec) { s.Workers, s.ResyncPeriodSeconds = ptr.To[int32](3), ptr.To[int32](9) }), false},
+		"the way of selection":     {composite(), composite(func(s *spec) { s.GenerateSelector = new(true) }), true},
+		"nothing of a decorator":   {decorator(), decorator(func(s *decoratorSpec) { s.Workers, s.ResyncPeriodSeconds = new(int32(3)), new(int32(9)) }), false},
 		"the targets of a decorator": {
 			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AnnotationSelector = &metacontroller.AnnotationSelector{} }), true,
 		},

@@ -13,6 +13,7 @@ WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 See the License for the specific language governing permissions and
 limitations under the License.
 */
+
 package apiserver
 
 import (
@@ -138,7 +139,7 @@ func escalations(namespace string) map[string]escalation {
 
 // manifest returns the object with a content.
 func (e escalation) manifest(name, content string) string {
-	return fmt.Sprintf(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"%s","metadata":{"name":"%s"%s},%s}`, e.kind, name, e.metadata, content)
+	return fmt.Sprintf(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":%q,"metadata":{"name":%q%s},%s}`, e.kind, name, e.metadata, content)
 }
 
 // A way is a way of writing an object with kubectl.
