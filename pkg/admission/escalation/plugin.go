@@ -33,9 +33,6 @@ import (
 // PluginName is the name of the plugin in --disable-admission-plugins.
 const PluginName = "ControllerEscalation"
 
-// escalate is the verb that lets its holder give a controller rights that he lacks, as it does with roles.
-const escalate = "escalate"
-
 // maxShown is how many resources with missing rights a message names.
 const maxShown = 20
 
@@ -132,7 +129,7 @@ func refusal(a admission.Attributes, author user.Info, missing []right) string {
 	var b strings.Builder
 	gr := a.GetResource().GroupResource()
 	what := "this controller would use the server's rights for what its author may not do"
-	if gr.Resource == "controllerrevisions" {
+	if gr.Resource == revisions {
 		what = "hooks would be shown parents that its author may not update"
 	}
 	fmt.Fprintf(&b, "%s; user %q", what, author.GetName())

@@ -60,6 +60,12 @@ const (
 	create, update, patch, remove = "create", "update", "patch", "delete"
 )
 
+// escalate is the verb that lets its holder give a controller rights that he lacks, as it does with roles.
+const escalate = "escalate"
+
+// revisions are the resource of ControllerRevisions.
+const revisions = "controllerrevisions"
+
 const (
 	// subresourceStatus is written if there is a status subresource, now or later.
 	subresourceStatus = "status"
@@ -129,6 +135,33 @@ func (r *rights) addChild(rule metacontroller.ResourceRule, method metacontrolle
 	if method != "" && method != metacontroller.ChildUpdateOnDelete {
 		r.add(child, update)
 	}
+	for _, more := range guarded[schema.GroupResource{Group: child.Group, Resource: child.Resource}] {
+		r.add(more, more.Verb)
+	}
+}
+
+const (
+	groupRBAC         = "rbac.authorization.k8s.io"
+	groupCertificates = "certificates.k8s.io"
+)
+
+// guarded are the resources at which an API server asks for one more right than that of the request, because their objects give
+// rights. It asks it of who makes the request, which is this server.
+var guarded = map[schema.GroupResource][]right{
+	{Group: groupRBAC, Resource: "roles"}:        {{Verb: escalate, Group: groupRBAC, Resource: "roles"}},
+	{Group: groupRBAC, Resource: "clusterroles"}: {{Verb: escalate, Group: groupRBAC, Resource: "clusterroles"}},
+	{Group: groupRBAC, Resource: "rolebindings"}: {
+		{Verb: "bind", Group: groupRBAC, Resource: "roles"}, {Verb: "bind", Group: groupRBAC, Resource: "clusterroles"},
+	},
+	{Group: groupRBAC, Resource: "clusterrolebindings"}:         {{Verb: "bind", Group: groupRBAC, Resource: "clusterroles"}},
+	{Group: groupCertificates, Resource: "clustertrustbundles"}: {{Verb: "attest", Group: groupCertificates, Resource: "signers"}},
+	{Group: metacontroller.GroupName, Resource: "compositecontrollers"}: {
+		{Verb: escalate, Group: metacontroller.GroupName, Resource: "compositecontrollers"},
+	},
+	{Group: metacontroller.GroupName, Resource: "decoratorcontrollers"}: {
+		{Verb: escalate, Group: metacontroller.GroupName, Resource: "decoratorcontrollers"},
+	},
+	{Group: metacontroller.GroupName, Resource: revisions}: {{Verb: escalate, Group: metacontroller.GroupName, Resource: revisions}},
 }
 
 // addHooks adds what hooks are shown and what calls of them carry. A customize hook, the first one, names any kind as related.

@@ -161,9 +161,15 @@ func ways() map[string]way {
 	}
 }
 
+// administrator is a user who may do everything.
+const administrator = "root"
+
 // write writes the object as a user.
 func (e escalation) write(ctx context.Context, c *cluster.Cluster, w way, namespace, name, user string) (string, error) {
 	args := append([]string{"--as=" + user, "-n", namespace}, w.args...)
+	if user == administrator {
+		args = append(args, "--as-group=system:masters")
+	}
 	if w.args[0] == "patch" {
 		return c.TryKubectl(ctx, "", append(args, e.resource, name, "-p", "{"+e.after+"}")...)
 	}
@@ -249,6 +255,25 @@ func TestHarmlessWritesNeedNoRights(t *testing.T) {
 	}
 	as("delete", e.resource, "harmless")
 	c.KubectlInput(t, e.manifest("harmless", e.before), "create", "-f", "-")
+}
+
+// TestNobodyChangesThePatchOfARevision shows that an administrator may not either.
+func TestNobodyChangesThePatchOfARevision(t *testing.T) {
+	c := cluster.Shared(t)
+	server.Start(t, c, server.Options{})
+	namespace := c.Namespace(t)
+	e := escalations(namespace)["ControllerRevision"]
+	c.KubectlInput(t, e.manifest("patched", e.before), "create", "-f", "-")
+	for _, w := range []way{
+		{args: []string{"patch", "--type=merge"}}, {args: []string{"apply", "--server-side", "--force-conflicts", "-f", "-"}}, {args: []string{"replace", "-f", "-"}},
+	} {
+		forged := e
+		forged.after = `"parentPatch":{"spec":{"a":1}}`
+		output, err := forged.write(t.Context(), c, w, namespace, "patched", administrator)
+		if err == nil || !strings.Contains(output, "parentPatch: Forbidden: may not change; only this server writes it") {
+			t.Errorf("kubectl %v: %v\n%s", w.args, err, output)
+		}
+	}
 }
 
 // TestTheCheckCanBeSwitchedOff is for clusters in which the right to write controllers is given as that of the server.
