@@ -37,6 +37,8 @@ rules:
   resources: [compositecontrollers, compositecontrollers/status, decoratorcontrollers, decoratorcontrollers/status, controllerrevisions]
   verbs: [get, create, update, patch, delete]
 - {apiGroups: [""], resources: [configmaps, configmaps/status, configmaps/finalizers], verbs: ["*"]}
+- {apiGroups: [""], resources: [pods, pods/status], verbs: [get, list, watch, patch]}
+- {apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ["*"]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -53,7 +55,9 @@ metadata: {name: escalation-rights}
 rules:
 - {apiGroups: [""], resources: [secrets, secrets/status], verbs: ["*"]}
 - {apiGroups: [""], resources: [services, services/status, services/finalizers], verbs: [get, list, watch, patch, update]}
+- {apiGroups: [""], resources: [pods], verbs: [delete]}
 - {apiGroups: [apps], resources: [deployments], verbs: [update]}
+- {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [bind]}
 - {apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -132,6 +136,10 @@ func escalations(namespace string) map[string]escalation {
 			"get, list, watch services\n"),
 		"Targets": row(decorator, targets("configmaps", "secrets"),
 			"get, list, watch, patch, delete secrets\n", "patch secrets/status\n"),
+		"DeletionOfTargets": row(decorator, targets("configmaps", "pods"), "delete pods\n"),
+		"RoleBindings": row(composite,
+			of("configmaps", `"childResources":[{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"rolebindings"}],`+hooks),
+			"bind roles.rbac.authorization.k8s.io\n", "bind clusterroles.rbac.authorization.k8s.io\n"),
 		"ControllerRevision": row(revision, `"parentPatch":{"spec":{}},"children":[{"apiGroup":"","kind":"Pod","names":["a"]}]`,
 			"update deployments.apps\n"),
 	}
@@ -157,6 +165,7 @@ func ways() map[string]way {
 		"apply":          {false, []string{"apply", "--server-side", "--force-conflicts", "-f", "-"}},
 		"apply dry run":  {false, []string{"apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"}},
 		"patch":          {false, []string{"patch", "--type=merge"}},
+		"patch dry run":  {false, []string{"patch", "--type=merge", "--dry-run=server"}},
 		"update":         {false, []string{"replace", "-f", "-"}},
 	}
 }
