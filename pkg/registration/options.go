@@ -54,6 +54,8 @@ type Options struct {
 	CABundle []byte
 	// Timeout is how long to wait until the server is available. Zero: do not wait.
 	Timeout time.Duration
+	// RestoreRoles replaces ClusterRoles whose rules somebody else has written.
+	RestoreRoles bool
 	// Progress receives a line for every step. Nil: no lines.
 	Progress io.Writer
 }

@@ -28,7 +28,8 @@ import (
 )
 
 // Register registers the server at Options.Host and Options.Port, and waits until it is available. Doing it again is harmless,
-// and changes host, port and authority.
+// and changes host, port and authority. It changes no namespace that exists, and no ClusterRole whose rules somebody else has
+// written unless Options.RestoreRoles is set.
 //
 // The error is a *ServedByDefinitionsError or an *OccupiedError when the cluster has another registration, in which case
 // nothing was changed, and an *UnavailableError when the server was not reached in time.
@@ -54,15 +55,55 @@ func Register(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, object := range objects {
-		if err := apply(ctx, client, object, FieldManager); err != nil {
+		if err := applyOne(ctx, client, object, o); err != nil {
 			return err
 		}
-		progressf(o.Progress, "applied %s", describe(object))
 	}
 	if o.Timeout == 0 {
 		return nil
 	}
 	return waitAvailable(ctx, client, o)
+}
+
+// applyOne writes one object of a registration.
+func applyOne(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, o Options) error {
+	switch object.GetKind() {
+	case "Namespace":
+		return ensureNamespace(ctx, client, object, o.Progress)
+	case "ClusterRole":
+		return applyRole(ctx, client, object, o)
+	default:
+		if err := apply(ctx, client, object, FieldManager); err != nil {
+			return err
+		}
+		progressf(o.Progress, "applied %s", describe(object))
+		return nil
+	}
+}
+
+// ApplyRoles applies the ClusterRoles of a registration alone, so that they can be bound to the user of a server that is no
+// administrator before that server starts. Of the options it takes Config, RestoreRoles and Progress.
+func ApplyRoles(ctx context.Context, o Options) error {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	client, err := newClient(o.Config)
+	if err != nil {
+		return err
+	}
+	objects, err := manifests(o)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" {
+			continue
+		}
+		if err := applyRole(ctx, client, object, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.

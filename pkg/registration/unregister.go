@@ -24,11 +24,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
-// Unregister deletes what Register applied, except for the namespace, which may hold objects of others. Objects that are not
-// there are no error. It refuses with an *OccupiedError when the registration is that of another server, and deletes nothing
+// Unregister deletes what Register applied, except for the namespace, which may hold objects of others: earlier versions applied
+// labels to it, which are taken off. A ClusterRole that Register has left to others stays. Objects that are not there are no error. It refuses with an *OccupiedError when the registration is that of another server, and deletes nothing
 // then. The server's own objects stay in its store.
 func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	if out == nil {
@@ -48,20 +50,37 @@ func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	// Backwards: the cluster must stop asking for the server before the way to it goes.
 	for _, object := range slices.Backward(objects) {
 		if object.GetKind() == "Namespace" {
-			continue
+			err = releaseNamespace(ctx, client, object.GetName(), out)
+		} else {
+			err = remove(ctx, client, object, out)
 		}
-		target, err := resourceFor(client, object)
 		if err != nil {
 			return err
 		}
-		err = target.Delete(ctx, object.GetName(), metav1.DeleteOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return fmt.Errorf("deleting %s: %w", describe(object), err)
-		default:
-			progressf(out, "deleted %s", describe(object))
+	}
+	return nil
+}
+
+// remove deletes one object of a registration.
+func remove(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, out io.Writer) error {
+	target, err := resourceFor(client, object)
+	if err != nil {
+		return err
+	}
+	if object.GetKind() == "ClusterRole" {
+		existing, err := target.Get(ctx, object.GetName(), metav1.GetOptions{})
+		if err == nil && !appliedHere(existing) {
+			progressf(out, "%s is not that of register and stays", describe(object))
+			return nil
 		}
+	}
+	err = target.Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("deleting %s: %w", describe(object), err)
+	default:
+		progressf(out, "deleted %s", describe(object))
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestHelpHasSections(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\nCluster flags:", "\nStorage flags:", "\nSecure serving flags:", "\nControllers flags:", "\nFeatures flags:", "\nLogs flags:",
-		"--data-dir", "--hook-response-limit", "--emulated-version", "--logging-format",
+		"--data-dir", "--hook-response-limit", "--emulated-version", "--logging-format", "--escalation-check",
 	} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help has no %q", want)
@@ -91,6 +91,7 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		"TLS for nothing":     {[]string{"--etcd-cafile", "x"}, "--etcd-cafile, --etcd-certfile and --etcd-keyfile need --etcd-servers"},
 		"no data directory":   {[]string{"--data-dir="}, "--data-dir must not be empty"},
 		"an unknown plugin":   {[]string{"--enable-admission-plugins=Nothing"}, `enable-admission-plugins plugin "Nothing" is unknown`},
+		"a plugin on and off": {[]string{"--escalation-check=false", "--enable-admission-plugins=ControllerEscalation"}, "[ControllerEscalation] in enable-admission-plugins and disable-admission-plugins overlapped"},
 		"no workers":          {[]string{"--workers=0"}, "--workers must be at least 1, not 0"},
 		"no answers":          {[]string{"--hook-response-limit=0"}, "--hook-response-limit must be positive, not 0"},
 		"no quantity":         {[]string{"--hook-response-limit=much"}, "invalid argument \"much\" for \"--hook-response-limit\" flag"},

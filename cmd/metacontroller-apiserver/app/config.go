@@ -22,23 +22,28 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
 
 // newConfig turns options into the configuration of the API server. The storage must run and the serving certificate must
 // exist.
 func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, error) {
-	recommended, admission, features := *o.Recommended, *o.Recommended.Admission, *o.Recommended.Features
+	recommended, plugins, features := *o.Recommended, *o.Recommended.Admission, *o.Recommended.Features
 	recommended.Features = &features
 	recommended.Admission = nil // Below, because it needs the version of the Kubernetes libraries.
 	config := apiserver.NewConfig()
@@ -54,13 +59,20 @@ func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, err
 	if err != nil {
 		return nil, err
 	}
-	if err := disableUnusable(ctx, cluster, &admission, &features); err != nil {
+	if err := disableUnusable(ctx, cluster, &plugins, &features); err != nil {
 		return nil, err
 	}
 	if err := recommended.ApplyTo(generic); err != nil {
 		return nil, fmt.Errorf("configuring the server: %w", err)
 	}
-	if err := applyAdmission(generic, &admission, o.Registry); err != nil {
+	own, err := ownPlugins(o, generic)
+	if err != nil {
+		return nil, err
+	}
+	if !o.Admission.EscalationCheck {
+		klog.FromContext(ctx).Info("Whoever may write a controller has the rights of this server, because of --escalation-check=false")
+	}
+	if err := applyAdmission(generic, &plugins, o.Registry, own...); err != nil {
 		return nil, err
 	}
 	return config, nil
@@ -101,7 +113,7 @@ func engineCluster(o *genericoptions.RecommendedOptions, traced *rest.Config) (*
 
 // disableUnusable disables admission plugins and API Priority and Fairness where the cluster does not serve what they watch:
 // they would wait forever. It is an error when a flag enables such a plugin by name.
-func disableUnusable(ctx context.Context, cluster *rest.Config, admission *genericoptions.AdmissionOptions,
+func disableUnusable(ctx context.Context, cluster *rest.Config, plugins *genericoptions.AdmissionOptions,
 	features *genericoptions.FeatureOptions,
 ) error {
 	client, err := kubernetes.NewForConfig(unlimited(cluster))
@@ -109,7 +121,7 @@ func disableUnusable(ctx context.Context, cluster *rest.Config, admission *gener
 		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	parts := slices.DeleteFunc(apiserver.Parts(), func(p apiserver.Part) bool {
-		return slices.Contains(admission.DisablePlugins, p.Name) ||
+		return slices.Contains(plugins.DisablePlugins, p.Name) ||
 			(p.Name == apiserver.PriorityAndFairness && !features.EnablePriorityAndFairness)
 	})
 	unusable, err := apiserver.Probe(ctx, client, parts)
@@ -117,19 +129,19 @@ func disableUnusable(ctx context.Context, cluster *rest.Config, admission *gener
 		return err
 	}
 	logger := klog.FromContext(ctx)
-	admission.DisablePlugins = slices.Clone(admission.DisablePlugins)
+	plugins.DisablePlugins = slices.Clone(plugins.DisablePlugins)
 	for _, part := range parts {
 		reason, ok := unusable[part.Name]
 		if !ok {
 			continue
 		}
 		switch {
-		case slices.Contains(admission.EnablePlugins, part.Name):
+		case slices.Contains(plugins.EnablePlugins, part.Name):
 			return fmt.Errorf("--enable-admission-plugins=%s cannot work: %s", part.Name, reason)
 		case part.Name == apiserver.PriorityAndFairness:
 			features.EnablePriorityAndFairness = false
 		default:
-			admission.DisablePlugins = append(admission.DisablePlugins, part.Name)
+			plugins.DisablePlugins = append(plugins.DisablePlugins, part.Name)
 		}
 		apiserver.ReportDisabled(part.Name)
 		logger.Error(nil, "SWITCHED OFF until the next start", "part", part.Name, "reason", reason)
@@ -137,10 +149,42 @@ func disableUnusable(ctx context.Context, cluster *rest.Config, admission *gener
 	return nil
 }
 
+// ownPlugins returns what gives the admission plugins of this server what they need beyond those of Kubernetes.
+func ownPlugins(o options.Completed, config *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer, error) {
+	reviews, err := reviewClient(o, config.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	controllers, err := versioned.NewForConfig(unlimited(config.LoopbackClientConfig))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for controllers: %w", err)
+	}
+	return []admission.PluginInitializer{
+		escalation.Initializer{Reviews: reviews},
+		clusterwarnings.Initializer{Own: controllers, Port: o.Recommended.SecureServing.BindPort},
+	}, nil
+}
+
+// reviewClient is the client of SubjectAccessReviews: it acts as the user who delegates authorization.
+func reviewClient(o options.Completed, cluster *rest.Config) (authorizationclient.SubjectAccessReviewInterface, error) {
+	if path := o.Recommended.Authorization.RemoteKubeConfigFile; path != "" && path != o.Recommended.CoreAPI.CoreAPIKubeconfigPath {
+		config, err := clusterConfig(&genericoptions.CoreAPIOptions{CoreAPIKubeconfigPath: path})
+		if err != nil {
+			return nil, err
+		}
+		cluster = config
+	}
+	client, err := kubernetes.NewForConfig(unlimited(cluster))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for SubjectAccessReviews: %w", err)
+	}
+	return client.AuthorizationV1().SubjectAccessReviews(), nil
+}
+
 // applyAdmission builds the admission chain. Its policies are compiled for the version of the Kubernetes libraries, not for that
 // of this server.
-func applyAdmission(config *genericapiserver.RecommendedConfig, admission *genericoptions.AdmissionOptions,
-	registry basecompatibility.ComponentGlobalsRegistry,
+func applyAdmission(config *genericapiserver.RecommendedConfig, plugins *genericoptions.AdmissionOptions,
+	registry basecompatibility.ComponentGlobalsRegistry, own ...admission.PluginInitializer,
 ) error {
 	const kube = basecompatibility.DefaultKubeComponent
 	client, err := kubernetes.NewForConfig(unlimited(config.ClientConfig))
@@ -151,8 +195,8 @@ func applyAdmission(config *genericapiserver.RecommendedConfig, admission *gener
 	if err != nil {
 		return fmt.Errorf("creating a client for the parameters of admission policies: %w", err)
 	}
-	if err := admission.ApplyTo(&config.Config, config.SharedInformerFactory, client, objects,
-		registry.FeatureGateFor(kube), registry.EffectiveVersionFor(kube)); err != nil {
+	if err := plugins.ApplyTo(&config.Config, config.SharedInformerFactory, client, objects,
+		registry.FeatureGateFor(kube), registry.EffectiveVersionFor(kube), own...); err != nil {
 		return fmt.Errorf("configuring admission: %w", err)
 	}
 	return nil

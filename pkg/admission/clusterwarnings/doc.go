@@ -14,7 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package clusterwarnings is an admission plugin that warns authors of controllers about the cluster: resources that it
-// does not serve, and parents whose status cannot be written. It never rejects anything, and stays silent when the cluster
-// does not respond at once. Rules that need no cluster are in package validation.
+// Package clusterwarnings is an admission plugin that warns authors of controllers about the cluster: kinds that it does not serve,
+// parents whose status cannot be written, children that their parents cannot own (kinds.go); Services, Secrets and ConfigMaps of hooks
+// that are missing (hooks.go); and other controllers that have to do with the same objects (neighbors.go).
+//
+// It never rejects anything. All lookups are made at the same time, and what is not known after two seconds is not warned of; a
+// lookup that fails is logged and does not keep the others from being told. Rules that need no cluster are in package validation.
 package clusterwarnings

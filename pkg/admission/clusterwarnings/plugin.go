@@ -5,7 +5,7 @@ Licensed under the Apache License, Version 2.0 (the "License");
 you may not use this file except in compliance with the License.
 You may obtain a copy of the License at
 
-    http://www.apache.org/licenses/LICENSE-2.0
+	http://www.apache.org/licenses/LICENSE-2.0
 
 Unless required by applicable law or agreed to in writing, software
 distributed under the License is distributed on an "AS IS" BASIS,
@@ -22,38 +22,45 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
 
 // PluginName is the name of the plugin in --disable-admission-plugins.
 const PluginName = "ControllerClusterWarnings"
 
-// patience is how long an author waits for a warning.
-const patience = 2 * time.Second
+const (
+	// patience is how long an author waits for warnings.
+	patience = 2 * time.Second
+	// parallel is how many lookups are made at the same time for one object.
+	parallel = 16
+	// maxWarnings is how many warnings an author gets.
+	maxWarnings = 20
+)
 
 // Register makes the plugin known.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
 }
 
-// Plugin warns. Create it with New; it needs a client of the cluster.
+// Plugin warns. Create it with New; it needs a client of the cluster, and looks at other controllers if an Initializer gives it a
+// client for them.
 type Plugin struct {
 	*admission.Handler
 
 	client kubernetes.Interface
+	own    versioned.Interface
+	port   int
 }
 
 var (
@@ -70,6 +77,21 @@ func New() *Plugin {
 // SetExternalKubeClientSet gives the plugin the client of the cluster.
 func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
+// Initializer gives the plugin what it knows of this server.
+type Initializer struct {
+	// Own reads controllers from this server.
+	Own versioned.Interface
+	// Port is the one at which this server listens. Zero: it is not known.
+	Port int
+}
+
+// Initialize implements admission.PluginInitializer.
+func (i Initializer) Initialize(plugin admission.Interface) {
+	if p, ok := plugin.(*Plugin); ok {
+		p.own, p.port = i.Own, i.Port
+	}
+}
+
 // ValidateInitialization says whether the plugin has what it needs.
 func (p *Plugin) ValidateInitialization() error {
 	if p.client == nil {
@@ -80,99 +102,70 @@ func (p *Plugin) ValidateInitialization() error {
 
 // Validate warns about a new or changed definition, and admits it.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetSubresource() != "" {
+	d, ok := definitionOf(a.GetObject())
+	if !ok || a.GetSubresource() != "" {
 		return nil
 	}
-	uses := usesOf(a.GetObject())
-	if len(uses) == 0 || slices.EqualFunc(uses, usesOf(a.GetOldObject()), sameRule) {
+	d.name = a.GetName()
+	if old, ok := definitionOf(a.GetOldObject()); ok && apiequality.Semantic.DeepEqual(d.spec, old.spec) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	served := served{client: p.client.Discovery(), known: map[schema.GroupVersion]sets.Set[string]{}}
-	for _, use := range uses {
-		message, err := use.warning(ctx, served)
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot look for the resources of a controller", "controller", a.GetName(), "err", err)
-			return nil
-		}
-		if message != "" {
-			warning.AddWarning(ctx, "", use.path.String()+": "+message)
-		}
-	}
+	lookups := slices.Concat(p.lookupsOfKinds(&d), p.lookupsOfHooks(&d), p.lookupsOfNeighbors(&d))
+	tell(ctx, lookups.run(ctx, a.GetName()))
 	return nil
 }
 
-// use is one place of a definition where a resource is named.
-type use struct {
-	rule metacontroller.ResourceRule
+// tell sends warnings to the author.
+func tell(ctx context.Context, texts []string) {
+	for i, text := range texts {
+		if i == maxWarnings {
+			warning.AddWarning(ctx, "", fmt.Sprintf("and %d more warnings", len(texts)-maxWarnings))
+			return
+		}
+		warning.AddWarning(ctx, "", text)
+	}
+}
+
+// A lookup finds out about one place of a definition.
+type lookup struct {
 	path *field.Path
-	// status says that the status of the objects is to be written.
-	status bool
+	// find returns what there is to say about the place; nothing if all is well or not known.
+	find func(ctx context.Context) ([]string, error)
 }
 
-func sameRule(a, b use) bool { return a.rule == b.rule }
+type lookups []lookup
 
-// usesOf lists the resources that a definition names; other objects name none.
-func usesOf(object any) []use {
-	spec := field.NewPath("spec")
-	var uses []use
-	switch o := object.(type) {
-	case *metacontroller.CompositeController:
-		uses = append(uses, use{o.Spec.ParentResource.ResourceRule, spec.Child("parentResource"), true})
-		for i, rule := range o.Spec.ChildResources {
-			uses = append(uses, use{rule.ResourceRule, spec.Child("childResources").Index(i), false})
-		}
-	case *metacontroller.DecoratorController:
-		for i, rule := range o.Spec.Resources {
-			uses = append(uses, use{rule.ResourceRule, spec.Child("resources").Index(i), false})
-		}
-		for i, rule := range o.Spec.Attachments {
-			uses = append(uses, use{rule.ResourceRule, spec.Child("attachments").Index(i), false})
-		}
+// run makes all lookups and returns the warnings in their order, without repetitions.
+func (l lookups) run(ctx context.Context, controller string) []string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	found := make([][]string, len(l))
+	next := make(chan int)
+	var running sync.WaitGroup
+	for range min(parallel, len(l)) {
+		running.Go(func() {
+			for i := range next {
+				texts, err := l[i].find(ctx)
+				if err != nil {
+					klog.FromContext(ctx).V(2).Info("Cannot tell the author of a controller whether something is wrong",
+						"controller", controller, "field", l[i].path.String(), "err", err)
+				}
+				for _, text := range texts {
+					found[i] = append(found[i], l[i].path.String()+": "+text)
+				}
+			}
+		})
 	}
-	return uses
-}
-
-// warning is what there is to say about a use; empty if nothing.
-func (u use) warning(ctx context.Context, s served) (string, error) {
-	gv, err := schema.ParseGroupVersion(u.rule.APIVersion)
-	if err != nil {
-		return "", fmt.Errorf("parsing the API version of %s: %w", u.path, err)
+	for i := range l {
+		next <- i
 	}
-	resources, err := s.in(ctx, gv)
-	if err != nil {
-		return "", err
-	}
-	switch {
-	case !resources.Has(u.rule.Resource):
-		return fmt.Sprintf("the cluster does not serve %s in %s; the controller starts when it does", u.rule.Resource, gv), nil
-	case u.status && !resources.Has(u.rule.Resource+"/status"):
-		return fmt.Sprintf("%s have no status subresource; the status that hooks return is not written", u.rule.Resource), nil
-	}
-	return "", nil
-}
-
-// served knows which resources the cluster serves.
-type served struct {
-	client discovery.ServerResourcesInterfaceWithContext
-	known  map[schema.GroupVersion]sets.Set[string]
-}
-
-func (s served) in(ctx context.Context, gv schema.GroupVersion) (sets.Set[string], error) {
-	if names, ok := s.known[gv]; ok {
-		return names, nil
-	}
-	names := sets.New[string]()
-	list, err := s.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("discovering %s: %w", gv, err)
-	}
-	if err == nil {
-		for i := range list.APIResources {
-			names.Insert(list.APIResources[i].Name)
+	close(next)
+	running.Wait()
+	var texts []string
+	for _, text := range slices.Concat(found...) {
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
 		}
 	}
-	s.known[gv] = names
-	return names, nil
+	return texts
 }

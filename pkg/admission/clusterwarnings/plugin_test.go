@@ -55,7 +55,7 @@ func newPlugin(t *testing.T) *clusterwarnings.Plugin {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(discovery))
 	t.Cleanup(s.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, QPS: -1})
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestWarnings(t *testing.T) {
 		"resources that are not served": {
 			object: composite("pod", "pods", "configmap"),
 			want: []string{
-				"spec.parentResource: the cluster does not serve pod in v1; the controller starts when it does",
-				"spec.childResources[1]: the cluster does not serve configmap in v1; the controller starts when it does",
+				"spec.parentResource: the cluster does not serve pod in v1; the controller starts when it does; did you mean pods?",
+				"spec.childResources[1]: the cluster does not serve configmap in v1; the controller goes without it until it does; did you mean configmaps?",
 			},
 		},
 		"a group that is not served": {
@@ -127,7 +127,7 @@ func TestWarnings(t *testing.T) {
 					{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "service"}},
 				},
 			}},
-			want: []string{"spec.attachments[0]: the cluster does not serve service in v1; the controller starts when it does"},
+			want: []string{"spec.attachments[0]: the cluster does not serve service in v1; the controller goes without it until it does"},
 		},
 		"a change elsewhere":       {object: labeled, old: composite("foos")},
 		"a change of the resource": {object: composite("configmaps"), old: composite("pods"), want: []string{"spec.parentResource: configmaps have no status subresource; the status that hooks return is not written"}},

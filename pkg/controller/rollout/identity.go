@@ -20,6 +20,7 @@ import (
 	"crypto/sha1" //nolint:gosec // The digest is part of a name; see Planner.name.
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,8 +68,25 @@ func (p *Planner) name(uid types.UID, patch []byte) string {
 	if len(prefix) > maxPrefix {
 		prefix = strings.TrimRight(prefix[:maxPrefix], ".-")
 	}
-	digest := sha1.Sum(append([]byte(uid), patch...)) //nolint:gosec // It protects nothing.
-	return prefix + "-" + hex.EncodeToString(digest[:])
+	return prefix + digestSuffix(uid, patch)
+}
+
+// digestSuffix is the end of the name of a revision.
+func digestSuffix(uid types.UID, patch []byte) string {
+	digest := sha1.Sum(append([]byte(uid), patch...)) //nolint:gosec // See Planner.name; it authenticates nobody.
+	return "-" + hex.EncodeToString(digest[:])
+}
+
+// checkDigest returns an error if a revision has not the patch that it was created with: the name of an object does not change.
+func checkDigest(parent types.UID, name string, patch map[string]any) error {
+	encoded, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	if !strings.HasSuffix(name, digestSuffix(parent, encoded)) {
+		return errors.New("the digest in the name is that of another patch, so it was changed or made up by somebody")
+	}
+	return nil
 }
 
 // namespace returns the namespace of the parent's revisions.
@@ -197,7 +215,7 @@ func absoluteKey(parentNamespace, group, kind, name string) children.Key {
 	return key
 }
 
-// UnreadableError means that a ControllerRevision of the parent cannot be decoded. The rollout waits until it is repaired or
+// UnreadableError means that a ControllerRevision of the parent cannot be decoded, or is not trusted. The rollout waits until it is
 // deleted; when it is deleted, its children move to the latest revision at once.
 type UnreadableError struct {
 	// Namespace and Name of the ControllerRevision.

@@ -59,7 +59,8 @@ func (r *Revision) ParentJSON() ([]byte, error) {
 // Revisions returns the revisions of the parent: first the latest, whose Parent is the parent itself, then the older ones
 // from the newest to the oldest. The parent is its decoded content with integers as int64 and other numbers as float64.
 // Candidates may be any ControllerRevisions; those that are not the parent's are ignored. The error is an *UnreadableError
-// when one of the parent's revisions cannot be decoded.
+// when one of the parent's revisions cannot be decoded, or holds another patch than the one of which its name has the digest. The
+// latest revision is known by its name and repaired.
 func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.ControllerRevision) ([]Revision, error) {
 	object := &unstructured.Unstructured{Object: parent}
 	patch := extract(parent, p.paths)
@@ -75,6 +76,10 @@ func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.Contro
 			continue
 		}
 		recorded, err := decodePatch(r)
+		if err == nil && r.Name != name {
+			// Hooks are shown what is in it as the parent's.
+			err = checkDigest(object.GetUID(), r.Name, recorded)
+		}
 		switch {
 		case r.Name == name, err == nil && !latest.Exists && reflect.DeepEqual(recorded, patch):
 			if latest.Exists {

@@ -160,8 +160,21 @@ func TestOlderRevisionsShowTheParentAsItWas(t *testing.T) {
 	}
 }
 
-// revision is one of the parent of these tests.
+// revision is one of the parent of these tests, with the digest of its patch behind the name.
 func revision(name, patch string) *revisionObject {
+	var content map[string]any
+	if err := utiljson.Unmarshal([]byte(patch), &content); err != nil {
+		return named(name, patch)
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return named(name, patch)
+	}
+	return named(name+digestSuffix("uid-1", encoded), patch)
+}
+
+// named is a revision of that name, whatever its patch is.
+func named(name, patch string) *revisionObject {
 	yes := true
 	r := &revisionObject{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: "home", Labels: map[string]string{LabelAPIGroup: "example.com", LabelResource: "sets"},
@@ -283,28 +296,28 @@ func TestRevisionsOfTheParent(t *testing.T) {
 			return []*revisionObject{r}
 		}, false, []string{"a"}},
 		"OrphanOfOurName": {"A revision that lost its owner is known by its name, which holds the parent's UID.", func() []*revisionObject {
-			r := revision(latestName, `{"spec":{"a":2}}`)
+			r := named(latestName, `{"spec":{"a":2}}`)
 			r.OwnerReferences[0].Controller = &no
 			return []*revisionObject{r}
 		}, true, nil},
 		"OrphanOfOtherName": {"Any other orphan is a stranger's.", func() []*revisionObject {
-			r := revision("sets.example.com-0", `{"spec":{"a":2}}`)
+			r := named("sets.example.com-0", `{"spec":{"a":2}}`)
 			r.OwnerReferences = nil
 			return []*revisionObject{r}
 		}, false, nil},
 		"OrphanUnreadable": {"An orphan that nobody can read is a stranger's.", func() []*revisionObject {
-			r := revision(latestName, `[]`)
+			r := named(latestName, `[]`)
 			r.OwnerReferences = nil
 			return []*revisionObject{r}
 		}, false, nil},
 		"Damaged": {"The latest revision is known by its name even if its patch was changed.", func() []*revisionObject {
-			return []*revisionObject{revision(latestName, `{"spec":{"a":77}}`)}
+			return []*revisionObject{named(latestName, `{"spec":{"a":77}}`)}
 		}, true, nil},
 		"DamagedBeyondReading": {"The latest revision is known by its name even if its patch is none.", func() []*revisionObject {
-			return []*revisionObject{revision(latestName, `null`)}
+			return []*revisionObject{named(latestName, `null`)}
 		}, true, nil},
 		"NameWins": {"Of two revisions with the same patch the one with the right name is the latest.", func() []*revisionObject {
-			return []*revisionObject{revision("twin", `{"spec":{"a":2}}`), revision(latestName, `{"spec":{"a":2}}`), revision("twin2", `{"spec":{"a":2}}`)}
+			return []*revisionObject{revision("twin", `{"spec":{"a":2}}`), named(latestName, `{"spec":{"a":2}}`), revision("twin2", `{"spec":{"a":2}}`)}
 		}, true, []string{"twin", "twin2"}},
 	}
 	for name, tc := range cases {
@@ -316,7 +329,8 @@ func TestRevisionsOfTheParent(t *testing.T) {
 			}
 			var older []string
 			for _, r := range revisions[1:] {
-				older = append(older, r.Object.Name)
+				name, _, _ := strings.Cut(r.Object.Name, "-")
+				older = append(older, name)
 			}
 			if diff := cmp.Diff(tc.older, older); revisions[0].Exists != tc.latest || diff != "" {
 				t.Errorf("%s\nlatest exists: %t, want %t; older (-want +got):\n%s", tc.reason, revisions[0].Exists, tc.latest, diff)
@@ -351,9 +365,11 @@ func checkRepaired(t *testing.T, p *Planner, revisions []Revision) {
 
 func TestUnreadableRevisionStopsTheRollout(t *testing.T) {
 	parent := decode(t, parentHead+`"spec":{"a":2}}`)
-	for name, patch := range map[string]string{"Empty": ``, "Null": `null`, "List": `[]`, "Cut": `{"spec":`} {
+	for name, patch := range map[string]string{
+		"Empty": ``, "Null": `null`, "List": `[]`, "Cut": `{"spec":`, "Forged": `{"spec":{"a":1}}`, "ForgedToBeTheLatest": `{"spec":{"a":2}}`,
+	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := sets().Revisions(parent, []*revisionObject{revision("broken", patch)})
+			_, err := sets().Revisions(parent, []*revisionObject{named("broken", patch)})
 			unreadable, ok := errors.AsType[*UnreadableError](err)
 			if !ok || unreadable.Name != "broken" || !strings.Contains(err.Error(), "ControllerRevision home/broken") {
 				t.Errorf("got %v; want an UnreadableError that names the revision", err)

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -51,6 +52,7 @@ func TestRollingUpdates(t *testing.T) {
 	t.Run("AChildThatIsNotReadyStopsItAndIsNamed", func(t *testing.T) { pauses(t, w) })
 	t.Run("ASecondChangeIsFollowed", func(t *testing.T) { follows(t, w) })
 	t.Run("MaxUnavailableAllowsMoreAtATime", func(t *testing.T) { several(t, w) })
+	t.Run("ARevisionThatSomebodyMadeUpReachesNoHook", func(t *testing.T) { distrusts(t, w) })
 	t.Run("ARestartInTheMiddleChangesNothing", func(t *testing.T) { restarts(t, w) })
 }
 
@@ -101,6 +103,41 @@ func pauses(t *testing.T, w *world) {
 	}
 	s.dock.release(t.Context(), "s02")
 	s.await("all ships to be of version 2", func() (bool, string) { return s.dock.ready("2") == 5, s.dock.String() })
+	s.awaitUpdated("True", "OnLatestRevision", "")
+}
+
+// distrusts has a revision in the middle of a rollout that its author made up.
+func distrusts(t *testing.T, w *world) {
+	s := newScene(t, w, options{method: v1alpha1.ChildUpdateRollingInPlace, ships: 3})
+	s.dock.hold("s01")
+	s.update("2")
+	s.awaitUpdated("False", "RolloutWaiting", "s01")
+	stored := s.revisions()
+	i := slices.IndexFunc(stored, func(r v1alpha1.ControllerRevision) bool { return strings.Contains(string(r.ParentPatch.Raw), `"1"`) })
+	if i < 0 {
+		t.Fatalf("there is no former revision among %v", stored)
+	}
+	forged := &v1alpha1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
+		Name: "forged", Namespace: stored[i].Namespace, Labels: stored[i].Labels, OwnerReferences: stored[i].OwnerReferences,
+	}, Children: stored[i].Children}
+	forged.ParentPatch.Raw = []byte(`{"spec":{"version":"forged"}}`)
+	client := s.Versioned.MetacontrollerV1alpha1().ControllerRevisions(forged.Namespace)
+	if _, err := client.Create(t.Context(), forged, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// A change of a revision calls no hook; a change of the parent does.
+	s.parents.Patch(s.resource, s.namespace, `{"metadata":{"annotations":{"look":"again"}}}`)
+	s.parents.AwaitEvent(s.namespace, "Warning", "SyncError", "reading parentPatch of ControllerRevision "+forged.Namespace+"/forged: the digest in the name")
+	for _, r := range w.hook.Requests("/sync") {
+		if strings.Contains(string(r.Body), `"forged"`) {
+			t.Fatal("the hook was shown what somebody made up")
+		}
+	}
+	if err := client.Delete(t.Context(), "forged", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.dock.release(t.Context(), "s01")
+	s.await("all ships to be of version 2", func() (bool, string) { return s.dock.ready("2") == 3, s.dock.String() })
 	s.awaitUpdated("True", "OnLatestRevision", "")
 }
 

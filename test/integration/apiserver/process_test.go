@@ -57,12 +57,36 @@ func TestWhatTheServerMayNotWatchIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// withFewRights makes a service account that may do what every aggregated server must, and nothing else.
-func withFewRights(t *testing.T, c *cluster.Cluster) string {
+// The documented order for a server that acts as somebody less than an administrator: its rights come first, and then nothing is
+// missing when it starts.
+func TestAServerThatIsNoAdministratorNeedsNoRestart(t *testing.T) {
+	c := cluster.Start(t)
+	if output, err := exec.CommandContext(t.Context(), server.Binary(t), "register", "roles", "--kubeconfig", c.Kubeconfig).CombinedOutput(); err != nil {
+		t.Fatalf("applying the roles: %v\n%s", err, output)
+	}
+	s := server.Start(t, c, server.Options{Kubeconfig: withFewRights(t, c, "metacontroller-apiserver", "metacontroller-controllers")})
+	c.KubectlInput(t, controller("with-rights"), "create", "-f", "-")
+	c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller", "with-rights")
+	c.Kubectl(t, "delete", "compositecontroller", "with-rights")
+	log, err := os.ReadFile(s.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(log), "SWITCHED OFF") {
+		t.Error("a part of the server is switched off")
+	}
+}
+
+// withFewRights makes a service account that may do what every aggregated server must, and what the given roles give.
+func withFewRights(t *testing.T, c *cluster.Cluster, roles ...string) string {
 	t.Helper()
 	namespace := c.Namespace(t)
 	account := "--serviceaccount=" + namespace + ":few-rights"
 	c.Kubectl(t, "-n", namespace, "create", "serviceaccount", "few-rights")
+	for _, role := range roles {
+		c.Kubectl(t, "create", "clusterrolebinding", namespace+"-"+role, "--clusterrole="+role, account)
+		t.Cleanup(func() { afterwards(t, c, "", "delete", "clusterrolebinding", namespace+"-"+role) })
+	}
 	c.Kubectl(t, "create", "clusterrolebinding", namespace, "--clusterrole=system:auth-delegator", account)
 	c.Kubectl(t, "-n", "kube-system", "create", "rolebinding", namespace, "--role=extension-apiserver-authentication-reader", account)
 	t.Cleanup(func() {

@@ -42,9 +42,13 @@ func TestUsersGetTheRightsOfTheirRoles(t *testing.T) {
 		{"view", "watch", "controllerrevisions", "yes"},
 		{"view", "create", "controllerrevisions", "no"},
 		{"edit", "list", "controllerrevisions", "yes"},
-		{"edit", "delete", "controllerrevisions", "yes"},
+		{"edit", "watch", "controllerrevisions", "yes"},
+		{"edit", "patch", "controllerrevisions", "no"},
+		{"edit", "delete", "controllerrevisions", "no"},
 		{"edit", "create", "compositecontrollers", "no"},
-		{"admin", "create", "controllerrevisions", "yes"},
+		{"admin", "list", "controllerrevisions", "yes"},
+		{"admin", "create", "controllerrevisions", "no"},
+		{"admin", "update", "controllerrevisions", "no"},
 		{"admin", "create", "decoratorcontrollers", "no"},
 		{"stranger", "get", "controllerrevisions", "no"},
 	} {
@@ -79,11 +83,18 @@ func TestOverlaysAreAccepted(t *testing.T) {
 			if output := plane.Kubectl(t, "apply", "--server-side", "--dry-run=server", "-k", folder); strings.Contains(output, "Warning") {
 				t.Errorf("the cluster warns:\n%s", output)
 			}
-			// The namespace enforces the strictest level of pod security, and the ServiceAccount may make no other Pods.
 			cluster.Eventually(t, time.Minute, "Pods are made", func(ctx context.Context) (bool, string) {
 				output, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-o", "name")
 				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == want.pods, output
 			})
+			// The namespace is not the server's alone, and enforces no pod security level; the Pods meet the strictest one.
+			if label := plane.Kubectl(t, "get", "namespace", "metacontroller", "-o", "jsonpath={.metadata.labels}"); strings.Contains(label, "pod-security") {
+				t.Errorf("the namespace has the labels %s", label)
+			}
+			output := plane.Kubectl(t, "label", "--dry-run=server", "namespace", "metacontroller", "pod-security.kubernetes.io/enforce=restricted")
+			if strings.Contains(output, "violate") {
+				t.Errorf("the Pods do not meet the level restricted:\n%s", output)
+			}
 			names := plane.Kubectl(t, "get", "pods", "-n", "metacontroller",
 				"-o", "jsonpath={.items[0].spec.initContainers[*].name} {.items[0].spec.containers[*].name}")
 			if strings.TrimSpace(names) != want.container {

@@ -27,7 +27,6 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
@@ -42,6 +41,8 @@ type Options struct {
 	Recommended *genericoptions.RecommendedOptions
 	// Storage is the data directory.
 	Storage *Storage
+	// Admission are the options of the plugins of this server.
+	Admission *Admission
 	// Controllers are the options of the engine that runs controllers.
 	Controllers *Controllers
 	// Logs is the logging.
@@ -70,6 +71,7 @@ func NewOptions() (*Options, error) {
 		ServerRun:   newServerRun(registry),
 		Recommended: genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
 		Storage:     newStorage(),
+		Admission:   newAdmission(),
 		Controllers: newControllers(),
 		Logs:        logsapi.NewLoggingConfiguration(),
 		Registry:    registry,
@@ -77,8 +79,7 @@ func NewOptions() (*Options, error) {
 	o.Recommended.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = runtime.NewMultiGroupVersioner(
 		v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
-	clusterwarnings.Register(o.Recommended.Admission.Plugins)
-	o.Recommended.Admission.RecommendedPluginOrder = append(o.Recommended.Admission.RecommendedPluginOrder, clusterwarnings.PluginName)
+	registerPlugins(o.Recommended.Admission)
 	defaultServing(o.Recommended.SecureServing)
 	return o, nil
 }
@@ -97,6 +98,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.Authentication.AddFlags(sets.FlagSet("authentication"))
 	r.Authorization.AddFlags(sets.FlagSet("authorization"))
 	r.Audit.AddFlags(sets.FlagSet("auditing"))
+	o.Admission.addFlags(sets.FlagSet("admission"))
 	r.Admission.AddFlags(sets.FlagSet("admission"))
 	o.ServerRun.AddUniversalFlags(sets.FlagSet("server"))
 	r.Features.AddFlags(sets.FlagSet("server"))
@@ -116,6 +118,7 @@ func (o *Options) Complete() Completed {
 	if o.Recommended.Authorization.RemoteKubeConfigFile == "" {
 		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
 	}
+	o.Admission.complete(o.Recommended.Admission)
 	if o.ServerRun.ExternalHost == "" {
 		o.ServerRun.ExternalHost = "localhost"
 	}

@@ -37,6 +37,7 @@ type options struct {
 	port          int
 	timeout       time.Duration
 	publishCAOnly bool
+	restoreRoles  bool
 }
 
 // NewRegisterCommand returns the subcommand register. It prints progress to the command's standard output.
@@ -47,9 +48,12 @@ func NewRegisterCommand() *cobra.Command {
 		Short: "Register a server that runs outside of the cluster, and wait until it is available",
 		Long: `Register a server that runs outside of the cluster.
 
-Applies the namespace metacontroller, the ClusterRoles, a Service that names the host, and the APIService
-v1alpha1.metacontroller.k8s.io with the authority of the server's certificate. Then waits until the cluster's
-kube-apiserver reaches the server. Doing it again is harmless; unregister takes it back.
+Creates the namespace metacontroller if there is none, and applies the ClusterRoles, a Service that names the host, and
+the APIService v1alpha1.metacontroller.k8s.io with the authority of the server's certificate. Then waits until the
+cluster's kube-apiserver reaches the server. Doing it again is harmless; unregister takes it back.
+
+A namespace that exists is not changed, and neither is a ClusterRole whose rules somebody else has written: what it lacks
+is printed, and --restore-roles replaces it.
 
 It refuses, and changes nothing, when CustomResourceDefinitions serve the group in this cluster, or when it is
 registered for another server.`,
@@ -68,6 +72,8 @@ registered for another server.`,
 		},
 	}
 	o.addKubeconfig(cmd)
+	o.addRestoreRoles(cmd)
+	cmd.AddCommand(newRolesCommand())
 	flags := cmd.Flags()
 	flags.StringVar(&o.dataDir, "data-dir", "", "data directory of the server, in which it keeps the certificates that it made")
 	flags.StringVar(&o.caFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
@@ -85,6 +91,33 @@ registered for another server.`,
 	return cmd
 }
 
+// newRolesCommand returns the subcommand roles of register.
+func newRolesCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "roles --kubeconfig FILE",
+		Short: "Apply the ClusterRoles alone, before a server starts that is no administrator",
+		Long: `Apply the ClusterRoles alone.
+
+A server that acts as a user who is no administrator needs its rights when it starts: apply the roles, bind them to that
+user, start the server, and register it.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := o.client()
+			if err != nil {
+				return err
+			}
+			return registration.ApplyRoles(cmd.Context(), registration.Options{
+				Config: config, RestoreRoles: o.restoreRoles, Progress: cmd.OutOrStdout(),
+			})
+		},
+	}
+	o.addKubeconfig(cmd)
+	o.addRestoreRoles(cmd)
+	return cmd
+}
+
 // NewUnregisterCommand returns the subcommand unregister.
 func NewUnregisterCommand() *cobra.Command {
 	o := options{}
@@ -93,7 +126,8 @@ func NewUnregisterCommand() *cobra.Command {
 		Short: "Take back what register did; the server's objects stay in its store",
 		Long: `Take back what register did.
 
-Deletes the APIService, the Service and the ClusterRoles. The namespace metacontroller stays, and so do the server's own
+Deletes the APIService, the Service and the ClusterRoles, but for roles that register has left as others wrote them. The
+namespace metacontroller stays, without the labels that earlier versions of register gave it, and so do the server's own
 objects, in its store. Namespaces of the cluster can be deleted again, even if the server is gone for good.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
@@ -114,6 +148,11 @@ func (o *options) addKubeconfig(cmd *cobra.Command) {
 		"empty: the environment variable KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
 }
 
+func (o *options) addRestoreRoles(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.restoreRoles, "restore-roles", false, "replace ClusterRoles whose rules somebody else has written; without "+
+		"it they are left as they are, and what they lack is printed")
+}
+
 func (o *options) register(cmd *cobra.Command) error {
 	config, err := o.client()
 	if err != nil {
@@ -128,7 +167,8 @@ func (o *options) register(cmd *cobra.Command) error {
 		return err
 	}
 	return registration.Register(cmd.Context(), registration.Options{
-		Config: config, Host: o.host, Port: o.port, CABundle: bundle, Timeout: o.timeout, Progress: cmd.OutOrStdout(),
+		Config: config, Host: o.host, Port: o.port, CABundle: bundle, Timeout: o.timeout, RestoreRoles: o.restoreRoles,
+		Progress: cmd.OutOrStdout(),
 	})
 }
 

@@ -19,11 +19,14 @@ package controllerrevision
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 
@@ -82,9 +85,22 @@ func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList 
 	return validation.ValidateControllerRevision(o)
 }
 
-// ValidateUpdate checks the same.
-func (s Strategy) ValidateUpdate(ctx context.Context, obj, _ runtime.Object) field.ErrorList {
-	return s.Validate(ctx, obj)
+// ValidateUpdate checks the same, and that parentPatch stays as it is: hooks are shown what is in it as the parent's. The engine
+// alone changes it, to repair what is damaged.
+func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	o := obj.(*metacontroller.ControllerRevision)   //nolint:forcetypeassert // The store holds objects of this kind alone.
+	was := old.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The same.
+	errs := s.Validate(ctx, obj)
+	if !samePatch(o.ParentPatch.Raw, was.ParentPatch.Raw) && !byServer(ctx) {
+		errs = append(errs, field.Forbidden(field.NewPath("parentPatch"), "may not change; only this server writes it"))
+	}
+	return errs
+}
+
+// byServer reports whether the request was made by this server itself, through its loopback client.
+func byServer(ctx context.Context) bool {
+	requester, ok := request.UserFrom(ctx)
+	return ok && requester.GetName() == user.APIServerUser && slices.Contains(requester.GetGroups(), user.SystemPrivilegedGroup)
 }
 
 // WarningsOnCreate returns nothing.

@@ -1,0 +1,215 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package clusterwarnings
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// served knows which resources the cluster serves. It asks for each version once, and is safe for concurrent use.
+type served struct {
+	client discovery.DiscoveryInterfaceWithContext
+
+	mu       sync.Mutex
+	versions map[schema.GroupVersion]*version
+	all      version
+}
+
+// A version is the response to a question that is asked once.
+type version struct {
+	once      sync.Once
+	resources map[string]metav1.APIResource
+	lists     []*metav1.APIResourceList
+	err       error
+}
+
+// lookupsOfKinds are those of the resources that a definition names.
+func (p *Plugin) lookupsOfKinds(d *definition) lookups {
+	s := &served{client: p.client.Discovery(), versions: map[schema.GroupVersion]*version{}}
+	var all lookups
+	for _, parent := range d.parents {
+		all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
+			return s.warnParent(ctx, parent, d.kind == kindComposite)
+		}})
+	}
+	for _, child := range d.children {
+		all = append(all, lookup{child.path, func(ctx context.Context) ([]string, error) { return s.warnChild(ctx, child, d.parents) }})
+	}
+	return all
+}
+
+func (s *served) warnParent(ctx context.Context, parent use, composite bool) ([]string, error) {
+	_, resources, texts, err := s.find(ctx, parent)
+	if err != nil || len(texts) > 0 || !composite {
+		return texts, err
+	}
+	if _, ok := resources[parent.rule.Resource+"/status"]; !ok {
+		return []string{parent.rule.Resource + " have no status subresource; the status that hooks return is not written"}, nil
+	}
+	return nil, nil
+}
+
+func (s *served) warnChild(ctx context.Context, child use, parents []use) ([]string, error) {
+	resource, _, texts, err := s.find(ctx, child)
+	if err != nil || len(texts) > 0 || resource.Namespaced {
+		return texts, err
+	}
+	for _, parent := range parents {
+		above, _, texts, err := s.find(ctx, parent)
+		if err == nil && len(texts) == 0 && above.Namespaced {
+			return []string{fmt.Sprintf("%s are cluster-scoped and %s are namespaced, whose children must be in their namespace: "+
+				"responses with such children are rejected", child.rule.Resource, parent.rule.Resource)}, nil
+		}
+	}
+	return nil, nil
+}
+
+// find returns the resource of a use, with all resources of its version by name; or a warning, if it is not served.
+func (s *served) find(ctx context.Context, u use) (metav1.APIResource, map[string]metav1.APIResource, []string, error) {
+	gv, err := schema.ParseGroupVersion(u.rule.APIVersion)
+	if err != nil {
+		return metav1.APIResource{}, nil, nil, fmt.Errorf("parsing API version %s: %w", u.rule.APIVersion, err)
+	}
+	resources, err := s.in(ctx, gv)
+	if err != nil {
+		return metav1.APIResource{}, nil, nil, err
+	}
+	if found, ok := resources[u.rule.Resource]; ok {
+		return found, resources, nil, nil
+	}
+	text := fmt.Sprintf("the cluster does not serve %s in %s; the controller %s", u.rule.Resource, gv, u.missing)
+	if near := s.nearest(ctx, gv, u.rule.Resource, slices.Collect(maps.Values(resources))); near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	return metav1.APIResource{}, nil, []string{text}, nil
+}
+
+func (s *served) in(ctx context.Context, gv schema.GroupVersion) (map[string]metav1.APIResource, error) {
+	s.mu.Lock()
+	v := s.versions[gv]
+	if v == nil {
+		v = &version{}
+		s.versions[gv] = v
+	}
+	s.mu.Unlock()
+	v.once.Do(func() {
+		v.resources = map[string]metav1.APIResource{}
+		list, err := s.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			v.err = fmt.Errorf("discovering %s: %w", gv, err)
+		default:
+			for i := range list.APIResources {
+				v.resources[list.APIResources[i].Name] = list.APIResources[i]
+			}
+		}
+	})
+	return v.resources, v.err
+}
+
+// everything returns all resources that the cluster serves, as far as it says.
+func (s *served) everything(ctx context.Context) []*metav1.APIResourceList {
+	s.all.once.Do(func() {
+		// Groups whose server is down are an error beside the others.
+		_, s.all.lists, s.all.err = s.client.ServerGroupsAndResourcesWithContext(ctx)
+	})
+	return s.all.lists
+}
+
+// nearest returns the name that an author may have meant: one of the same version that is written alike, or the same one in another
+// version or group; empty if there is none.
+func (s *served) nearest(ctx context.Context, gv schema.GroupVersion, resource string, same []metav1.APIResource) string {
+	if near := alike(resource, same); near != "" {
+		return near
+	}
+	near, least := "", 0
+	for _, list := range s.everything(ctx) {
+		other, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || other == gv {
+			continue
+		}
+		found := named(resource, list.APIResources)
+		if found == "" {
+			continue
+		}
+		// Another version of the group comes first, then the group that is written most alike.
+		place, far := found+" in "+list.GroupVersion, distance(other.Group, gv.Group)
+		if near == "" || far < least || far == least && place < near {
+			near, least = place, far
+		}
+	}
+	return near
+}
+
+// named returns the resource with that name, kind, singular or short name; empty if there is none.
+func named(name string, resources []metav1.APIResource) string {
+	lower := strings.ToLower(strings.TrimSpace(name))
+	for i := range resources {
+		r := &resources[i]
+		if !strings.Contains(r.Name, "/") && (r.Name == lower || r.SingularName == lower || strings.EqualFold(r.Kind, lower) || slices.Contains(r.ShortNames, lower)) {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+// alike returns the resource with that name, kind, singular or short name, or the one that is written most alike; empty if none is.
+func alike(name string, resources []metav1.APIResource) string {
+	if found := named(name, resources); found != "" {
+		return found
+	}
+	best, least := "", max(1, len(name)/4)
+	for i := range resources {
+		candidate := resources[i].Name
+		if d := distance(candidate, strings.ToLower(name)); d < least || d == least && (best == "" || candidate < best) {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, delete or replace to get from one text to the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := before
+			if a[i] != b[j] {
+				replaced++
+			}
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

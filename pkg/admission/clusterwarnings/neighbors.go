@@ -1,0 +1,163 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package clusterwarnings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// lookupsOfNeighbors are those of the other controllers.
+func (p *Plugin) lookupsOfNeighbors(d *definition) lookups {
+	if p.own == nil {
+		return nil
+	}
+	n := &neighbors{read: func(ctx context.Context) ([]definition, error) { return p.others(ctx, d) }}
+	var all lookups
+	if d.kind == kindComposite {
+		for _, parent := range d.parents {
+			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
+				others, err := n.get(ctx)
+				return warnOverlap(parent, others), err
+			}})
+		}
+	}
+	for _, child := range d.children {
+		all = append(all, lookup{child.path, func(ctx context.Context) ([]string, error) {
+			others, err := n.get(ctx)
+			return warnCycle(d, child, others), err
+		}})
+	}
+	return all
+}
+
+// neighbors are the other controllers, read once.
+type neighbors struct {
+	read func(ctx context.Context) ([]definition, error)
+	once sync.Once
+	list []definition
+	err  error
+}
+
+func (n *neighbors) get(ctx context.Context) ([]definition, error) {
+	n.once.Do(func() { n.list, n.err = n.read(ctx) })
+	return n.list, n.err
+}
+
+// others reads the other controllers from this server's cache. With an error come those that could be read.
+func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error) {
+	var all []definition
+	var errs []error
+	add := func(object any, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		if other, ok := definitionOf(object); ok && (other.kind != d.kind || other.name != d.name) {
+			all = append(all, other)
+		}
+	}
+	cached := metav1.ListOptions{ResourceVersion: "0"}
+	composites, err := p.own.MetacontrollerV1alpha1().CompositeControllers().List(ctx, cached)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("listing CompositeControllers: %w", err))
+	} else {
+		for i := range composites.Items {
+			var o metacontroller.CompositeController
+			add(&o, v1alpha1.Convert_v1alpha1_CompositeController_To_metacontroller_CompositeController(&composites.Items[i], &o, nil))
+		}
+	}
+	decorators, err := p.own.MetacontrollerV1alpha1().DecoratorControllers().List(ctx, cached)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("listing DecoratorControllers: %w", err))
+	} else {
+		for i := range decorators.Items {
+			var o metacontroller.DecoratorController
+			add(&o, v1alpha1.Convert_v1alpha1_DecoratorController_To_metacontroller_DecoratorController(&decorators.Items[i], &o, nil))
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// warnOverlap tells of other CompositeControllers with the same parents. Decorators may share targets with anybody.
+func warnOverlap(parent use, others []definition) []string {
+	var texts []string
+	for _, other := range others {
+		if other.kind != kindComposite {
+			continue
+		}
+		for _, theirs := range other.parents {
+			if theirs.groupResource() == parent.groupResource() && overlap(theirs.selector, parent.selector) {
+				texts = append(texts, fmt.Sprintf("CompositeController %s handles %s too, and the selectors of both may match the same ones: "+
+					"both would write their status", other.name, parent.groupResource()))
+			}
+		}
+	}
+	return texts
+}
+
+// warnCycle tells of a way over other controllers from a child back to the parents of a controller.
+func warnCycle(d *definition, child use, others []definition) []string {
+	parents := resources(d.parents)
+	start := child.groupResource()
+	if slices.Contains(parents, start) {
+		// That is a matter of this controller alone.
+		return nil
+	}
+	type step struct {
+		resource schema.GroupResource
+		way      []string
+	}
+	seen := map[schema.GroupResource]bool{start: true}
+	for queue := []step{{start, nil}}; len(queue) > 0; queue = queue[1:] {
+		for _, other := range others {
+			if !slices.Contains(resources(other.parents), queue[0].resource) {
+				continue
+			}
+			for _, next := range resources(other.children) {
+				way := append(slices.Clone(queue[0].way), fmt.Sprintf("%s %s makes %s of %s", other.kind, other.name, next, queue[0].resource))
+				if slices.Contains(parents, next) {
+					return []string{strings.Join(way, ", ") + ", which this controller handles: unless selectors keep them apart, " +
+						"objects are created without end"}
+				}
+				if !seen[next] {
+					seen[next] = true
+					queue = append(queue, step{next, way})
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func resources(uses []use) []schema.GroupResource {
+	list := make([]schema.GroupResource, 0, len(uses))
+	for _, u := range uses {
+		list = append(list, u.groupResource())
+	}
+	return list
+}

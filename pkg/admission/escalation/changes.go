@@ -1,0 +1,91 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package escalation
+
+import (
+	"bytes"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// needs returns what the author of a write must be allowed to do: nothing for objects of other kinds, and for updates that change
+// nothing which counts. Old is nil for a creation.
+func needs(object, old runtime.Object) []right {
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		if was, ok := old.(*metacontroller.CompositeController); ok && same(compositeCore(&was.Spec), compositeCore(&o.Spec)) {
+			return nil
+		}
+		return ofComposite(&o.Spec)
+	case *metacontroller.DecoratorController:
+		if was, ok := old.(*metacontroller.DecoratorController); ok && same(decoratorCore(&was.Spec), decoratorCore(&o.Spec)) {
+			return nil
+		}
+		return ofDecorator(&o.Spec)
+	case *metacontroller.ControllerRevision:
+		if was, ok := old.(*metacontroller.ControllerRevision); ok && sameRevision(was, o) {
+			return nil
+		}
+		return ofRevision(o)
+	}
+	return nil
+}
+
+func same(a, b any) bool { return apiequality.Semantic.DeepEqual(a, b) }
+
+// compositeCore returns the spec without the fields that change neither what the controller does, nor to which objects, nor who
+// decides it. A new field counts until it is named here.
+func compositeCore(spec *metacontroller.CompositeControllerSpec) *metacontroller.CompositeControllerSpec {
+	core := spec.DeepCopy()
+	core.ResyncPeriodSeconds, core.Workers = nil, nil
+	core.ParentResource.IgnoreStatusChanges = nil
+	for i := range core.ChildResources {
+		if strategy := core.ChildResources[i].UpdateStrategy; strategy != nil {
+			strategy.StatusChecks, strategy.MaxUnavailable = metacontroller.ChildUpdateStatusChecks{}, nil
+		}
+	}
+	return core
+}
+
+// decoratorCore is compositeCore for DecoratorControllers.
+func decoratorCore(spec *metacontroller.DecoratorControllerSpec) *metacontroller.DecoratorControllerSpec {
+	core := spec.DeepCopy()
+	core.ResyncPeriodSeconds, core.Workers = nil, nil
+	for i := range core.Resources {
+		core.Resources[i].IgnoreStatusChanges = nil
+	}
+	return core
+}
+
+// sameRevision reports whether the engine makes the same of two ControllerRevisions.
+func sameRevision(a, b *metacontroller.ControllerRevision) bool {
+	return same(a.Children, b.Children) && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
+		same(a.OwnerReferences, b.OwnerReferences) && samePatch(a.ParentPatch.Raw, b.ParentPatch.Raw)
+}
+
+// samePatch compares by meaning, since server-side apply may order keys differently.
+func samePatch(a, b []byte) bool {
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return bytes.Equal(a, b)
+	}
+	return same(x, y)
+}

@@ -1,0 +1,180 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+)
+
+// applyRole applies a ClusterRole. One whose rules somebody else has written is not changed, unless the options say so: a role that
+// was narrowed stays narrow, and the user is told what it lacks.
+func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured.Unstructured, o Options) error {
+	existing, err := client.Resource(clusterRoles()).Get(ctx, role.GetName(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading %s: %w", describe(role), err)
+	}
+	if err == nil && !o.RestoreRoles {
+		if authors := authorsOfRules(existing); len(authors) > 0 {
+			left, err := leave(existing, role, authors, o)
+			if err != nil || left {
+				return err
+			}
+		}
+	}
+	if err := apply(ctx, client, role, FieldManager); err != nil {
+		return err
+	}
+	progressf(o.Progress, "applied %s", describe(role))
+	return nil
+}
+
+// leave reports whether a ClusterRole that others have written differs from the wanted one, and then tells the user how.
+func leave(existing, wanted *unstructured.Unstructured, authors []string, o Options) (bool, error) {
+	has, err := rulesOf(existing)
+	if err != nil {
+		return false, err
+	}
+	wants, err := rulesOf(wanted)
+	if err != nil {
+		return false, err
+	}
+	lacks, more := uncovered(wants, has), uncovered(has, wants)
+	if len(lacks)+len(more) == 0 {
+		return false, nil
+	}
+	progressf(o.Progress, "%s was written by %s and is not changed; --restore-roles replaces it", describe(existing), strings.Join(authors, ", "))
+	for _, line := range lacks {
+		progressf(o.Progress, "  it lacks: %s", line)
+	}
+	for _, line := range more {
+		progressf(o.Progress, "  it has besides: %s", line)
+	}
+	return true, nil
+}
+
+// authorsOfRules returns the field managers other than this package that own the rules of a ClusterRole.
+func authorsOfRules(role *unstructured.Unstructured) []string {
+	var authors []string
+	for _, entry := range role.GetManagedFields() {
+		if entry.Manager != FieldManager && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:rules"`)) {
+			authors = append(authors, entry.Manager)
+		}
+	}
+	slices.Sort(authors)
+	return slices.Compact(authors)
+}
+
+func rulesOf(o *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {
+	var role rbacv1.ClusterRole
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+		return nil, fmt.Errorf("reading the rules of %s: %w", describe(o), err)
+	}
+	return role.Rules, nil
+}
+
+// uncovered returns what the first rules allow and the second do not, one resource in a line.
+func uncovered(rules, by []rbacv1.PolicyRule) []string {
+	var lines []string
+	for _, rule := range rules {
+		for _, single := range resourcesOf(rule) {
+			verbs := slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
+				single.Verbs = []string{verb}
+				return slices.ContainsFunc(by, func(other rbacv1.PolicyRule) bool { return covers(other, single) })
+			})
+			if len(verbs) > 0 {
+				single.Verbs = verbs
+				lines = append(lines, line(single))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// resourcesOf splits a rule into rules of one resource, and of one name if there are names.
+func resourcesOf(rule rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	var split []rbacv1.PolicyRule
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, name := range names {
+				single := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}}
+				if name != "" {
+					single.ResourceNames = []string{name}
+				}
+				split = append(split, single)
+			}
+		}
+	}
+	for _, url := range rule.NonResourceURLs {
+		split = append(split, rbacv1.PolicyRule{NonResourceURLs: []string{url}})
+	}
+	return split
+}
+
+// covers reports whether a rule allows all of a rule with one verb, and one resource, name or URL.
+func covers(rule, single rbacv1.PolicyRule) bool {
+	all := func(list, wanted []string, same func(has, wants string) bool) bool {
+		for _, wants := range wanted {
+			if !slices.ContainsFunc(list, func(has string) bool { return has == "*" || same(has, wants) }) {
+				return false
+			}
+		}
+		return true
+	}
+	equal := func(has, wants string) bool { return has == wants }
+	return all(rule.Verbs, single.Verbs, equal) &&
+		all(rule.APIGroups, single.APIGroups, equal) &&
+		all(rule.Resources, single.Resources, func(has, wants string) bool {
+			_, subresource, _ := strings.Cut(wants, "/")
+			return has == wants || subresource != "" && has == "*/"+subresource
+		}) &&
+		(len(rule.ResourceNames) == 0 || len(single.ResourceNames) > 0 && all(rule.ResourceNames, single.ResourceNames, equal)) &&
+		all(rule.NonResourceURLs, single.NonResourceURLs, func(has, wants string) bool {
+			prefix, ok := strings.CutSuffix(has, "*")
+			return has == wants || ok && strings.HasPrefix(wants, prefix)
+		})
+}
+
+// line writes a rule of one resource or URL for people.
+func line(single rbacv1.PolicyRule) string {
+	what := strings.Join(single.NonResourceURLs, "")
+	if len(single.Resources) > 0 {
+		what = single.Resources[0]
+		if group := single.APIGroups[0]; group != "" {
+			what += " in " + group
+		}
+	}
+	if len(single.ResourceNames) > 0 {
+		what += " " + single.ResourceNames[0]
+	}
+	return strings.Join(single.Verbs, ", ") + " " + what
+}
