@@ -78,8 +78,9 @@ func (t apiTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	x := &exchange{engine: t.engine, http: r, done: make(chan outcome, 1)}
 	query := r.URL.Query()
-	// It is random, and the world decides when a watch ends.
+	// They are random, and the world decides when a watch ends.
 	query.Del("timeoutSeconds")
+	query.Del("timeout")
 	x.request = apiserver.Request{
 		User: t.user, UserAgent: r.Header.Get("User-Agent"), Method: r.Method, Path: r.URL.Path, Query: query,
 		ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Body: body,

@@ -55,7 +55,6 @@ func (w *World) Step() bool {
 	chosen := w.choose(ready)
 	fault := w.fault(chosen)
 	w.release(chosen, fault)
-	synctest.Wait()
 	return true
 }
 
@@ -197,7 +196,6 @@ func (w *World) Settle(limit time.Duration) error {
 		ready := w.ready()
 		for _, i := range ready {
 			w.release(i, Fault{})
-			synctest.Wait()
 		}
 		if len(ready) > 0 || collected {
 			if w.requests-requests > w.options.Requests {
