@@ -86,7 +86,7 @@ func (t apiTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Body: body,
 	}
 	i := &item{Pending: Pending{Kind: Request, Engine: t.engine.number}, exchange: x}
-	i.describe(r.Method, r.URL.Path, query, x.request.ContentType)
+	describe(&i.Pending, r.Method, r.URL.Path, query, x.request.ContentType)
 	return i.wait(t.host + "?" + query.Encode() + "|" + digest(body))
 }
 
@@ -198,7 +198,7 @@ func (x *exchange) arrive(w *World) {
 	for _, text := range r.Warnings {
 		header.Add("Warning", `299 - `+strconv.Quote(text))
 	}
-	x.response, x.watch = httpResponse(x.http, r.Code, header, r.Body), r.Watch
+	x.response, x.watch = httpResponse(x.http, r.Code, header, r.Body), r.Watch //nolint:bodyclose // The engine closes it.
 }
 
 // arriveAtHook calls the hook.
@@ -224,6 +224,6 @@ func (x *exchange) arriveAtHook(w *World) {
 	if header.Get("Content-Type") == "" {
 		header.Set("Content-Type", "application/json")
 	}
-	x.response = httpResponse(x.http, r.Code, header, r.Body)
+	x.response = httpResponse(x.http, r.Code, header, r.Body) //nolint:bodyclose // As above.
 	x.latency = r.Latency
 }

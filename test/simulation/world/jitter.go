@@ -23,5 +23,5 @@ import (
 // seedJitter makes the jitter repeatable that client-go and apimachinery take from math/rand. It has an effect in programs with
 // "//go:debug randseednop=0" only.
 func seedJitter(seed uint64) {
-	rand.Seed(int64(seed)) //nolint:gosec,staticcheck // Only Seed reaches the source that these libraries use.
+	rand.Seed(int64(seed)) //nolint:staticcheck // Only Seed reaches the source that these libraries use.
 }

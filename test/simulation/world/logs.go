@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 )
 
@@ -43,9 +43,9 @@ const recovered = "Recovered from a panic"
 
 // silence keeps what is logged without a context from being printed, and client-go from sleeping when it handles errors: it counts
 // the time since the error before, which may be of another bubble.
-var silence = sync.OnceFunc(func() { //nolint:gochecknoglobals // klog and client-go are set up once for a process.
+var silence = sync.OnceFunc(func() {
 	klog.SetLogger(logr.Discard())
-	runtime.ErrorHandlers = runtime.ErrorHandlers[:1]
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // It is made for that.
 })
 
 // sink keeps the errors that an engine logs. It is safe for concurrent use.

@@ -145,7 +145,7 @@ func (i *item) identify(detail string) {
 }
 
 // describe takes the identity of a request from its method and path.
-func (p *Pending) describe(method string, path string, query url.Values, contentType string) {
+func describe(p *Pending, method, path string, query url.Values, contentType string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) > 2:

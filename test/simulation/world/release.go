@@ -212,6 +212,7 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 	case Delay:
 		w.again(i, i.Kind, f.Duration)
 		return ""
+	default:
 	}
 	x.arrive(w)
 	switch {
@@ -270,7 +271,7 @@ func (x *exchange) drop() {
 }
 
 // refuse responds in place of the API server or the hook.
-func (x *exchange) refuse(code int, reason string) (outcome string) {
+func (x *exchange) refuse(code int, reason string) string {
 	header := http.Header{"Content-Type": {"application/json"}}
 	details := ""
 	if code == http.StatusTooManyRequests {
@@ -279,8 +280,6 @@ func (x *exchange) refuse(code int, reason string) (outcome string) {
 	}
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"refused by the simulation",`+
 		`"reason":%q,"code":%d%s}`, reason, code, details)
-	x.done <- outcomeOf(httpResponse(x.http, code, header, []byte(body)))
+	x.done <- outcome{response: httpResponse(x.http, code, header, []byte(body))} //nolint:bodyclose // The engine closes it.
 	return ""
 }
-
-func outcomeOf(r *http.Response) outcome { return outcome{response: r} }

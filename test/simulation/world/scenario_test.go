@@ -179,8 +179,8 @@ func (s scenario) close() {
 	}
 }
 
-// fail fails the test with the trace.
-func (s scenario) fail(format string, args ...any) {
+// failf fails the test with the trace.
+func (s scenario) failf(format string, args ...any) {
 	s.t.Helper()
 	var b strings.Builder
 	world.PrintTrace(&b, s.Trace())
@@ -189,22 +189,21 @@ func (s scenario) fail(format string, args ...any) {
 
 type object struct {
 	Metadata struct {
-		Name, Namespace   string
-		Finalizers        []string
-		DeletionTimestamp string
-	}
+		Name string `json:"name"`
+	} `json:"metadata"`
 	Spec struct {
-		Count int
-		Text  string
-	}
-	Data   map[string]string
-	Status map[string]any
+		Count int    `json:"count"`
+		Text  string `json:"text"`
+	} `json:"spec"`
+	Data map[string]string `json:"data"`
 }
 
 func (s scenario) list(path string) map[string]object {
 	s.t.Helper()
 	r := s.do(http.MethodGet, path, "", "")
-	var list struct{ Items []object }
+	var list struct {
+		Items []object `json:"items"`
+	}
 	if err := json.Unmarshal(r.Body, &list); err != nil || r.Code != http.StatusOK {
 		s.t.Fatalf("list of %s: %d %v", path, r.Code, err)
 	}
@@ -223,22 +222,24 @@ func (s scenario) expect(want map[string]string, count int) {
 		for n := range count {
 			name := fmt.Sprintf("%s-%d", thing, n)
 			if o, ok := found[name]; !ok || o.Data["text"] != text {
-				s.fail("child %s is %v, want the text %q", name, o, text)
+				s.failf("child %s is %v, want the text %q", name, o, text)
 			}
 			delete(found, name)
 		}
 	}
 	for name := range found {
-		s.fail("ConfigMap %s is there", name)
+		s.failf("ConfigMap %s is there", name)
 	}
 }
 
 // pure is a hook of both kinds of controllers that makes ConfigMaps of things.
 func pure(c world.HookCall) world.HookResponse {
 	var request struct {
-		Parent, Object        *object
-		Children, Attachments map[string]map[string]json.RawMessage
-		Finalizing            bool
+		Parent      *object                               `json:"parent"`
+		Object      *object                               `json:"object"`
+		Children    map[string]map[string]json.RawMessage `json:"children"`
+		Attachments map[string]map[string]json.RawMessage `json:"attachments"`
+		Finalizing  bool                                  `json:"finalizing"`
 	}
 	if err := json.Unmarshal(c.Request, &request); err != nil {
 		return world.HookResponse{Err: err}

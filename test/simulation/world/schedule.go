@@ -93,7 +93,7 @@ func (w *World) choose(ready items) *item {
 
 // weight is 1, 4 or 16.
 func (w *World) weight(i *item) int {
-	h := (i.class ^ w.options.Seed ^ uint64(w.steps/epoch)*0x9e3779b97f4a7c15) * fnvPrime //nolint:gosec // It counts up.
+	h := (i.class ^ w.options.Seed ^ uint64(w.steps/epoch)*0x9e3779b97f4a7c15) * fnvPrime
 	h ^= h >> 29
 	return 1 << (2 * ((h * fnvPrime >> 33) % 3))
 }
@@ -146,7 +146,7 @@ func (w *World) fault(i *item) Fault {
 // Advance lets a time pass, in which the engines run and nothing is released.
 func (w *World) Advance(d time.Duration) {
 	w.idle(d, false)
-	w.mixNumber(uint64(d)) //nolint:gosec // Times are positive.
+	w.mixNumber(uint64(d))
 	if w.options.Trace {
 		w.trace = append(w.trace, Entry{w.Now(), "time", d.String() + " have passed"})
 	}

@@ -62,7 +62,7 @@ func PrintTrace(out io.Writer, entries []Entry) {
 // released notes a release of i in the state before it.
 func (w *World) released(p Pending, key string, f Fault, outcome string) {
 	w.mix(key)
-	w.mixNumber(uint64(w.Now())<<8 | uint64(f.Kind)) //nolint:gosec // Times are positive.
+	w.mixNumber(uint64(w.Now())<<8 | uint64(f.Kind))
 	w.mix(outcome)
 	if !w.options.Trace {
 		return

@@ -34,8 +34,9 @@ import (
 )
 
 const (
-	// ClusterUser is the user of an engine's requests to the cluster, LoopbackUser that of those to its own API server.
-	ClusterUser  = "system:serviceaccount:metacontroller:metacontroller"
+	// ClusterUser is the user of an engine's requests to the cluster.
+	ClusterUser = "system:serviceaccount:metacontroller:metacontroller"
+	// LoopbackUser is the user of an engine's requests about controller objects and revisions.
 	LoopbackUser = "system:apiserver"
 	// userAgent is how an engine presents itself.
 	userAgent = "metacontroller-apiserver/simulated"
@@ -85,15 +86,15 @@ type engine struct {
 	err error
 }
 
-// New returns a world without engines. It is to be called in a bubble, and [World.Close] at its end. Worlds of one process that exist at the same time cannot be repeated from their
-// seeds.
+// New returns a world without engines. It is to be called in a bubble, and [World.Close] at its end. Worlds that exist at the same time
+// in one process disturb what is random in each other.
 func New(o Options) *World {
 	silence()
 	o = o.withDefaults()
 	seedJitter(o.Seed)
 	w := &World{
 		API: apiserver.New(o.API), options: o, started: time.Now(), hash: fnvOffset,
-		random: rand.New(rand.NewPCG(o.Seed, 1)), jitter: rand.New(rand.NewPCG(o.Seed, 2)), //nolint:gosec // It shall be repeatable.
+		random: rand.New(rand.NewPCG(o.Seed, 1)), jitter: rand.New(rand.NewPCG(o.Seed, 2)),
 		timer: time.NewTimer(0), activity: make(chan struct{}, 1), holds: map[uint64]int{},
 	}
 	w.timer.Stop()
@@ -187,7 +188,7 @@ func (w *World) Stop(number int) error {
 		} else if w.Now() >= limit {
 			return fmt.Errorf("engine %d did not end within %s", number, gone)
 		} else {
-			w.idle(time.Second, true)
+			w.idle(10*time.Millisecond, false)
 		}
 	}
 	w.mu.Lock()
@@ -247,7 +248,7 @@ func (w *World) Do(user string, r apiserver.Request) apiserver.Response {
 	r.User = user
 	response := w.API.Do(r)
 	var p Pending
-	p.describe(r.Method, r.Path, r.Query, r.ContentType)
+	describe(&p, r.Method, r.Path, r.Query, r.ContentType)
 	w.mixNumber(hashOf(string(r.Body)))
 	w.Note(user, fmt.Sprintf("%s → %d", p.String()[len("request "):], response.Code))
 	return response

@@ -52,7 +52,7 @@ func TestControllersReconcile(t *testing.T) {
 				s.settle()
 				s.expect(map[string]string{"b": "z"}, 3)
 				if left := s.list(things); len(left) != 1 {
-					s.fail("the things left are %v", left)
+					s.failf("the things left are %v", left)
 				}
 			})
 		})
@@ -82,7 +82,7 @@ func TestKilledEngineIsReplaced(t *testing.T) {
 					s.settle()
 					for _, w := range s.API.Journal()[written:] {
 						if w.Resource == "things" || w.Resource == "configmaps" {
-							s.fail("a new engine makes the write %s of %s %s", w.Verb, w.Resource, w.Name)
+							s.failf("a new engine makes the write %s of %s %s", w.Verb, w.Resource, w.Name)
 						}
 					}
 				})
@@ -100,10 +100,10 @@ func TestEngineStopsGracefully(t *testing.T) {
 		s.createThing("a", 2, "x")
 		s.steps(60)
 		if err := s.Stop(first); err != nil {
-			s.fail("stopping: %v", err)
+			s.failf("stopping: %v", err)
 		}
 		if p := s.Pending(); len(p) != 0 || len(s.Running()) != 0 {
-			s.fail("after the engine has ended, these are pending: %v; and run: %v", p, s.Running())
+			s.failf("after the engine has ended, these are pending: %v; and run: %v", p, s.Running())
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestFaultsConverge(t *testing.T) {
 					s.settle()
 					s.expect(map[string]string{"a": "y", "c": "z"}, 2)
 					if left := slices.Sorted(maps.Keys(s.list(things))); !slices.Equal(left, []string{"a", "c"}) {
-						s.fail("the things left are %v", left)
+						s.failf("the things left are %v", left)
 					}
 				})
 			})
@@ -171,7 +171,7 @@ func TestReleasedFaultsConverge(t *testing.T) {
 					s.settle()
 					s.editThing("a", 3, "y")
 					if !s.releaseFirst(kind, world.Fault{Kind: fault, Duration: time.Minute, Events: 2}) {
-						s.fail("no %s has been pending", kind)
+						s.failf("no %s has been pending", kind)
 					}
 					s.settle()
 					s.expect(map[string]string{"a": "y"}, 3)
@@ -240,7 +240,7 @@ func TestManyWorldsInOneProcess(t *testing.T) {
 func TestRestlessHookIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := 0
-		s := begin(t, world.Options{Requests: 1000, Hook: func(c world.HookCall) world.HookResponse {
+		s := begin(t, world.Options{Requests: 1000, Hook: func(world.HookCall) world.HookResponse {
 			text++
 			return world.HookResponse{Body: fmt.Appendf(nil, `{"status":{"n":%d},"children":[]}`, text)}
 		}})
