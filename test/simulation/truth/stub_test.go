@@ -1,0 +1,3 @@
+package truth_test
+
+var builtinRows, metacontrollerRows []row
