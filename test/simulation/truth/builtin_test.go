@@ -52,7 +52,7 @@ var builtinRows = []row{
 		c.list(events + "?fieldSelector=involvedObject.name%3Da%2Creason%3DR%2Ctype%3DNormal")
 	}},
 	{"a namespace", func(c *client) {
-		c.post(201, namespaces, `{"metadata":{"name":"$ns-a","labels":{"l":"1"}},"spec":{"finalizers":["x"]},"status":{"phase":"Odd"}}`)
+		c.post(201, namespaces, `{"metadata":{"name":"$ns-a","labels":{"l":"1"}},"status":{"phase":"Odd"}}`)
 		c.patch(200, mergeType, namespaces+"/$ns-a", `{"metadata":{"labels":{"l":"2"}},"spec":{"finalizers":[]}}`)
 		c.post(422, namespaces, `{"metadata":{"name":"A.b"}}`)
 		c.silentDelete(namespaces + "/$ns-a")
@@ -62,4 +62,101 @@ var builtinRows = []row{
 			c.list("/apis/admissionregistration.k8s.io/v1/" + resource + "?labelSelector=none%3Dtrue")
 		}
 	}},
+}
+
+var deployments = in("apps/v1", "deployments")
+
+// deployment returns a Deployment without Pods.
+func deployment(containers string) string {
+	return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"replicas":0,"paused":true,"selector":{"matchLabels":{"app":"a"}},
+		"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[` + containers + `]}}}}`
+}
+
+// deploymentOf adds a Deployment to the transcript without what its controller writes.
+func (c *client) deploymentOf(path string) {
+	c.t.Helper()
+	r := c.silentGet(path)
+	c.note("deployment", response{body: object{"generation": meta(r.body)["generation"], "spec": r.body["spec"]}})
+}
+
+// workloadRows are about kinds with defaults of their own.
+var workloadRows = []row{
+	{"a deployment has defaults", func(c *client) {
+		c.post(201, deployments, deployment(`{"name":"main","image":"x"},{"name":"other","image":"y:1","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"}]}`))
+	}},
+	{"a deployment is merged by names", func(c *client) {
+		c.silently(func() {
+			c.post(201, deployments, deployment(`{"name":"main","image":"x:1","env":[{"name":"A","value":"1"}]}`))
+		})
+		c.silently(func() {
+			c.patch(200, strategicType, deployments+"/a", `{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"B","value":"2"}]},{"name":"side","image":"z:1"}]}}}}`)
+		})
+		c.deploymentOf(deployments + "/a")
+		c.silently(func() {
+			c.patch(200, strategicType, deployments+"/a", `{"spec":{"template":{"spec":{"containers":[{"name":"side","$patch":"delete"}]}}}}`)
+		})
+		c.deploymentOf(deployments + "/a")
+	}},
+	{"a deployment is applied by names", func(c *client) {
+		c.apply(201, "one", deployments+"/a", deployment(`{"name":"main","image":"x:1","ports":[{"containerPort":80}],"env":[{"name":"A","value":"1"}]}`))
+		c.silently(func() {
+			c.apply(200, "two", deployments+"/a", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"B","value":"2"}]}]}}}}`)
+		})
+		c.deploymentOf(deployments + "/a")
+		c.silently(func() {
+			c.apply(200, "one", deployments+"/a", deployment(`{"name":"main","image":"x:2","ports":[{"containerPort":81}]}`))
+		})
+		c.deploymentOf(deployments + "/a")
+		c.apply(409, "two", deployments+"/a", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"main","image":"y"}]}}}}`)
+	}},
+	{"deployments that are invalid", func(c *client) {
+		c.post(422, deployments, deployment(``))
+		c.post(422, deployments, deployment(`{"name":"main"}`))
+		c.post(400, deployments, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"replicas":"x"}}`)
+	}},
+	{"the selector of a deployment is fixed", func(c *client) {
+		c.silently(func() { c.post(201, deployments, deployment(`{"name":"main","image":"x:1"}`)) })
+		c.patch(422, mergeType, deployments+"/a", `{"spec":{"selector":{"matchLabels":{"app":"b"}},"template":{"metadata":{"labels":{"app":"b"}}}}}`)
+	}},
+	{"the schemas of Kubernetes' kinds say how lists are merged", func(c *client) {
+		for _, at := range []struct{ path, kind string }{{"api/v1", "ConfigMap"}, {"api/v1", "Pod"}, {"apis/apps/v1", "Deployment"}} {
+			r := c.silentGet("/openapi/v3/" + at.path)
+			c.note(at.kind, response{body: listsOf(r.body["components"].(object)["schemas"].(object), at.kind)})
+		}
+	}},
+}
+
+// listsOf returns how the lists in a kind's fields are merged, by their paths.
+func listsOf(schemas object, kind string) object {
+	found := object{}
+	for _, s := range schemas {
+		node := s.(object)
+		kinds, _ := node["x-kubernetes-group-version-kind"].([]any)
+		properties, _ := node["properties"].(object)
+		if len(kinds) == 1 && kinds[0].(object)["kind"] == kind && properties["metadata"] != nil {
+			addLists(schemas, node, "", 0, found)
+		}
+	}
+	return found
+}
+
+func addLists(schemas, node object, path string, depth int, found object) {
+	if all, ok := node["allOf"].([]any); ok && len(all) == 1 {
+		node = all[0].(object)
+	}
+	if ref, ok := node["$ref"].(string); ok {
+		node, _ = schemas[ref[len("#/components/schemas/"):]].(object)
+	}
+	const deep = 8
+	if depth > deep {
+		return
+	}
+	if items, ok := node["items"].(object); ok {
+		found[path] = object{"type": node["x-kubernetes-list-type"], "keys": node["x-kubernetes-list-map-keys"]}
+		addLists(schemas, items, path+"[]", depth+1, found)
+	}
+	properties, _ := node["properties"].(object)
+	for name, inner := range properties {
+		addLists(schemas, inner.(object), path+"."+name, depth+1, found)
+	}
 }
