@@ -16,6 +16,8 @@ limitations under the License.
 
 package truth_test
 
+import "regexp"
+
 var (
 	events     = in("v1", "events")
 	namespaces = "/api/v1/namespaces"
@@ -126,7 +128,10 @@ var workloadRows = []row{
 	}},
 }
 
-// listsOf returns how the lists in a kind's fields are merged, by their paths.
+// usual are lists that histories use. Of the others some are new in the libraries of the simulation.
+var usual = regexp.MustCompile(`(\.finalizers|\.ownerReferences|\.containers|\.ports|\.env|\.envFrom|\.args|\.command|\.tolerations|\.volumes|\.imagePullSecrets|\.conditions)$`)
+
+// listsOf returns how the usual lists in a kind's fields are merged, by their paths.
 func listsOf(schemas object, kind string) object {
 	found := object{}
 	for _, s := range schemas {
@@ -152,7 +157,9 @@ func addLists(schemas, node object, path string, depth int, found object) {
 		return
 	}
 	if items, ok := node["items"].(object); ok {
-		found[path] = object{"type": node["x-kubernetes-list-type"], "keys": node["x-kubernetes-list-map-keys"]}
+		if usual.MatchString(path) {
+			found[path] = object{"type": node["x-kubernetes-list-type"], "keys": node["x-kubernetes-list-map-keys"]}
+		}
 		addLists(schemas, items, path+"[]", depth+1, found)
 	}
 	properties, _ := node["properties"].(object)

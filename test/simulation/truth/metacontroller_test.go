@@ -43,7 +43,7 @@ var metacontrollerRows = []row{
 	{"composite controllers that are invalid", func(c *client) {
 		c.post(422, composites, composite(`{}`))
 		c.post(201, composites+"?dryRun=All", composite(`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"hooks":{"sync":{"webhook":{}}}}`))
-		c.post(422, composites, composite(`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"resyncPeriodSeconds":-1,"hooks":{"sync":{"webhook":{"url":"http://x"}}}}`))
+		c.post(201, composites+"?dryRun=All", composite(`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"resyncPeriodSeconds":-1,"hooks":{"sync":{"webhook":{"url":"http://x"}}}}`))
 		c.post(422, composites, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"A_b"},"spec":`+validSpec+`}`)
 	}},
 	{"a composite controller changes", func(c *client) {

@@ -96,16 +96,18 @@ type Manager struct {
 	subresource string
 	// blank has the type of the kind, nil if it is not known.
 	blank *typed.TypedValue
+	empty value.Object
 }
 
-// NewManager returns a manager for a kind. Reset are the fields that the endpoint does not write, by version.
-func NewManager(c Converter, apiVersion, kind, subresource string, reset map[fieldpath.APIVersion]*fieldpath.Set) *Manager {
-	blank, err := c.typed(value.Object{"apiVersion": apiVersion, "kind": kind})
+// NewManager returns a manager for the kind and version of an object that has no more than every object of it. Reset are the fields that the endpoint does not write, by version.
+func NewManager(c Converter, empty value.Object, subresource string, reset map[fieldpath.APIVersion]*fieldpath.Set) *Manager {
+	apiVersion := value.String(empty, "apiVersion")
+	blank, err := c.typed(empty)
 	if err != nil {
 		blank = nil // Nothing is compared quickly then.
 	}
 	return &Manager{
-		blank:     blank,
+		blank:     blank, empty: empty,
 		converter: c, apiVersion: apiVersion, subresource: subresource,
 		updater: merge.Updater{Converter: versions{c}, IgnoreFilter: fieldpath.NewExcludeFilterSetMap(reset)},
 	}
@@ -266,8 +268,7 @@ func (m *Manager) Apply(live, patch value.Object, manager string, force bool, no
 		return nil, errors.New("failed to decode managed fields")
 	}
 	if len(entries.sets) == 0 {
-		empty := value.Object{"apiVersion": live["apiVersion"], "kind": live["kind"]}
-		if err := m.update(empty, live, entries, "before-first-apply", now); err != nil {
+		if err := m.update(m.empty, live, entries, "before-first-apply", now); err != nil {
 			return nil, fmt.Errorf("failed to create manager for existing fields: %w", err)
 		}
 	}

@@ -92,9 +92,9 @@ func (k *Kind) addManagers() {
 				panic(fmt.Sprintf("the models of %s: %v", k.GroupKind(), err))
 			}
 			converter := fields.Converter{Types: m.types, Convert: k.convert, Missing: runtime.IsNotRegisteredError}
-			all := managers{"": fields.NewManager(converter, v.APIVersion(), k.Kind, "", k.reset(v, ""))}
+			all := managers{"": fields.NewManager(converter, v.Empty(), "", k.reset(v, ""))}
 			for _, sub := range v.Subresources {
-				all[sub] = fields.NewManager(converter, v.APIVersion(), k.Kind, sub, k.reset(v, sub))
+				all[sub] = fields.NewManager(converter, v.Empty(), sub, k.reset(v, sub))
 			}
 			return all
 		})
