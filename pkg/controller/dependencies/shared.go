@@ -22,6 +22,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
@@ -96,6 +97,11 @@ type Options struct {
 	HookEtagBudget int64
 	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
 	ServerNamespace string
+	// HookTransport carries the calls of all hooks in place of connections to their addresses, as a simulation does. Nil: connections.
+	HookTransport http.RoundTripper
+	// Random returns numbers in [0,1) for the jitter of back-offs, and must be safe for concurrent use. Nil: math/rand/v2. A simulation
+	// that shall be repeatable sets it.
+	Random func() float64
 }
 
 // WithDefaults returns the options with defaults in place of what is not set.
@@ -146,7 +152,7 @@ func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConf
 	return webhook.Config{
 		ControllerKind: kind, ControllerName: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
 		MaxResponseBytes: s.Options.HookResponseLimit, ResponseBudget: s.ResponseBudget, EtagBudget: s.EtagBudget,
-		ServerVersion: version.Get().GitVersion,
+		ServerVersion: version.Get().GitVersion, Transport: s.Options.HookTransport,
 	}
 }
 
