@@ -17,6 +17,8 @@ limitations under the License.
 package definition
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +33,10 @@ const (
 	KindComposite = "CompositeController"
 	KindDecorator = "DecoratorController"
 )
+
+// ErrReplaced is the cause of the end of a controller's context when another controller takes its place, because the definition or the
+// kinds that it names have changed.
+var ErrReplaced = errors.New("the controller is replaced")
 
 // Definition is a controller object as the engine uses it. It is read-only and shares memory with the object.
 type Definition struct {

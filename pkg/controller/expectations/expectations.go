@@ -43,6 +43,8 @@ type Expectations struct {
 	mu      sync.Mutex
 	parents map[parent.Key]*expecting
 	watched map[*cache.Informer]*watched
+	// empty, if it is not nil, is closed when no parent has writes that are not shown.
+	empty chan struct{}
 }
 
 // expecting is a parent with writes that are not shown yet.
@@ -150,16 +152,37 @@ func (e *Expectations) Satisfied(key parent.Key) bool {
 	if !ok {
 		return true
 	}
-	left := p.deadline.Sub(e.clock.Now())
-	if left <= 0 {
+	if !p.deadline.After(e.clock.Now()) {
 		e.drop(p)
 		return true
 	}
 	p.waiting = true
-	if p.timer == nil {
-		p.timer = e.clock.AfterFunc(left, func() { e.expire(p) })
-	}
+	e.limit(p)
 	return false
+}
+
+// limit ends what is expected of a parent when its time is over.
+func (e *Expectations) limit(p *expecting) {
+	if p.timer == nil {
+		p.timer = e.clock.AfterFunc(p.deadline.Sub(e.clock.Now()), func() { e.expire(p) })
+	}
+}
+
+// Await returns when the informers show everything that was written, or when Limit has passed for what they do not show. Nothing may
+// be written meanwhile, and Await must not be called twice at the same time.
+func (e *Expectations) Await() {
+	e.mu.Lock()
+	if len(e.parents) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	for _, p := range e.parents {
+		e.limit(p)
+	}
+	empty := make(chan struct{})
+	e.empty = empty
+	e.mu.Unlock()
+	<-empty
 }
 
 // Pending returns the number of parents with writes that are not shown yet.
@@ -224,6 +247,10 @@ func (e *Expectations) drop(p *expecting) {
 	delete(e.parents, p.key)
 	if p.timer != nil {
 		p.timer.Stop()
+	}
+	if e.empty != nil && len(e.parents) == 0 {
+		close(e.empty)
+		e.empty = nil
 	}
 }
 

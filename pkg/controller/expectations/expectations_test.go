@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 	"time"
 
@@ -303,5 +304,47 @@ func TestAWriteShownBeforeItIsNotedIsNotExpected(t *testing.T) {
 	}
 	if !e.Satisfied(key) {
 		t.Error("not satisfied after the informer showed the write")
+	}
+}
+
+func TestAwaitReturnsWhenNothingIsExpected(t *testing.T) {
+	for name, c := range map[string]struct {
+		written string
+		// then is what happens while Await waits.
+		then func(*scene)
+	}{
+		"nothing was written":         {"", func(*scene) {}},
+		"everything is shown":         {"12", func(s *scene) { s.show("a", "u1", "12", "") }},
+		"the limit passes":            {"12", func(s *scene) { s.clock.Step(expectations.Limit) }},
+		"the expectations are closed": {"12", (*scene).Close},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			if c.written != "" {
+				s.WroteVersion(key, s.informer, c.written)
+				s.WroteVersion(other, s.informer, c.written)
+			}
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				s.Await()
+			}()
+			if c.written != "" {
+				// Both parents have a timer once Await waits.
+				for !s.clock.HasWaiters() {
+					runtime.Gosched()
+				}
+				select {
+				case <-returned:
+					t.Fatal("Await returned although the write is not shown")
+				default:
+				}
+			}
+			c.then(s)
+			<-returned
+			if left := s.Pending(); left != 0 {
+				t.Errorf("%d parents are expecting", left)
+			}
+		})
 	}
 }

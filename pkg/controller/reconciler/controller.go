@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -181,7 +182,9 @@ func (c *Controller) query(s *Source) cache.Query {
 	return q
 }
 
-// Run reconciles until ctx ends, and returns when everything that it started has ended.
+// Run reconciles until ctx ends, and returns when everything that it started has ended. If [definition.ErrReplaced] is the cause, it
+// first waits for the informers to show what was written: the controller that follows expects nothing, and would decide on what they
+// show.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.hooks.Close()
 	defer c.expectations.Close()
@@ -213,6 +216,9 @@ func (c *Controller) Run(ctx context.Context) {
 	})
 	close(c.started)
 	c.pool.Run(ctx)
+	if errors.Is(context.Cause(ctx), definition.ErrReplaced) {
+		c.expectations.Await()
+	}
 }
 
 // Started is closed when the informers have synced and parents are being reconciled.

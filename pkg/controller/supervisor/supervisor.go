@@ -240,7 +240,8 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 
 // An Instance is a controller built from one definition. All methods may be called while Run runs, and before.
 type Instance interface {
-	// Run reconciles until ctx ends, and returns when everything that it started has ended.
+	// Run reconciles until ctx ends, and returns when everything that it started has ended. The cause is [definition.ErrReplaced] if
+	// another instance follows.
 	Run(ctx context.Context)
 	// Started is closed when the caches are filled and parents are being reconciled.
 	Started() <-chan struct{}
@@ -290,7 +291,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 	s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarting, "Starting controller: "+name)
 	s.report.starting(d, instance)
 
-	running, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancelCause(ctx)
 	var instances sync.WaitGroup
 	ended := make(chan error, 1)
 	instances.Go(func() {
@@ -301,7 +302,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 	})
 	defer func() {
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopping, "Stopping controller: "+name)
-		stop()
+		stop(definition.ErrReplaced)
 		instances.Wait()
 		s.report.stopped()
 		logger.V(2).Info("Controller stopped", "generation", d.Meta.Generation)
