@@ -80,8 +80,11 @@ func TestAForgottenHistoryIsGone(t *testing.T) {
 		send(t, s, 201, "POST", configMaps, jsonType, fmt.Sprintf(`{"metadata":{"name":"a%d"}}`, i))
 	}
 	var page struct {
-		Metadata struct{ Continue, ResourceVersion string }
-		Items    []any
+		Metadata struct {
+			Continue        string `json:"continue"`
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		Items []any `json:"items"`
 	}
 	decode := func(body []byte) {
 		t.Helper()
