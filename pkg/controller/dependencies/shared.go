@@ -17,6 +17,7 @@ limitations under the License.
 package dependencies
 
 import (
+	"net/http"
 	"time"
 
 	"k8s.io/component-base/version"
@@ -88,6 +89,11 @@ type Options struct {
 	HookEtagBudget int64
 	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
 	ServerNamespace string
+	// HookTransport carries the calls of all hooks in place of connections to their addresses, as a simulation does. Nil: connections.
+	HookTransport http.RoundTripper
+	// Random returns numbers in [0,1) for the jitter of back-offs, and must be safe for concurrent use. Nil: math/rand/v2. A simulation
+	// that shall be repeatable sets it.
+	Random func() float64
 }
 
 // WithDefaults returns the options with defaults in place of what is not set.
@@ -138,6 +144,6 @@ func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConf
 	return hookclient.Config{
 		Kind: kind, Name: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
 		MaxResponseBytes: s.Options.HookResponseLimit, ResponseBudget: s.ResponseBudget, EtagBudget: s.EtagBudget,
-		ServerVersion: version.Get().GitVersion,
+		ServerVersion: version.Get().GitVersion, Transport: s.Options.HookTransport,
 	}
 }

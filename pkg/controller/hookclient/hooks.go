@@ -19,6 +19,7 @@ package hookclient
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -43,6 +44,8 @@ type Config struct {
 	ResponseBudget, EtagBudget *webhook.Budget
 	// ServerVersion goes into the User-Agent header of calls.
 	ServerVersion string
+	// Transport carries the calls, see [webhook.Config]. Nil: connections of the hooks' own.
+	Transport http.RoundTripper
 }
 
 // Set holds the hooks of a controller. A hook that is nil is not declared, or has no webhook.
@@ -135,7 +138,7 @@ func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*H
 		Hook: name, ControllerKind: c.Kind, ControllerName: c.Name,
 		Webhook: declared.Webhook, EndpointConfigs: c.EndpointConfigs, Credentials: c.Credentials,
 		Workers: c.Workers, MaxResponseBytes: c.MaxResponseBytes, ResponseBudget: c.ResponseBudget, EtagBudget: c.EtagBudget,
-		ServerVersion: c.ServerVersion,
+		ServerVersion: c.ServerVersion, Transport: c.Transport,
 	})
 	return h, err
 }

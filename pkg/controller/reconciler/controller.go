@@ -136,6 +136,7 @@ func (c *Controller) assemble() {
 	c.pool = worker.New(worker.Config{
 		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
 		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed, Metrics: c.metrics,
+		Random: c.shared.Options.Random,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
 	c.metrics.CountParents(c.config.Kind.Len)

@@ -54,6 +54,8 @@ type Config struct {
 	Grace time.Duration
 	// Clock is the time source. Default: the real one.
 	Clock clock.WithTicker
+	// Random returns numbers in [0,1) for the jitter of back-offs, and must be safe for concurrent use. Nil: math/rand/v2.
+	Random func() float64
 	// Metrics are the series of the controller, which Run shows. Nil: none.
 	Metrics *metrics.Controller
 }
@@ -90,7 +92,7 @@ func New(c Config) *Pool {
 	}
 	p := &Pool{
 		config: c, waits: map[parent.Key]*waiting{},
-		queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Metrics: c.Metrics.Queue()}),
+		queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Random: c.Random, Metrics: c.Metrics.Queue()}),
 	}
 	c.Metrics.Queue().Observe(p.state)
 	return p

@@ -354,10 +354,14 @@ func (c *Client) acquire(now *snapshot) (*session, error) {
 		}
 		c.retire()
 		transport := newTransport(config, c.config.Workers)
+		var next http.RoundTripper = transport
+		if c.config.Transport != nil {
+			next = c.config.Transport
+		}
 		c.session = &session{
 			tlsVersion: now.tlsVersion,
 			transport:  transport,
-			client:     &http.Client{Transport: &measured{next: transport, series: c.series}},
+			client:     &http.Client{Transport: &measured{next: next, series: c.series}},
 		}
 	}
 	c.session.calls++

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -80,6 +81,9 @@ type Config struct {
 	ServerVersion string
 	// Clock dates entity tags and Retry-After. Default: the real one.
 	Clock clock.PassiveClock
+	// Transport carries the calls in place of connections of the client's own, as a simulation does. Nil: connections of its own. It is
+	// not closed, and knows nothing of the webhook's TLS settings.
+	Transport http.RoundTripper
 }
 
 func (c *Config) setDefaults() {

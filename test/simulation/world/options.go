@@ -1,0 +1,114 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package world
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+)
+
+// Options configure a world.
+type Options struct {
+	// Seed decides what [World.Step] chooses, which faults it makes, and the jitter of the engines.
+	Seed uint64
+	// API are the options of the API server. Its clock is that of the bubble.
+	API apiserver.Options
+	// Engine are the settings of every engine. HookTransport and Random are those of the world.
+	Engine dependencies.Options
+	// Hook responds to the calls of all hooks. It is called on the goroutine that made the world, when a call arrives. Required once an
+	// engine calls a hook.
+	Hook func(HookCall) HookResponse
+	// Faults says which faults [World.Step] makes. The zero value: none.
+	Faults Faults
+	// Trace keeps the entries that [World.Trace] returns. Without it only their hash is kept.
+	Trace bool
+	// Quiet is how long nothing may become pending until the world is at rest, see [World.Settle]. Default 90 s, which is longer than
+	// every period of an engine but those of resyncs.
+	Quiet time.Duration
+	// Requests bounds the requests and hook calls of one [World.Settle]: more are a loop without end. Default 20,000.
+	Requests int
+}
+
+func (o Options) withDefaults() Options {
+	if o.API.Now == nil {
+		o.API.Now = time.Now
+	}
+	if o.Quiet == 0 {
+		o.Quiet = 90 * time.Second
+	}
+	if o.Requests == 0 {
+		o.Requests = 20000
+	}
+	return o
+}
+
+// Faults are the probabilities, from 0 to 1, with which [World.Step] makes a fault where it can be made.
+type Faults struct {
+	// Refuse is that of a request or a hook call that does not arrive, with one of [TooManyRequests], [InternalError], [Unavailable],
+	// [Disconnect] and, where a resourceVersion is asked for, [Expire].
+	Refuse float64
+	// Lose is that of a response that is lost after what was asked for was done.
+	Lose float64
+	// Hang is that of a request, a response, or a hook's, that does not come until the caller gives up.
+	Hang float64
+	// Late is that of a request that its sender gives up and that arrives nevertheless, later.
+	Late float64
+	// Delay is that of a response that takes up to 15 s.
+	Delay float64
+	// Break is that of a watch that is broken in place of an event that it would deliver.
+	Break float64
+	// Expire is that of a watch that is expired in place of an event that it would deliver, so that its engine lists again.
+	Expire float64
+	// Hold is that of all watches of one resource of one engine being held back for up to 100 steps, when an event would be delivered.
+	Hold float64
+	// Burst is that of several events of a watch being delivered at once.
+	Burst float64
+	// Pass is that of up to 5 s passing though something is pending.
+	Pass float64
+}
+
+// HookCall is a call of a hook that arrived.
+type HookCall struct {
+	// At is the time since the world began.
+	At time.Duration
+	// Engine is the number of the engine that calls.
+	Engine int
+	// Controller is the path of the URL without its last segment and slashes at its ends, which by convention is kind/name, as in
+	// composite/c1. Hook is the last segment: sync, finalize or customize.
+	Controller, Hook string
+	// Header has the headers of the request.
+	Header http.Header
+	// Request is the body. It must not be modified.
+	Request []byte
+}
+
+// HookResponse is what a hook responds.
+type HookResponse struct {
+	// Code is the HTTP status. Default 200.
+	Code int
+	// Header has the headers of the response. The default of Content-Type is application/json.
+	Header http.Header
+	// Body is the body.
+	Body []byte
+	// Err, if not nil, is a failure of the connection in place of a response.
+	Err error
+	// Latency is how long the response takes at least.
+	Latency time.Duration
+}

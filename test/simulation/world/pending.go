@@ -1,0 +1,193 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind says what is pending.
+type Kind int
+
+const (
+	// Request is a request of an engine that has not arrived at the API server.
+	Request Kind = iota
+	// Response is the response to a request that the API server has served.
+	Response
+	// Event is the next event of a watch, or its end.
+	Event
+	// Call is a call that has not arrived at its hook.
+	Call
+	// CallResponse is the response of a hook.
+	CallResponse
+)
+
+// String implements fmt.Stringer.
+func (k Kind) String() string {
+	return [...]string{"request", "response", "event", "hook call", "hook response"}[k]
+}
+
+// Pending is something that could happen next: [World.Release] lets it.
+type Pending struct {
+	// Kind says what it is.
+	Kind Kind
+	// Engine is the number of the engine that it comes from or goes to.
+	Engine int
+	// Abandoned says of a request that its sender does not wait for it any more, see [Late].
+	Abandoned bool
+	// Verb is that of RBAC, such as list and patch, apply for a server-side apply, and get for what is not a resource. Empty for hooks.
+	Verb string
+	// Group, Version, Resource, Subresource, Namespace and Name are parts of the path of a request. A path that names no resource is the
+	// Name alone.
+	Group, Version, Resource, Subresource, Namespace, Name string
+	// Controller and Hook are those of [HookCall].
+	Controller, Hook string
+	// Events is how many events of a watch wait. None wait when it is to end.
+	Events int
+	// Since is when it became pending, from the start of the world.
+	Since time.Duration
+
+	item *item
+}
+
+// String describes it in a line.
+func (p Pending) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s ", p.Kind)
+	if p.Kind == Call || p.Kind == CallResponse {
+		fmt.Fprintf(&b, "%s of %s", p.Hook, p.Controller)
+		return b.String()
+	}
+	b.WriteString(p.Verb)
+	if p.Resource != "" {
+		b.WriteByte(' ')
+		b.WriteString(p.Resource)
+		if p.Group != "" {
+			b.WriteString("." + p.Group)
+		}
+		if p.Subresource != "" {
+			b.WriteString("/" + p.Subresource)
+		}
+	}
+	if p.Namespace != "" || p.Name != "" {
+		b.WriteString(" " + strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))
+	}
+	if p.Abandoned {
+		b.WriteString(" (abandoned)")
+	}
+	return b.String()
+}
+
+// item is what is pending. An exchange is one from its request to its response, a stream from its first event to its end.
+type item struct {
+	Pending
+
+	// key identifies it whatever the order is in which goroutines ran.
+	key string
+	// order is that of the arrival in the world, which decides between equal keys.
+	order uint64
+	// class is a hash of engine, kind and resource: what is of one class has one weight.
+	class uint64
+	// due is when it can be released, from the start of the world.
+	due time.Duration
+
+	exchange *exchange
+	stream   *stream
+}
+
+func (i *item) compare(j *item) int {
+	return cmp.Or(strings.Compare(i.key, j.key), cmp.Compare(i.order, j.order))
+}
+
+// items are what is pending, in stable order.
+type items []*item
+
+func (s *items) insert(i *item) {
+	at, _ := slices.BinarySearchFunc(*s, i, (*item).compare)
+	*s = slices.Insert(*s, at, i)
+}
+
+// remove reports whether i was there.
+func (s *items) remove(i *item) bool {
+	at, found := slices.BinarySearchFunc(*s, i, (*item).compare)
+	if found {
+		*s = slices.Delete(*s, at, at+1)
+	}
+	return found
+}
+
+// identify sets the key and the class of an item that waits for its next release.
+func (i *item) identify(detail string) {
+	class := strconv.Itoa(i.Engine) + "|" + strconv.Itoa(int(i.Kind)) + "|" + i.Resource + "." + i.Group + "|" + i.Controller + "|" + i.Hook
+	i.class = hashOf(class)
+	i.key = class + "|" + i.Verb + "|" + i.Namespace + "/" + i.Name + "/" + i.Subresource + "|" + i.Version + "|" + detail
+}
+
+// describe takes the identity of a request from its method and path.
+func describe(p *Pending, method, path string, query url.Values, contentType string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		p.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		p.Group, p.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		p.Verb, p.Name = "get", path
+		return
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		p.Namespace, parts = parts[1], parts[2:]
+	}
+	p.Resource = parts[0]
+	if len(parts) > 1 {
+		p.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		p.Subresource = parts[2]
+	}
+	p.Verb = verb(method, p.Name != "", query, contentType)
+}
+
+func verb(method string, named bool, query url.Values, contentType string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodDelete:
+		return "delete"
+	case http.MethodPatch:
+		if strings.HasPrefix(contentType, "application/apply-patch") {
+			return "apply"
+		}
+		return "patch"
+	}
+	switch {
+	case query.Get("watch") == "true" || query.Get("watch") == "1":
+		return "watch"
+	case named:
+		return "get"
+	}
+	return "list"
+}

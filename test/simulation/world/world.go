@@ -1,0 +1,261 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+)
+
+const (
+	// ClusterUser is the user of an engine's requests to the cluster.
+	ClusterUser = "system:serviceaccount:metacontroller:metacontroller"
+	// LoopbackUser is the user of an engine's requests about controller objects and revisions.
+	LoopbackUser = "system:apiserver"
+	// userAgent is how an engine presents itself.
+	userAgent = "metacontroller-apiserver/simulated"
+	// gone is how long an engine may take to end after its requests have begun to fail.
+	gone = 2 * time.Minute
+)
+
+// World is an API server and the engines that talk to it. Its methods are to be called from the goroutine that made it, in the
+// bubble. Between two calls every goroutine of the engines has come to a stand.
+type World struct {
+	// API is the API server. What writes to it without [World.Do] is not in the trace.
+	API *apiserver.Server
+
+	options  Options
+	started  time.Time
+	random   *rand.Rand
+	timer    *time.Timer
+	activity chan struct{}
+	trace    []Entry
+	hash     uint64
+	calls    []HookCall
+	// steps counts the steps, and holds are until which one a class of events is held.
+	steps int
+	holds map[uint64]int
+	// requests counts what has arrived at the API server and the hooks.
+	requests int
+
+	mu      sync.Mutex
+	jitter  *rand.Rand
+	engines []*engine
+	items   items
+	streams []*stream
+	orders  uint64
+	logs    []LogEntry
+	panics  []LogEntry
+}
+
+// engine is one start of an engine.
+type engine struct {
+	world  *World
+	number int
+	stop   context.CancelFunc
+	ended  chan struct{}
+	// dead says that it was killed: nothing of it arrives any more. It is guarded by the world's lock.
+	dead bool
+	// err is what Run returned, to be read after ended.
+	err error
+}
+
+// New returns a world without engines. It is to be called in a bubble, and [World.Close] at its end. Worlds that exist at the same time
+// in one process disturb what is random in each other.
+func New(o Options) *World {
+	silence()
+	o = o.withDefaults()
+	seedJitter(o.Seed)
+	w := &World{
+		API: apiserver.New(o.API), options: o, started: time.Now(), hash: fnvOffset,
+		random: rand.New(rand.NewPCG(o.Seed, 1)), jitter: rand.New(rand.NewPCG(o.Seed, 2)),
+		timer: time.NewTimer(0), activity: make(chan struct{}, 1), holds: map[uint64]int{},
+	}
+	w.timer.Stop()
+	return w
+}
+
+// Now returns the time since the world began.
+func (w *World) Now() time.Duration { return time.Since(w.started) }
+
+// Start starts an engine and returns its number, counted from 0. It panics if the settings are no valid ones.
+func (w *World) Start() int {
+	e := &engine{world: w, number: len(w.engines), ended: make(chan struct{})}
+	w.mu.Lock()
+	w.engines = append(w.engines, e)
+	w.mu.Unlock()
+	options := w.options.Engine
+	options.HookTransport = hookTransport{e}
+	options.Random = w.jitterOf
+	ctx := klog.NewContext(context.Background(), logr.New(sink{engine: e})) //nolint:forbidigo // An engine ends by Stop, Kill or Close.
+	ctx, e.stop = context.WithCancel(ctx)
+	m, err := manager.New(ctx, manager.Config{
+		Loopback: e.config("loopback", LoopbackUser), Cluster: e.config("cluster", ClusterUser), Options: options,
+	})
+	if err != nil {
+		panic(err) //nolint:forbidigo // The caller's options are wrong.
+	}
+	w.Note(e.String(), "starts")
+	go func() {
+		defer close(e.ended)
+		e.err = m.Run(ctx)
+	}()
+	synctest.Wait()
+	return e.number
+}
+
+func (e *engine) config(host, user string) *rest.Config {
+	return &rest.Config{
+		Host: "http://" + host, Transport: apiTransport{engine: e, user: user, host: host}, UserAgent: userAgent, QPS: -1,
+		WarningHandlerWithContext: rest.NoWarnings{},
+	}
+}
+
+// String names the engine in the trace.
+func (e *engine) String() string { return fmt.Sprintf("engine %d", e.number) }
+
+func (w *World) jitterOf() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.jitter.Float64()
+}
+
+// Kill ends an engine as a crash does: what it has sent and what has not arrived never arrives, and it learns nothing any more.
+func (w *World) Kill(number int) {
+	e := w.engines[number]
+	w.Note(e.String(), "is killed")
+	w.kill(e)
+	synctest.Wait()
+}
+
+func (w *World) kill(e *engine) {
+	w.mu.Lock()
+	e.dead = true
+	var left items
+	for _, i := range w.items {
+		if i.Engine != e.number {
+			left = append(left, i)
+		} else if i.exchange != nil {
+			i.exchange.fail(errDisconnected)
+		}
+	}
+	w.items = left
+	for _, s := range w.streams {
+		if s.engine == e {
+			s.end(errDisconnected)
+		}
+	}
+	w.mu.Unlock()
+	e.stop()
+}
+
+// Stop ends an engine as a rollout does: it may finish what it has begun, without faults, as if nothing else happened meanwhile. The
+// error says that it did not end in time.
+func (w *World) Stop(number int) error {
+	e := w.engines[number]
+	w.Note(e.String(), "is stopped")
+	e.stop()
+	synctest.Wait()
+	for limit := w.Now() + gone; !w.Ended(number); {
+		if p, ok := w.firstOf(number); ok {
+			w.Release(p, Fault{})
+		} else if w.Now() >= limit {
+			return fmt.Errorf("engine %d did not end within %s", number, gone)
+		} else {
+			w.idle(10*time.Millisecond, false)
+		}
+	}
+	w.mu.Lock()
+	e.dead = true
+	w.mu.Unlock()
+	return e.err
+}
+
+// Ended reports whether an engine has ended.
+func (w *World) Ended(number int) bool {
+	select {
+	case <-w.engines[number].ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Running returns the numbers of the engines that were neither killed nor stopped.
+func (w *World) Running() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var numbers []int
+	for _, e := range w.engines {
+		if !e.dead {
+			numbers = append(numbers, e.number)
+		}
+	}
+	return numbers
+}
+
+// Close kills the engines that run and waits until everything of them has ended. The error has the panics from which engines have
+// recovered, and the engines that did not end. What else is left in the bubble makes synctest fail.
+func (w *World) Close() error {
+	for _, e := range w.engines {
+		w.kill(e)
+	}
+	synctest.Wait()
+	var errs []error
+	limit := time.After(gone)
+	for _, e := range w.engines {
+		select {
+		case <-e.ended:
+		case <-limit:
+			errs = append(errs, fmt.Errorf("engine %d has not ended %s after it was killed", e.number, gone))
+		}
+	}
+	synctest.Wait()
+	for _, p := range w.Panics() {
+		errs = append(errs, fmt.Errorf("engine %d panicked at %s: %s", p.Engine, p.At, p.Text))
+	}
+	return errors.Join(errs...)
+}
+
+// Do is a request of a user, which arrives at once and does not fail for another reason than the API server's.
+func (w *World) Do(user string, r apiserver.Request) apiserver.Response {
+	r.User = user
+	response := w.API.Do(r)
+	var p Pending
+	describe(&p, r.Method, r.Path, r.Query, r.ContentType)
+	w.mixNumber(hashOf(string(r.Body)))
+	w.Note(user, fmt.Sprintf("%s → %d", p.String()[len("request "):], response.Code))
+	return response
+}
+
+// HookCalls returns the calls that have arrived at hooks, oldest first.
+func (w *World) HookCalls() []HookCall { return w.calls }
+
+// Requests returns how many requests and hook calls have arrived.
+func (w *World) Requests() int { return w.requests }
