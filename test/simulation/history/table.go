@@ -19,7 +19,12 @@ package history
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
 )
 
 // Table prints what happened in a history: who did what when, and which invariant was violated.
@@ -37,4 +42,57 @@ func Table(out io.Writer, h History, r Result) {
 	if r.Violation != nil {
 		_, _ = fmt.Fprintf(out, "VIOLATED %v\n", r.Violation)
 	}
+}
+
+// PrintTrace prints what the world did.
+func PrintTrace(out io.Writer, r Result) { world.PrintTrace(out, r.Trace) }
+
+// Pairs counts which action followed which.
+type Pairs map[string]int
+
+// Add adds the actions of a history.
+func (p Pairs) Add(happened []Action) {
+	for i := 1; i < len(happened); i++ {
+		p[string(happened[i-1])+" "+string(happened[i])]++
+	}
+}
+
+// Merge adds the counts of others.
+func (p Pairs) Merge(others Pairs) {
+	for pair, n := range others {
+		p[pair] += n
+	}
+}
+
+// Table says how many pairs there were, and which were not.
+func (p Pairs) Table() string {
+	var b strings.Builder
+	var absent []string
+	actions := acting()
+	for _, first := range actions {
+		for _, second := range actions {
+			if first != second && p[string(first)+" "+string(second)] == 0 {
+				absent = append(absent, string(first)+" → "+string(second))
+			}
+		}
+	}
+	all := len(actions) * (len(actions) - 1)
+	fmt.Fprintf(&b, "%d of %d pairs of different actions followed each other.", all-len(absent), all)
+	if len(absent) > 0 {
+		fmt.Fprintf(&b, " Not: %s", strings.Join(absent[:min(len(absent), 20)], ", "))
+	}
+	return b.String()
+}
+
+// acting are the actions that are not the scheduler's.
+func acting() []Action {
+	var all []Action
+	for _, a := range slices.Sorted(maps.Keys(actions)) {
+		switch a {
+		case RunOn, Pass, Rest, StaleAfterWrite, SkipEvents, KillAfterWrite:
+		default:
+			all = append(all, a)
+		}
+	}
+	return all
 }
