@@ -16,37 +16,177 @@ limitations under the License.
 
 package apiserver
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
 
 // Options configure a server.
 type Options struct {
 	// Now is the clock. Required.
 	Now func() time.Time
+	// Admit is asked about every creation, update and deletion before it is checked, as admission webhooks are. Nil: nothing is refused.
+	Admit func(Admission) AdmissionResult
+	// Authorize reports whether a user may do what he asks for. Nil: everybody may do everything.
+	Authorize func(Attributes) bool
+	// Remember is the number of changes of each resource that watches may begin before. 0: all.
+	Remember int
+}
+
+// Attributes say what a request asks for. Name is empty for lists and creations, Namespace for cluster-scoped kinds.
+type Attributes struct {
+	User, Verb, Group, Resource, Subresource, Namespace, Name string
+}
+
+// Admission is a write that is to be admitted.
+type Admission struct {
+	Attributes
+	// Operation is CREATE, UPDATE or DELETE.
+	Operation string
+	// DryRun says that the write changes nothing.
+	DryRun bool
+	// Object is the JSON of what is to be written, in the version of the request, nil for a deletion.
+	Object []byte
+	// Old is the JSON of the object that exists, nil for a creation.
+	Old []byte
+}
+
+// AdmissionResult is an answer about a write. The zero value admits it as it is.
+type AdmissionResult struct {
+	// Object replaces what is to be written, unless it is nil.
+	Object []byte
+	// Denied refuses the write with this message, unless it is empty.
+	Denied string
 }
 
 // Server is an API server in memory. It is not safe for concurrent use.
-type Server struct{ options Options }
+type Server struct {
+	options Options
+	store   *store.Store
+	kinds   map[schema.GroupResource]*kinds.Kind
+	// catalog is what discovery says. It is nil after a change of the kinds.
+	catalog discovery.Catalog
+	watches map[*Watch]struct{}
+	opened  int
+	journal []Write
+	// collected is the revision at which the garbage collector had nothing to do.
+	collected int64
+	uids      int
+	names     int
+}
 
 // New returns a server with the built-in resources and no objects but the namespaces that a new cluster has.
-func New(o Options) *Server { return &Server{options: o} }
+func New(o Options) *Server {
+	s := &Server{options: o, store: store.New(), kinds: map[schema.GroupResource]*kinds.Kind{}, watches: map[*Watch]struct{}{}}
+	for _, k := range kinds.Builtin() {
+		s.kinds[k.GroupResource()] = k
+	}
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		body := value.Encode(value.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": value.Object{"name": name}})
+		if r := s.Do(Request{User: "system:apiserver", UserAgent: "kube-apiserver", Method: "POST", Path: "/api/v1/namespaces", Body: body}); r.Code != 201 {
+			panic(fmt.Sprintf("creating the namespace %s: %s", name, r.Body))
+		}
+	}
+	return s
+}
 
 // Do serves a request.
-func (s *Server) Do(Request) Response { panic("not written yet") }
+func (s *Server) Do(r Request) Response {
+	t, known, err := s.route(r)
+	switch {
+	case err != nil:
+		return failure(err)
+	case !known:
+		return s.describe(r)
+	}
+	if err := s.authorize(r, t); err != nil {
+		return failure(err)
+	}
+	response := s.serve(r, t)
+	if t.version.Warning != "" {
+		response.Warnings = append([]string{t.version.Warning}, response.Warnings...)
+	}
+	return response
+}
 
-// Watch is a watch that the server accepted. Its events wait until they are taken.
-type Watch struct{}
+func (s *Server) serve(r Request, t target) Response {
+	switch t.verb {
+	case "get":
+		return s.get(r, t)
+	case "list":
+		return s.list(r, t)
+	case "watch":
+		return s.watch(r, t)
+	}
+	w, err := s.newWrite(r, t)
+	if err != nil {
+		return failure(err)
+	}
+	switch t.verb {
+	case "create":
+		return w.create()
+	case "update":
+		return w.put()
+	case "patch":
+		return w.patch()
+	case "delete":
+		return w.delete()
+	}
+	return w.deleteCollection()
+}
 
-// Pending returns the number of events that wait.
-func (w *Watch) Pending() int { return 0 }
+// describe serves what says which kinds are served.
+func (s *Server) describe(r Request) Response {
+	if r.Method != "GET" {
+		return notServed()
+	}
+	if s.catalog == nil {
+		for _, k := range s.kinds {
+			s.catalog = append(s.catalog, k)
+		}
+		slices.SortFunc(s.catalog, func(a, b *kinds.Kind) int {
+			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Plural, b.Plural))
+		})
+	}
+	body, found := s.catalog.Body(r.Path)
+	if !found {
+		return notServed()
+	}
+	return Response{Code: 200, ContentType: jsonType, Body: discovery.Encode(body)}
+}
 
-// Next takes the next event, as a line of JSON with its newline. It returns false if none waits.
-func (w *Watch) Next() ([]byte, bool) { return nil, false }
+// table returns the objects of a kind.
+func (s *Server) table(k *kinds.Kind) *store.Table { return s.store.Table(k.GroupResource()) }
 
-// Ended reports whether the server has ended the watch, so that nothing follows the events that wait.
-func (w *Watch) Ended() bool { return false }
+// now returns the time as objects have it.
+func (s *Server) now() string { return s.options.Now().UTC().Format(time.RFC3339) }
 
-// Close ends the watch on the side of the client.
-func (w *Watch) Close() {}
+// nextUID returns a UID that no object has had.
+func (s *Server) nextUID() string {
+	s.uids++
+	return fmt.Sprintf("%08x-0000-4000-8000-%012x", s.uids, s.uids)
+}
+
+// nextSuffix returns what stands behind the prefix of a generated name.
+func (s *Server) nextSuffix() string {
+	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	s.names++
+	suffix, n := []byte("bbbbb"), s.names
+	for i := len(suffix) - 1; n > 0 && i >= 0; i-- {
+		suffix[i], n = letters[n%len(letters)], n/len(letters)
+	}
+	return string(suffix)
+}
 
 // Write is a write that the server has done.
 type Write struct {
@@ -63,4 +203,36 @@ type Write struct {
 }
 
 // Journal returns all writes that changed something, oldest first. The caller must not modify it.
-func (s *Server) Journal() []Write { return nil }
+func (s *Server) Journal() []Write { return s.journal }
+
+// Object is an object as it is stored.
+type Object struct {
+	// Namespace is empty for a cluster-scoped object.
+	Namespace, Name, UID string
+	// Revision is its resourceVersion.
+	Revision int64
+	// JSON is the object in its storage version.
+	JSON []byte
+}
+
+// Objects returns the objects of a resource by namespace and name, nil if there are none. It costs no request.
+func (s *Server) Objects(group, resource string) []Object {
+	k := s.kinds[schema.GroupResource{Group: group, Resource: resource}]
+	if k == nil {
+		return nil
+	}
+	var all []Object
+	for _, o := range s.table(k).All() {
+		all = append(all, Object{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Revision: o.Revision, JSON: s.encoded(o, k.Storage)})
+	}
+	return all
+}
+
+// Revision returns the newest resourceVersion.
+func (s *Server) Revision() int64 { return s.store.Revision() }
+
+// Compact forgets the history: a watch from an older resourceVersion and the rest of a list that has begun get 410.
+func (s *Server) Compact() { s.store.Compact() }
+
+// text returns a revision as objects have it.
+func text(revision int64) string { return strconv.FormatInt(revision, 10) }

@@ -1,0 +1,227 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// options decodes the options of a deletion, of which the query may have some.
+func (w *write) options() error {
+	o := &w.deleting
+	if len(w.request.Body) > 0 {
+		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.request.Body, nil, o)
+		if err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+		given, ok := decoded.(*metav1.DeleteOptions)
+		if !ok {
+			return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
+		}
+		w.deleting = *given
+	}
+	if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
+		o.PropagationPolicy = new(metav1.DeletionPropagation(policy))
+	}
+	w.dry = w.dry || slices.Contains(o.DryRun, metav1.DryRunAll)
+	return nil
+}
+
+func (w *write) delete() Response {
+	if err := w.options(); err != nil {
+		return failure(err)
+	}
+	existing := w.existing()
+	if existing == nil {
+		return failure(w.server.notFound(w.target))
+	}
+	return w.deleteOne(existing)
+}
+
+func (w *write) deleteCollection() Response {
+	if err := w.options(); err != nil {
+		return failure(err)
+	}
+	chosen, err := newSelection(w.request, w.target)
+	if err != nil {
+		return failure(err)
+	}
+	matches := chosen.matches()
+	f := form{version: w.target.version, item: !w.target.kind().Custom}
+	var items []any
+	for _, o := range slices.Clone(w.server.table(w.target.kind()).In(w.target.namespace)) {
+		if matches != nil && !matches(o) {
+			continue
+		}
+		one := *w
+		one.target.name, one.target.namespace = o.Name, o.Namespace
+		if r := one.deleteOne(o); r.Code >= http.StatusBadRequest {
+			return r
+		}
+		item := value.Shallow(w.server.view(o, w.target.version))
+		if f.item {
+			delete(item, "kind")
+			delete(item, "apiVersion")
+		}
+		items = append(items, item)
+	}
+	return Response{Code: http.StatusOK, ContentType: jsonType, Body: value.Encode(value.Object{
+		"kind": w.target.kind().ListKind, "apiVersion": w.target.version.APIVersion(),
+		"metadata": value.Object{"resourceVersion": text(w.server.store.Revision())}, "items": append([]any{}, items...),
+	})}
+}
+
+// checkPreconditions refuses the deletion of another object than the client means.
+func (w *write) checkPreconditions(existing *store.Object) error {
+	p := w.deleting.Preconditions
+	if p == nil {
+		return nil
+	}
+	resource := w.target.kind().GroupResource()
+	if w.target.kind().GroupResource() != definitions {
+		resource.Resource = w.target.kind().Kind
+		if p.UID != nil && *p.UID != types.UID(existing.UID) {
+			return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, existing.UID)) //nolint:staticcheck // It is kube-apiserver's.
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
+			return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, text(existing.Revision))) //nolint:staticcheck // The same.
+		}
+		return nil
+	}
+	if p.UID != nil && *p.UID != types.UID(existing.UID) {
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
+	}
+	return nil
+}
+
+// deleteOne deletes an object, or marks it as being deleted if something must happen before.
+func (w *write) deleteOne(existing *store.Object) Response {
+	if err := w.checkPreconditions(existing); err != nil {
+		return failure(err)
+	}
+	if w.target.kind().GroupResource() == namespaces && slices.Contains([]string{"default", "kube-public", "kube-system"}, existing.Name) {
+		return failure(apierrors.NewForbidden(namespaces, existing.Name, errors.New("this namespace may not be deleted")))
+	}
+	v := w.target.version
+	live := w.server.view(existing, v)
+	if _, err := w.admit(nil, live); err != nil {
+		return failure(err)
+	}
+	marked := w.marked(live)
+	if marked == nil {
+		if !w.dry {
+			w.server.commit(w.change(v, existing, nil))
+		}
+		return w.deleted(existing)
+	}
+	if w.dry {
+		return w.respond(marked, http.StatusOK, nil)
+	}
+	return w.respond(w.server.commit(w.change(v, existing, marked)), http.StatusOK, nil)
+}
+
+// deleted is the response to the deletion of an object that is gone.
+func (w *write) deleted(existing *store.Object) Response {
+	k := w.target.kind()
+	return Response{Code: http.StatusOK, ContentType: jsonType, Body: value.Encode(value.Object{
+		"kind": "Status", "apiVersion": "v1", "metadata": value.Object{}, "status": metav1.StatusSuccess,
+		"details": withoutEmpty(value.Object{"name": existing.Name, "group": k.Group, "kind": k.Plural, "uid": existing.UID}),
+	})}
+}
+
+func withoutEmpty(o value.Object) value.Object {
+	for k, v := range o {
+		if v == "" {
+			delete(o, k)
+		}
+	}
+	return o
+}
+
+// marked returns what an object is while it waits for its deletion, nil if nothing keeps it.
+func (w *write) marked(live value.Object) value.Object {
+	o := value.Copy(live)
+	meta := metadataOf(o)
+	k := w.target.kind().GroupResource()
+	kept := w.finalizers(value.Strings(meta, "finalizers"))
+	switch {
+	case k == definitions && meta["deletionTimestamp"] == nil:
+		if !slices.Contains(kept, cleanupFinalizer) {
+			kept = append(kept, cleanupFinalizer)
+		}
+		terminating(o, w.server.now())
+	case k == namespaces && (len(value.List(o, "spec", "finalizers")) > 0 || len(kept) > 0):
+		o["status"] = value.Object{"phase": string(corev1.NamespaceTerminating)}
+	case len(kept) == 0:
+		return nil
+	}
+	if len(kept) > 0 {
+		meta["finalizers"] = value.FromStrings(kept)
+	} else {
+		delete(meta, "finalizers")
+	}
+	if meta["deletionTimestamp"] == nil {
+		if generation := value.Int(meta, "generation"); generation > 0 && k != definitions {
+			meta["generation"] = generation + 1
+		}
+		meta["deletionTimestamp"] = w.server.now()
+	}
+	if k != definitions {
+		meta["deletionGracePeriodSeconds"] = int64(0)
+	}
+	return o
+}
+
+// finalizers returns the finalizers of an object that is deleted with the options, which may tell the garbage collector what to do
+// with the objects that it owns.
+func (w *write) finalizers(present []string) []string {
+	orphan := slices.Contains(present, metav1.FinalizerOrphanDependents)
+	foreground := !orphan && slices.Contains(present, metav1.FinalizerDeleteDependents)
+	if o := w.deleting.OrphanDependents; o != nil { //nolint:staticcheck // Clients may still send it.
+		orphan, foreground = *o, false
+	} else if p := w.deleting.PropagationPolicy; p != nil {
+		orphan, foreground = *p == metav1.DeletePropagationOrphan, *p == metav1.DeletePropagationForeground
+	}
+	kept := slices.DeleteFunc(slices.Clone(present), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	if orphan {
+		kept = append(kept, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		kept = append(kept, metav1.FinalizerDeleteDependents)
+	}
+	if slices.Equal(slices.Sorted(slices.Values(kept)), slices.Sorted(slices.Values(present))) {
+		return present
+	}
+	return kept
+}

@@ -1,0 +1,87 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const jsonType = "application/json"
+
+// failure is the response to a request that failed.
+func failure(err error) Response {
+	var known apierrors.APIStatus
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
+	if errors.As(err, &known) {
+		status = known.Status()
+	}
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	r := Response{Code: int(status.Code), ContentType: jsonType, Body: statusBody(&status)}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		r.RetryAfter = strconv.Itoa(int(status.Details.RetryAfterSeconds))
+	}
+	return r
+}
+
+func statusBody(status *metav1.Status) []byte {
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a status: %v", err))
+	}
+	return body
+}
+
+// notServed is the response to a request for a path that is not served.
+func notServed() Response {
+	return Response{Code: http.StatusNotFound, ContentType: "text/plain; charset=utf-8", Body: []byte("404 page not found\n")}
+}
+
+// TooManyRequests is the response of an overloaded server, which wants the request to be sent again after some seconds.
+func TooManyRequests(seconds int) Response {
+	return Response{
+		Code: http.StatusTooManyRequests, ContentType: "text/plain; charset=utf-8", RetryAfter: strconv.Itoa(seconds),
+		Body: []byte("Too many requests, please try again later.\n"),
+	}
+}
+
+// InternalError is the response of a server that failed.
+func InternalError(message string) Response {
+	return failure(apierrors.NewInternalError(errors.New(message)))
+}
+
+// ServiceUnavailable is the response of a proxy or a server that cannot serve now.
+func ServiceUnavailable() Response {
+	return failure(apierrors.NewServiceUnavailable("the server is currently unable to handle the request"))
+}
+
+// Forbidden is the response to a request that may not be made, for the reason given.
+func Forbidden(group, resource, name, reason string) Response {
+	return failure(apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, name, errors.New(reason)))
+}
+
+// GatewayTimeout is the response to a request that took too long.
+func GatewayTimeout() Response {
+	return failure(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
+}

@@ -1,0 +1,253 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kinds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsinstall "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// Builtin returns the kinds that every server has.
+var Builtin = sync.OnceValue(func() []*Kind {
+	all := slices.Concat(coreKinds(), []*Kind{definitions1()}, metacontrollerKinds(), otherKinds())
+	for _, k := range all {
+		if k.ListKind == "" {
+			k.ListKind = k.Kind + "List"
+		}
+		if k.Singular == "" {
+			k.Singular = strings.ToLower(k.Kind)
+		}
+		for _, v := range k.Versions {
+			v.Kind, v.Served = k, true
+		}
+		k.Storage = k.Versions[0]
+		k.builtinFields()
+	}
+	return all
+})
+
+func version(name string, subresources ...string) []*Version {
+	return []*Version{{Name: name, Subresources: subresources}}
+}
+
+func coreKinds() []*Kind {
+	return []*Kind{
+		{
+			Kind: "ConfigMap", Plural: "configmaps", ShortNames: []string{"cm"}, Namespaced: true, Unconditional: true, Versions: version("v1"),
+			New: func() runtime.Object { return &corev1.ConfigMap{} }, rules: &typed{check: checkConfigMap},
+		},
+		{
+			Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true, CreateOnUpdate: true,
+			Versions: version("v1"), New: func() runtime.Object { return &corev1.Event{} }, rules: &typed{},
+		},
+		{
+			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Versions: version("v1", "status", "finalize"),
+			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{prepare: prepareNamespace},
+		},
+		{
+			Kind: "Secret", Plural: "secrets", Namespaced: true, Unconditional: true, Versions: version("v1"),
+			New: func() runtime.Object { return &corev1.Secret{} }, rules: &typed{defaults: defaultSecret, check: checkSecret},
+		},
+	}
+}
+
+// otherKinds are those that the engine watches, and that histories leave empty.
+func otherKinds() []*Kind {
+	registration := func(kind, plural string, create func() runtime.Object) *Kind {
+		return &Kind{
+			Group: admissionregistrationv1.GroupName, Kind: kind, Plural: plural, Unconditional: true, Versions: version("v1"),
+			New: create, rules: &typed{prepare: countGeneration("metadata")},
+		}
+	}
+	return []*Kind{
+		registration("MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+			func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfiguration{} }),
+		registration("ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
+			func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfiguration{} }),
+		{
+			Group: "apiregistration.k8s.io", Kind: "APIService", Plural: "apiservices", Unconditional: true, Versions: version("v1", "status"),
+			Categories: []string{"api-extensions"}, rules: untyped{},
+		},
+		{
+			Group: eventsv1.GroupName, Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true,
+			CreateOnUpdate: true, Versions: version("v1"), New: func() runtime.Object { return &eventsv1.Event{} }, rules: &typed{},
+		},
+	}
+}
+
+// definitions1 is the kind of CustomResourceDefinitions.
+func definitions1() *Kind {
+	scheme := runtime.NewScheme()
+	apiextensionsinstall.Install(scheme)
+	return &Kind{
+		Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions",
+		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Versions: version("v1", "status"),
+		New: func() runtime.Object { return &apiextensionsv1.CustomResourceDefinition{} },
+		rules: &hub{
+			scheme: scheme, object: customresourcedefinition.NewStrategy(scheme), status: customresourcedefinition.NewStatusStrategy(scheme),
+			created: &memo[creation]{},
+		},
+	}
+}
+
+func metacontrollerKinds() []*Kind {
+	kind := func(name, plural string, create func() runtime.Object, h *hub, short []string) *Kind {
+		h.scheme = apiserver.Scheme
+		return &Kind{Group: v1alpha1.GroupName, Kind: name, Plural: plural, ShortNames: short, Categories: []string{"metacontroller"}, New: create, rules: h, Versions: version("v1alpha1")}
+	}
+	composite := compositecontroller.NewStrategy(apiserver.Scheme)
+	decorator := decoratorcontroller.NewStrategy(apiserver.Scheme)
+	all := []*Kind{
+		kind("CompositeController", "compositecontrollers", func() runtime.Object { return &v1alpha1.CompositeController{} },
+			&hub{object: composite, status: compositecontroller.NewStatusStrategy(composite)}, []string{"cc", "cctl"}),
+		kind("DecoratorController", "decoratorcontrollers", func() runtime.Object { return &v1alpha1.DecoratorController{} },
+			&hub{object: decorator, status: decoratorcontroller.NewStatusStrategy(decorator)}, []string{"dec", "decorators"}),
+		kind("ControllerRevision", "controllerrevisions", func() runtime.Object { return &v1alpha1.ControllerRevision{} },
+			&hub{object: controllerrevision.NewStrategy(apiserver.Scheme)}, nil),
+	}
+	all[0].Versions[0].Subresources = []string{"status"}
+	all[1].Versions[0].Subresources = []string{"status"}
+	all[2].Namespaced = true
+	return all
+}
+
+// untyped are the rules of a kind that takes what it is given.
+type untyped struct{}
+
+func (untyped) normalize(_ *Version, o value.Object, _ bool) (value.Object, []string, error) {
+	return o, nil, nil
+}
+
+func (untyped) create(_ *Version, o value.Object) ([]string, field.ErrorList) {
+	countGeneration("metadata", "status")("", o, nil)
+	return nil, nil
+}
+
+func (untyped) update(_ *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
+	countGeneration("metadata", "status")(subresource, o, old)
+	return nil, nil
+}
+
+// countGeneration counts the generation up when anything but some fields changes.
+func countGeneration(but ...string) func(string, value.Object, value.Object) {
+	return func(_ string, o, old value.Object) {
+		meta := value.Map(o, "metadata")
+		if old == nil {
+			meta["generation"] = int64(1)
+			return
+		}
+		without := func(o value.Object) value.Object {
+			rest := maps.Clone(o)
+			for _, name := range but {
+				delete(rest, name)
+			}
+			return rest
+		}
+		if !value.Equal(without(o), without(old)) {
+			meta["generation"] = value.Int(old, "metadata", "generation") + 1
+		}
+	}
+}
+
+func checkConfigMap(o, old value.Object) field.ErrorList {
+	errs := checkKeys(field.NewPath("data"), value.Map(o, "data"))
+	errs = append(errs, checkKeys(field.NewPath("binaryData"), value.Map(o, "binaryData"))...)
+	if old != nil && value.Bool(old, "immutable") {
+		if !value.Bool(o, "immutable") {
+			errs = append(errs, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
+		}
+		for _, part := range []string{"data", "binaryData"} {
+			if !value.Equal(o[part], old[part]) {
+				errs = append(errs, field.Forbidden(field.NewPath(part), "field is immutable when `immutable` is set"))
+			}
+		}
+	}
+	return errs
+}
+
+func checkKeys(path *field.Path, data value.Object) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		for _, message := range validation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(path.Key(key), key, message))
+		}
+	}
+	return errs
+}
+
+func defaultSecret(object runtime.Object) {
+	secret := object.(*corev1.Secret) //nolint:forcetypeassert // The kind has objects of this type alone.
+	if secret.Type == "" {
+		secret.Type = corev1.SecretTypeOpaque
+	}
+	if len(secret.StringData) > 0 && secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	for k, v := range secret.StringData {
+		secret.Data[k] = []byte(v)
+	}
+	secret.StringData = nil
+}
+
+func checkSecret(o, old value.Object) field.ErrorList {
+	errs := checkKeys(field.NewPath("data"), value.Map(o, "data"))
+	if old != nil && !value.Equal(o["type"], old["type"]) {
+		errs = append(errs, field.Invalid(field.NewPath("type"), value.String(o, "type"), "field is immutable"))
+	}
+	return errs
+}
+
+// prepareNamespace does what the strategies of kube-apiserver do.
+func prepareNamespace(subresource string, o, old value.Object) {
+	name := value.String(o, "metadata", "name")
+	labels := value.Map(o, "metadata", "labels")
+	if labels == nil {
+		labels = value.Object{}
+		o["metadata"].(value.Object)["labels"] = labels //nolint:forcetypeassert // Every object has metadata.
+	}
+	labels[corev1.LabelMetadataName] = name
+	if old == nil {
+		o["spec"] = value.Object{"finalizers": []any{string(corev1.FinalizerKubernetes)}}
+		o["status"] = value.Object{"phase": string(corev1.NamespaceActive)}
+		return
+	}
+	if subresource != "finalize" {
+		o["spec"] = old["spec"]
+	}
+	if subresource != "status" {
+		o["status"] = old["status"]
+	}
+}

@@ -1,0 +1,175 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apiextensions-apiserver/pkg/crdserverscheme"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// strategy is what kube-apiserver has for the endpoints of a kind.
+type strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+}
+
+// customSchema is the schema of a version of a custom kind, and the strategies of kube-apiserver for it.
+type customSchema struct {
+	structural *structuralschema.Structural
+	object     strategy
+	// status is nil without the subresource.
+	status rest.RESTUpdateStrategy
+}
+
+// newCustomSchema returns the schema of a version. The version's schema must have passed the validation of definitions.
+func newCustomSchema(v *Version, props *apiextensionsv1.JSONSchemaProps) (*customSchema, error) {
+	var internal *apiextensions.JSONSchemaProps
+	c := &customSchema{}
+	if props != nil {
+		internal = &apiextensions.JSONSchemaProps{}
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+			return nil, fmt.Errorf("converting the schema: %w", err)
+		}
+		structural, err := structuralschema.NewStructural(internal)
+		if err != nil {
+			return nil, fmt.Errorf("making the schema structural: %w", err)
+		}
+		c.structural = structural.DeepCopy()
+		if err := defaulting.PruneDefaults(c.structural); err != nil {
+			return nil, fmt.Errorf("pruning the defaults: %w", err)
+		}
+	}
+	validator, _, err := validation.NewSchemaValidator(internal)
+	if err != nil {
+		return nil, fmt.Errorf("making the validator: %w", err)
+	}
+	var statusSpec *apiextensions.CustomResourceSubresourceStatus
+	var statusValidator validation.SchemaValidator
+	if v.HasSubresource("status") {
+		statusSpec = &apiextensions.CustomResourceSubresourceStatus{}
+		if internal != nil {
+			if statusSchema, ok := internal.Properties["status"]; ok {
+				if statusValidator, _, err = validation.NewSchemaValidator(&statusSchema); err != nil {
+					return nil, fmt.Errorf("making the validator of the status: %w", err)
+				}
+			}
+		}
+	}
+	object := customresource.NewStrategy(crdserverscheme.NewUnstructuredObjectTyper(), v.Kind.Namespaced, v.GroupVersionKind(),
+		validator, statusValidator, c.structural, statusSpec, nil, nil)
+	c.object = object
+	if statusSpec != nil {
+		c.status = customresource.NewStatusStrategy(object)
+	}
+	return c, nil
+}
+
+// coerce drops what the schema does not know. It returns the paths of what it dropped if strict is set. Errors are possible for
+// objects of clients alone, and are those of kube-apiserver.
+func (c *customSchema) coerce(o value.Object, strict bool) (dropped []string, err error) {
+	kind, apiVersion := o["kind"], o["apiVersion"]
+	var restored value.Object
+	if meta, ok := o["metadata"].(value.Object); ok && plainMetadata(meta) {
+		restored = meta
+	} else if _, found := o["metadata"]; found {
+		meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(o, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: strict})
+		if err != nil {
+			return nil, err
+		}
+		dropped = unknown
+		if err := objectmeta.SetObjectMeta(o, meta); err != nil {
+			return nil, err
+		}
+		restored, _ = o["metadata"].(value.Object)
+		delete(restored, "creationTimestamp")
+		if !meta.CreationTimestamp.IsZero() {
+			restored["creationTimestamp"] = meta.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")
+		}
+	}
+	dropped = append(dropped, pruning.PruneWithOptions(o, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: strict})...)
+	defaulting.PruneNonNullableNullsWithoutDefaults(o, c.structural)
+	failed, paths := objectmeta.CoerceWithOptions(nil, o, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: strict})
+	if failed != nil {
+		return nil, failed
+	}
+	o["kind"], o["apiVersion"] = kind, apiVersion
+	if restored != nil {
+		o["metadata"] = restored
+	}
+	return append(dropped, paths...), nil
+}
+
+func (c *customSchema) setDefaults(o value.Object) { defaulting.Default(o, c.structural) }
+
+// custom are the rules of custom kinds.
+type custom struct{}
+
+func (custom) normalize(v *Version, o value.Object, strict bool) (value.Object, []string, error) {
+	dropped, err := v.schema.coerce(o, strict)
+	if err != nil {
+		return nil, nil, err
+	}
+	v.schema.setDefaults(o)
+	return o, dropped, nil
+}
+
+func (custom) create(v *Version, o value.Object) ([]string, field.ErrorList) {
+	ctx, u := context.Background(), &unstructured.Unstructured{Object: o}
+	v.schema.object.PrepareForCreate(ctx, u)
+	errs := rest.ValidateCreate(ctx, u, v.schema.object)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return v.schema.object.WarningsOnCreate(ctx, u), nil
+}
+
+func (custom) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
+	s := rest.RESTUpdateStrategy(v.schema.object)
+	if subresource == "status" {
+		s = v.schema.status
+	}
+	ctx, u, was := context.Background(), &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old}
+	s.PrepareForUpdate(ctx, u, was)
+	if subresource == "status" {
+		// The strategy has put a copy of the old object into u, while the caller holds o.
+		clear(o)
+		for k, v := range u.Object {
+			o[k] = v
+		}
+		u.Object = o
+	}
+	errs := rest.ValidateUpdate(ctx, u, was, s)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return s.WarningsOnUpdate(ctx, u, was), nil
+}

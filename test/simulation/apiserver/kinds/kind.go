@@ -1,0 +1,186 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kinds
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// Kind is a kind of objects.
+type Kind struct {
+	// Group is empty for the core group.
+	Group string
+	// Kind, ListKind, Plural and Singular are its names.
+	Kind, ListKind, Plural, Singular string
+	// ShortNames and Categories are further names, for discovery.
+	ShortNames, Categories []string
+	// Namespaced says that its objects live in namespaces.
+	Namespaced bool
+	// Versions are served in this order of preference, but for those that are not served.
+	Versions []*Version
+	// Storage is the version in which objects are stored.
+	Storage *Version
+	// Custom says that a CustomResourceDefinition defines it.
+	Custom bool
+	// CreateOnUpdate says that PUT may create an object.
+	CreateOnUpdate bool
+	// Unconditional says that PUT needs no resourceVersion.
+	Unconditional bool
+	// New returns an empty object of its Go type, nil if there is none.
+	New func() runtime.Object
+	// selectable are the fields that selectors may name, besides name and namespace.
+	selectable []string
+	rules      rules
+}
+
+// GroupResource returns the name by which its objects are stored.
+func (k *Kind) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.Plural}
+}
+
+// GroupKind returns group and kind.
+func (k *Kind) GroupKind() schema.GroupKind { return schema.GroupKind{Group: k.Group, Kind: k.Kind} }
+
+// Version returns a version by its name, nil if there is none.
+func (k *Kind) Version(name string) *Version {
+	for _, v := range k.Versions {
+		if v.Name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// Version is a version of a kind.
+type Version struct {
+	// Kind is the kind.
+	Kind *Kind
+	// Name is that of the version alone, as v1.
+	Name string
+	// Served says that there are endpoints for it.
+	Served bool
+	// Subresources are those that have endpoints, such as status.
+	Subresources []string
+	// Warning is what each response says, empty for nothing.
+	Warning string
+
+	schema *customSchema
+	fields *fieldsOf
+}
+
+// APIVersion returns group and version as in objects.
+func (v *Version) APIVersion() string { return v.GroupVersion().String() }
+
+// GroupVersion returns group and version.
+func (v *Version) GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: v.Kind.Group, Version: v.Name}
+}
+
+// GroupVersionKind returns the name of the kind in this version.
+func (v *Version) GroupVersionKind() schema.GroupVersionKind {
+	return v.GroupVersion().WithKind(v.Kind.Kind)
+}
+
+// HasSubresource reports whether there are endpoints of a subresource.
+func (v *Version) HasSubresource(name string) bool {
+	for _, s := range v.Subresources {
+		if s == name {
+			return true
+		}
+	}
+	return false
+}
+
+// rules are what a kind demands. Its objects are in the version given, and may be modified unless they are called old.
+type rules interface {
+	// normalize drops what the schema does not know, and sets defaults. It returns the paths of what it dropped.
+	normalize(v *Version, o value.Object, strict bool) (value.Object, []string, error)
+	// create prepares and checks an object that is to be created.
+	create(v *Version, o value.Object) ([]string, field.ErrorList)
+	// update prepares and checks what an object is to become.
+	update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList)
+}
+
+// Normalize drops from an object what its schema does not know, and sets defaults. The object may be modified and is returned. It
+// returns the paths of what was dropped if strict is set.
+func (v *Version) Normalize(o value.Object, strict bool) (value.Object, []string, error) {
+	return v.Kind.rules.normalize(v, o, strict)
+}
+
+// Create prepares an object that is to be created, as the strategy of its kind does, and checks it. It returns warnings and errors.
+func (v *Version) Create(o value.Object) ([]string, field.ErrorList) {
+	return v.Kind.rules.create(v, o)
+}
+
+// Update prepares what an object is to become through an endpoint, and checks it. It returns warnings and errors.
+func (v *Version) Update(subresource string, o, old value.Object) ([]string, field.ErrorList) {
+	return v.Kind.rules.update(v, subresource, o, old)
+}
+
+// Convert returns an object in another version of its kind, in which it may share values with the given one.
+func (v *Version) Convert(o value.Object, to *Version) value.Object {
+	if v.Name == to.Name {
+		return o
+	}
+	converted := value.Copy(o)
+	converted["apiVersion"] = to.APIVersion()
+	if to.schema != nil {
+		to.schema.coerce(converted, false)
+	}
+	return converted
+}
+
+// Read returns an object in this version that was stored by a definition of the kind, maybe an older one, in the version that its
+// content names.
+func (v *Version) Read(stored value.Object) value.Object {
+	gv, err := schema.ParseGroupVersion(value.String(stored, "apiVersion"))
+	if err != nil || !v.Kind.Custom {
+		return stored
+	}
+	from := v.Kind.Version(gv.Version)
+	if from == nil {
+		from = v.Kind.Storage
+	}
+	o := value.Copy(stored)
+	if from.schema != nil {
+		from.schema.coerce(o, false)
+		from.schema.setDefaults(o)
+	}
+	return from.Convert(o, v)
+}
+
+// Empty returns an object of this version that has nothing but its kind and version.
+func (v *Version) Empty() value.Object {
+	return value.Object{"apiVersion": v.APIVersion(), "kind": v.Kind.Kind}
+}
+
+// Selectable reports whether a field may stand in field selectors.
+func (k *Kind) Selectable(name string) bool {
+	switch name {
+	case "metadata.name":
+		return true
+	case "metadata.namespace":
+		return k.Namespaced
+	}
+	return slices.Contains(k.selectable, name)
+}

@@ -1,0 +1,231 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// typed are the rules of a kind with a Go type. A nil function does nothing.
+type typed struct {
+	// defaults sets defaults.
+	defaults func(runtime.Object)
+	// prepare changes an object that is written; old is nil if it is created.
+	prepare func(subresource string, o, old value.Object)
+	// check returns what is wrong with an object; old is nil if it is created.
+	check func(o, old value.Object) field.ErrorList
+}
+
+func (t *typed) normalize(v *Version, o value.Object, strict bool) (value.Object, []string, error) {
+	object := v.Kind.New()
+	dropped, err := decode(o, object, strict)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.defaults != nil {
+		t.defaults(object)
+	}
+	normal, err := content(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	normal["apiVersion"], normal["kind"] = v.APIVersion(), v.Kind.Kind
+	return normal, dropped, nil
+}
+
+// decode decodes an object into its Go type, and returns the paths of the fields that the type does not have if strict is set.
+func decode(o value.Object, into runtime.Object, strict bool) ([]string, error) {
+	failed := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o, into, strict)
+	if failed == nil {
+		return nil, nil
+	}
+	if unknown, ok := runtime.AsStrictDecodingError(failed); ok {
+		paths := make([]string, 0, len(unknown.Errors()))
+		for _, e := range unknown.Errors() {
+			paths = append(paths, e.Error())
+		}
+		return paths, nil
+	}
+	// The message of a client's error is that of decoding its JSON.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Encode(o), into); err != nil {
+		return nil, err
+	}
+	return nil, failed
+}
+
+// content returns the JSON of an object, decoded.
+func content(object runtime.Object) (value.Object, error) {
+	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a %T: %w", object, err)
+	}
+	if meta := value.Map(o, "metadata"); meta != nil && meta["creationTimestamp"] == nil {
+		delete(meta, "creationTimestamp")
+	}
+	return o, nil
+}
+
+func (t *typed) create(_ *Version, o value.Object) ([]string, field.ErrorList) {
+	return t.written("", o, nil)
+}
+
+func (t *typed) update(_ *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
+	return t.written(subresource, o, old)
+}
+
+func (t *typed) written(subresource string, o, old value.Object) ([]string, field.ErrorList) {
+	if t.prepare != nil {
+		t.prepare(subresource, o, old)
+	}
+	if t.check != nil {
+		return nil, t.check(o, old)
+	}
+	return nil, nil
+}
+
+// hub are the rules of a kind that has an internal Go type and strategies of its own.
+type hub struct {
+	scheme *runtime.Scheme
+	object strategy
+	// status is nil without the subresource.
+	status rest.RESTUpdateStrategy
+	// created remembers what creating made of objects, nil for a kind whose strategy is fast.
+	created *memo[creation]
+}
+
+// creation is what a strategy made of an object that was created.
+type creation struct {
+	object   value.Object
+	warnings []string
+	errs     field.ErrorList
+}
+
+func (h *hub) normalize(v *Version, o value.Object, strict bool) (value.Object, []string, error) {
+	return (&typed{defaults: h.scheme.Default}).normalize(v, o, strict)
+}
+
+// internal returns an object in its internal type.
+func (h *hub) internal(v *Version, o value.Object) (runtime.Object, error) {
+	versioned := v.Kind.New()
+	if _, err := decode(o, versioned, false); err != nil {
+		return nil, err
+	}
+	internal, err := h.scheme.UnsafeConvertToVersion(versioned, runtime.InternalGroupVersioner)
+	if err != nil {
+		return nil, fmt.Errorf("converting a %T: %w", versioned, err)
+	}
+	return internal, nil
+}
+
+// replace puts what a strategy made of an object into it.
+func (h *hub) replace(v *Version, o value.Object, internal runtime.Object) error {
+	versioned, err := h.scheme.UnsafeConvertToVersion(internal, v.GroupVersion())
+	if err != nil {
+		return fmt.Errorf("converting a %T: %w", internal, err)
+	}
+	made, err := content(versioned)
+	if err != nil {
+		return err
+	}
+	made["apiVersion"], made["kind"] = v.APIVersion(), v.Kind.Kind
+	clear(o)
+	for k, inner := range made {
+		o[k] = inner
+	}
+	return nil
+}
+
+func (h *hub) create(v *Version, o value.Object) ([]string, field.ErrorList) {
+	if h.created == nil {
+		return h.createAnew(v, o)
+	}
+	meta := o["metadata"]
+	key := value.Shallow(o)
+	key["metadata"] = value.Object{"name": value.String(o, "metadata", "name")}
+	made := h.created.get(string(value.Encode(key)), func() creation {
+		c := creation{object: value.Copy(o)}
+		c.warnings, c.errs = h.createAnew(v, c.object)
+		delete(c.object, "metadata")
+		return c
+	})
+	clear(o)
+	for k, inner := range value.Copy(made.object) {
+		o[k] = inner
+	}
+	o["metadata"] = meta
+	o["metadata"].(value.Object)["generation"] = int64(1) //nolint:forcetypeassert // Every object has metadata.
+	return made.warnings, made.errs
+}
+
+func (h *hub) createAnew(v *Version, o value.Object) ([]string, field.ErrorList) {
+	internal, err := h.internal(v, o)
+	if err != nil {
+		return nil, failed(err)
+	}
+	ctx := v.context("")
+	h.object.PrepareForCreate(ctx, internal)
+	if errs := rest.ValidateCreate(ctx, internal, h.object); len(errs) > 0 {
+		return nil, errs
+	}
+	warnings := h.object.WarningsOnCreate(ctx, internal)
+	if err := h.replace(v, o, internal); err != nil {
+		return nil, failed(err)
+	}
+	return warnings, nil
+}
+
+func (h *hub) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
+	s := rest.RESTUpdateStrategy(h.object)
+	if subresource == "status" {
+		s = h.status
+	}
+	internal, err := h.internal(v, o)
+	was, failure := h.internal(v, old)
+	if err = errors.Join(err, failure); err != nil {
+		return nil, failed(err)
+	}
+	ctx := v.context(subresource)
+	s.PrepareForUpdate(ctx, internal, was)
+	if errs := rest.ValidateUpdate(ctx, internal, was, s); len(errs) > 0 {
+		return nil, errs
+	}
+	warnings := s.WarningsOnUpdate(ctx, internal, was)
+	if err := h.replace(v, o, internal); err != nil {
+		return nil, failed(err)
+	}
+	return warnings, nil
+}
+
+// context is what strategies are called with.
+func (v *Version) context(subresource string) context.Context {
+	return request.WithRequestInfo(context.Background(), &request.RequestInfo{
+		IsResourceRequest: true, APIGroup: v.Kind.Group, APIVersion: v.Name, Resource: v.Kind.Plural, Subresource: subresource,
+	})
+}
+
+// failed returns an error that is no client's.
+func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }

@@ -1,0 +1,263 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// form is how objects are sent.
+type form struct {
+	version *kinds.Version
+	// metadata says that only the metadata is sent.
+	metadata bool
+	// item says that kind and version are left away, as in lists of kinds with a Go type.
+	item bool
+}
+
+// formOf returns the form that a request accepts.
+func formOf(r Request, v *kinds.Version) form {
+	return form{version: v, metadata: strings.Contains(r.Accept, "as=PartialObjectMetadata")}
+}
+
+// view returns an object in a version.
+func (s *Server) view(o *store.Object, v *kinds.Version) value.Object {
+	return o.Memo(v, func() any { return v.Read(o.Content) }).(value.Object) //nolint:forcetypeassert // Nothing else is under this key.
+}
+
+// encoded returns the JSON of an object in a version.
+func (s *Server) encoded(o *store.Object, v *kinds.Version) []byte {
+	return s.bytes(o, form{version: v})
+}
+
+// bytes returns the JSON of an object in a form.
+func (s *Server) bytes(o *store.Object, f form) []byte {
+	return o.Memo(f, func() any { return f.encode(s.view(o, f.version)) }).([]byte) //nolint:forcetypeassert // Nothing else is under this key.
+}
+
+func (f form) encode(o value.Object) []byte {
+	switch {
+	case f.metadata:
+		return value.Encode(value.Object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]})
+	case f.item:
+		o = value.Shallow(o)
+		delete(o, "apiVersion")
+		delete(o, "kind")
+	}
+	return value.Encode(o)
+}
+
+func (s *Server) notFound(t target) error {
+	return apierrors.NewNotFound(t.kind().GroupResource(), t.name)
+}
+
+func (s *Server) get(r Request, t target) Response {
+	o := s.table(t.kind()).Get(store.Key{Namespace: t.namespace, Name: t.name})
+	if o == nil {
+		return failure(s.notFound(t))
+	}
+	return Response{Code: http.StatusOK, ContentType: jsonType, Body: s.bytes(o, formOf(r, t.version))}
+}
+
+// selection is what a list or watch selects.
+type selection struct {
+	namespace string
+	labels    labels.Selector
+	fields    fields.Selector
+}
+
+func newSelection(r Request, t target) (selection, error) {
+	chosen := selection{namespace: t.namespace, labels: labels.Everything(), fields: fields.Everything()}
+	var err error
+	if text := r.Query.Get("labelSelector"); text != "" {
+		if chosen.labels, err = labels.Parse(text); err != nil {
+			return chosen, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if text := r.Query.Get("fieldSelector"); text != "" {
+		if chosen.fields, err = fields.ParseSelector(text); err != nil {
+			return chosen, apierrors.NewBadRequest(err.Error())
+		}
+		for _, requirement := range chosen.fields.Requirements() {
+			if !t.kind().Selectable(requirement.Field) {
+				return chosen, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", requirement.Field))
+			}
+		}
+	}
+	return chosen, nil
+}
+
+// matches returns what decides whether an object is selected, nil if all are.
+func (c selection) matches() func(*store.Object) bool {
+	if c.namespace == "" && c.labels.Empty() && c.fields.Empty() {
+		return nil
+	}
+	return func(o *store.Object) bool {
+		return (c.namespace == "" || o.Namespace == c.namespace) &&
+			(c.labels.Empty() || c.labels.Matches(labels.Set(o.Labels))) && (c.fields.Empty() || c.fields.Matches(fieldsOf{o}))
+	}
+}
+
+// fieldsOf are the fields of an object that selectors may name.
+type fieldsOf struct{ object *store.Object }
+
+func (f fieldsOf) Has(string) bool { return true }
+
+func (f fieldsOf) Get(field string) string {
+	return value.String(f.object.Content, strings.Split(field, ".")...)
+}
+
+// page is a part of a list.
+type page struct {
+	objects   []*store.Object
+	revision  int64
+	next      string
+	remaining int64
+}
+
+func (s *Server) list(r Request, t target) Response {
+	chosen, err := newSelection(r, t)
+	if err != nil {
+		return failure(err)
+	}
+	p, err := s.page(r, t, chosen)
+	if err != nil {
+		return failure(err)
+	}
+	f := formOf(r, t.version)
+	kind, apiVersion := t.kind().ListKind, t.version.APIVersion()
+	if f.metadata {
+		kind, apiVersion = "PartialObjectMetadataList", "meta.k8s.io/v1"
+	}
+	f.item = !t.kind().Custom && !f.metadata
+	meta := value.Object{"resourceVersion": text(p.revision)}
+	if p.next != "" {
+		meta["continue"] = p.next
+		if chosen.labels.Empty() && chosen.fields.Empty() {
+			meta["remainingItemCount"] = p.remaining
+		}
+	}
+	body := value.Append(nil, value.Object{"apiVersion": apiVersion, "kind": kind, "metadata": meta})
+	body = append(body[:len(body)-1], `,"items":[`...)
+	for i, o := range p.objects {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, s.bytes(o, f)...)
+	}
+	return Response{Code: http.StatusOK, ContentType: jsonType, Body: append(body, "]}"...)}
+}
+
+// page returns the part of a list that a request asks for.
+func (s *Server) page(r Request, t target, chosen selection) (page, error) {
+	table, p, start := s.table(t.kind()), page{revision: s.store.Revision()}, ""
+	objects, ok := table.In(t.namespace), true
+	if token := r.Query.Get("continue"); token != "" {
+		key, revision, err := storage.DecodeContinue(token, "/")
+		if err != nil {
+			return p, apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", err))
+		}
+		start = strings.TrimPrefix(key, "/")
+		if revision > 0 {
+			p.revision = revision
+			objects, ok = table.At(revision, t.namespace)
+		}
+		if !ok {
+			return p, s.expiredPage(start)
+		}
+	} else if revision, err := s.wanted(r); err != nil {
+		return p, err
+	} else if exact := r.Query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact); exact || revision > 0 && r.Query.Get("limit") != "" && r.Query.Get("resourceVersionMatch") == "" {
+		p.revision = revision
+		if objects, ok = table.At(revision, t.namespace); !ok {
+			return p, apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+		}
+	}
+	s.fill(&p, objects, start, limitOf(r), chosen.matches())
+	return p, nil
+}
+
+func limitOf(r Request) int {
+	if limit, err := strconv.Atoi(r.Query.Get("limit")); err == nil {
+		return limit
+	}
+	return 0
+}
+
+// fill puts the selected objects behind a key into a page. The rest that the page counts includes those that are not selected.
+func (s *Server) fill(p *page, objects []*store.Object, start string, limit int, matches func(*store.Object) bool) {
+	for i, o := range objects {
+		path := o.Path()
+		if start != "" && path < start {
+			continue
+		}
+		if limit > 0 && len(p.objects) == limit {
+			last := p.objects[limit-1].Path()
+			if token, err := storage.EncodeContinue("/"+last+"\x00", "/", p.revision); err == nil {
+				p.next, p.remaining = token, int64(len(objects)-i)
+			}
+			return
+		}
+		if matches == nil || matches(o) {
+			p.objects = append(p.objects, o)
+		}
+	}
+}
+
+// expiredPage is the error of the rest of a list whose revision is forgotten, with a token that continues at the newest one.
+func (s *Server) expiredPage(start string) error {
+	expired := apierrors.NewResourceExpired("The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results. Continuing with the provided " +
+		"token results in an inconsistent list - objects that were created, " +
+		"modified, or deleted between the time the first chunk was returned " +
+		"and now may show up in the list.")
+	if token, err := storage.EncodeContinue("/"+start, "/", -1); err == nil {
+		expired.ErrStatus.ListMeta.Continue = token
+	}
+	return expired
+}
+
+// wanted returns the resourceVersion of a list or watch, 0 for any.
+func (s *Server) wanted(r Request) (int64, error) {
+	given := r.Query.Get("resourceVersion")
+	if given == "" || given == "0" {
+		return 0, nil
+	}
+	revision, err := strconv.ParseInt(given, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", given, given))
+	}
+	if revision > s.store.Revision() {
+		return 0, storage.NewTooLargeResourceVersionError(uint64(revision), uint64(s.store.Revision()), 1)
+	}
+	return revision, nil
+}

@@ -1,0 +1,316 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// write is a request that writes.
+type write struct {
+	server  *Server
+	request Request
+	target  target
+	// verb is that of the journal.
+	verb string
+	dry  bool
+	// validation says what happens to unknown fields: Strict, Warn or Ignore.
+	validation string
+	manager    string
+	warnings   []string
+	// deleting has the options of a deletion.
+	deleting metav1.DeleteOptions
+}
+
+func (s *Server) newWrite(r Request, t target) (*write, error) {
+	w := &write{server: s, request: r, target: t, verb: t.verb, validation: metav1.FieldValidationWarn}
+	for _, dry := range r.Query["dryRun"] {
+		if dry != metav1.DryRunAll {
+			kind := map[string]string{"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[t.verb]
+			return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", field.ErrorList{
+				field.NotSupported(field.NewPath("dryRun"), r.Query["dryRun"], []string{metav1.DryRunAll}),
+			})
+		}
+		w.dry = true
+	}
+	if given := r.Query.Get("fieldValidation"); given != "" {
+		w.validation = given
+	}
+	if w.manager = r.Query.Get("fieldManager"); w.manager == "" {
+		w.manager, _, _ = strings.Cut(r.UserAgent, "/")
+	}
+	return w, nil
+}
+
+// normalize drops unknown fields, or refuses them, and sets defaults.
+func (w *write) normalize(o value.Object) (value.Object, error) {
+	o, unknown, err := w.target.version.Normalize(o, w.validation != metav1.FieldValidationIgnore)
+	if err != nil {
+		return nil, err
+	}
+	return o, w.complain(unknown)
+}
+
+// complain warns of unknown fields, or returns an error about them.
+func (w *write) complain(unknown []string) error {
+	for i, path := range unknown {
+		if !strings.Contains(path, "field ") {
+			unknown[i] = fmt.Sprintf("unknown field %q", path)
+		}
+	}
+	if w.validation == metav1.FieldValidationStrict && len(unknown) > 0 {
+		return fmt.Errorf("strict decoding error: %s", strings.Join(unknown, ", "))
+	}
+	w.warnings = append(w.warnings, unknown...)
+	return nil
+}
+
+// body decodes the object that a request has.
+func (w *write) body() (value.Object, error) {
+	v := w.target.version
+	o, err := decodeBody(w.request, v)
+	if err != nil {
+		return nil, err
+	}
+	if apiVersion := value.String(o, "apiVersion"); apiVersion == "" {
+		o["apiVersion"] = v.APIVersion()
+	} else if apiVersion != v.APIVersion() {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", apiVersion, v.APIVersion()))
+	}
+	if value.String(o, "kind") == "" {
+		o["kind"] = v.Kind.Kind
+	} else if kind := value.String(o, "kind"); kind != v.Kind.Kind && !v.Kind.Custom {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: converting (%s) to (%s): unknown conversion",
+			kind, v.Name, v.Kind.Kind, kind, v.Kind.Kind))
+	}
+	if o, err = w.normalize(o); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", v.Kind.Kind, v.Name, v.Kind.Kind, err))
+	}
+	if value.Map(o, "metadata") == nil {
+		o["metadata"] = value.Object{}
+	}
+	return o, w.checkNamespace(o)
+}
+
+// metadataOf returns the metadata of an object, which every normal object has.
+func metadataOf(o value.Object) value.Object {
+	meta := value.Map(o, "metadata")
+	if meta == nil {
+		meta = value.Object{}
+		o["metadata"] = meta
+	}
+	return meta
+}
+
+// checkNamespace sets the namespace of an object, or says that it is another one than that of the request.
+func (w *write) checkNamespace(o value.Object) error {
+	meta := metadataOf(o)
+	switch namespace := value.String(meta, "namespace"); {
+	case namespace == w.target.namespace:
+		return nil
+	case namespace == "":
+		meta["namespace"] = w.target.namespace
+		return nil
+	case w.target.namespace == "":
+		delete(meta, "namespace")
+		return nil
+	}
+	return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+}
+
+func (w *write) create() Response {
+	o, err := w.body()
+	if err != nil {
+		return failure(err)
+	}
+	return w.respond(w.insert(o, nil))
+}
+
+// insert creates an object. Admission is asked about it unless it was already. It returns the object in the version of the request.
+func (w *write) insert(o value.Object, managed value.Object) (value.Object, int, error) {
+	v, meta := w.target.version, metadataOf(o)
+	if managed == nil {
+		for _, name := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
+			delete(meta, name)
+		}
+		w.uniqueOwners(o)
+		o = v.Owned(w.target.subresource, v.Empty(), o, w.manager, w.server.options.Now())
+	}
+	o, err := w.admit(o, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	w.uniqueOwners(o)
+	meta = metadataOf(o)
+	if value.String(meta, "name") == "" && value.String(meta, "generateName") != "" {
+		meta["name"] = w.generate(value.String(meta, "generateName"))
+	}
+	if given := value.String(meta, "resourceVersion"); given != "" && given != "0" {
+		return nil, 0, errors.New("resourceVersion should not be set on objects to be created")
+	}
+	delete(meta, "resourceVersion")
+	meta["uid"], meta["creationTimestamp"] = w.server.nextUID(), w.server.now()
+	warnings, errs := v.Create(o)
+	if len(errs) > 0 {
+		return nil, 0, apierrors.NewInvalid(v.Kind.GroupKind(), value.String(o, "metadata", "name"), errs)
+	}
+	w.warnings = append(w.warnings, warnings...)
+	key := store.Key{Namespace: w.target.namespace, Name: value.String(o, "metadata", "name")}
+	if w.server.table(v.Kind).Get(key) != nil {
+		return nil, 0, w.alreadyExists(o)
+	}
+	if w.dry {
+		return o, http.StatusCreated, nil
+	}
+	o = w.server.commit(w.change(w.target.version, nil, o))
+	return o, http.StatusCreated, nil
+}
+
+func (w *write) generate(prefix string) string {
+	const most = 63 - 5
+	if len(prefix) > most {
+		prefix = prefix[:most]
+	}
+	return prefix + w.server.nextSuffix()
+}
+
+func (w *write) alreadyExists(o value.Object) error {
+	name := value.String(o, "metadata", "name")
+	if value.String(o, "metadata", "generateName") != "" {
+		return apierrors.NewGenerateNameConflict(w.target.kind().GroupResource(), name, 1)
+	}
+	return apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
+}
+
+// uniqueOwners drops owners that are named twice.
+func (w *write) uniqueOwners(o value.Object) {
+	meta := metadataOf(o)
+	owners := value.List(meta, "ownerReferences")
+	if len(owners) < 2 {
+		return
+	}
+	unique := make([]any, 0, len(owners))
+	for _, owner := range owners {
+		if !slices.ContainsFunc(unique, func(other any) bool { return value.Equal(other, owner) }) {
+			unique = append(unique, owner)
+		}
+	}
+	if len(unique) < len(owners) {
+		meta["ownerReferences"] = unique
+		w.warnings = append(w.warnings, ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests")
+	}
+}
+
+// admit asks about a write; old is nil for a creation, o for a deletion.
+func (w *write) admit(o, old value.Object) (value.Object, error) {
+	a := Admission{Attributes: w.target.attributes(w.request.User), Operation: "UPDATE", DryRun: w.dry}
+	switch {
+	case o == nil:
+		a.Operation = "DELETE"
+	case old == nil:
+		a.Operation = "CREATE"
+		if err := w.checkLifecycle(o); err != nil {
+			return nil, err
+		}
+	}
+	if w.server.options.Admit == nil {
+		return o, nil
+	}
+	if o != nil {
+		a.Object = value.Encode(o)
+		a.Name = value.String(o, "metadata", "name")
+	}
+	if old != nil {
+		a.Old = value.Encode(old)
+	}
+	result := w.server.options.Admit(a)
+	if result.Denied != "" {
+		return nil, apierrors.NewForbidden(w.target.kind().GroupResource(), a.Name, errors.New(result.Denied))
+	}
+	if result.Object == nil || o == nil {
+		return o, nil
+	}
+	changed, err := value.Decode(result.Object)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("decoding what admission returned: %w", err))
+	}
+	changed, _, err = w.target.version.Normalize(changed, false)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("decoding what admission returned: %w", err))
+	}
+	return changed, nil
+}
+
+// checkLifecycle refuses objects in namespaces that do not exist or are deleted, and objects of definitions that are deleted.
+func (w *write) checkLifecycle(o value.Object) error {
+	k, name := w.target.kind(), value.String(o, "metadata", "name")
+	if k.Custom && w.server.definitionEnding(k) {
+		return apierrors.NewForbidden(k.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"))
+	}
+	if w.target.namespace == "" {
+		return nil
+	}
+	namespace := w.server.store.Table(namespaces).Get(store.Key{Name: w.target.namespace})
+	if namespace == nil {
+		return apierrors.NewNotFound(namespaces, w.target.namespace)
+	}
+	if value.String(namespace.Content, "status", "phase") != string(corev1.NamespaceTerminating) {
+		return nil
+	}
+	refused := apierrors.NewForbidden(k.GroupResource(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", w.target.namespace))
+	refused.ErrStatus.Details.Causes = append(refused.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", w.target.namespace), Field: "metadata.namespace",
+	})
+	return refused
+}
+
+var namespaces = schema.GroupResource{Resource: "namespaces"}
+
+// respond is the response to a write.
+func (w *write) respond(o value.Object, code int, err error) Response {
+	r := Response{Code: code, ContentType: jsonType}
+	if err != nil {
+		r = failure(err)
+	} else {
+		r.Body = formOf(w.request, w.target.version).encode(o)
+	}
+	r.Warnings = w.warnings
+	return r
+}
+
+// change describes a write that is to be done.
+func (w *write) change(v *kinds.Version, old *store.Object, o value.Object) change {
+	return change{
+		version: v, old: old, object: o,
+		entry: Write{User: w.request.User, Manager: w.manager, Verb: w.verb, Subresource: w.target.subresource},
+	}
+}
