@@ -160,7 +160,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if finalizing != call.Request.Finalizing {
 		return New(LatestSeen, c.At, "the last call of %s about %s is finalizing: %v, not %v", name, o, call.Request.Finalizing, finalizing)
 	}
-	if v := t.parentAsWanted(c, call, o); v != nil {
+	if v := t.parentAsWanted(c, call, o); v != nil && rule["ignoreStatusChanges"] != true {
 		return v
 	}
 	if o.deleting() && (!finalizing || !carries || slices.Contains(o.finalizers(), "foregroundDeletion") || slices.Contains(o.finalizers(), "orphan")) {
