@@ -38,7 +38,7 @@ func changed(before, after object) []string {
 	was, is := before.at("metadata"), after.at("metadata")
 	for _, field := range keys(was, is) {
 		switch field {
-		case "managedFields", "resourceVersion", "generation", "creationTimestamp", "uid":
+		case "managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "deletionGracePeriodSeconds":
 		case "labels", "annotations":
 			a, b := before.at("metadata", field), after.at("metadata", field)
 			for _, name := range keys(a, b) {

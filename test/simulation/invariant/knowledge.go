@@ -96,6 +96,9 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 			continue
 		}
 		o, ok := shown[uid]
+		if _, owned := o.controller(); ok && uid != key.parent && !owned {
+			continue // Adopted in this sync; the hook is shown it as it was before (docs/reference/contract.md#s8).
+		}
 		switch {
 		case ok && e.gone && !o.deleting():
 			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
