@@ -17,35 +17,206 @@ limitations under the License.
 package kinds
 
 import (
-	"errors"
+	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/fields"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
-// fieldsOf knows how the fields of a version are merged and owned.
-type fieldsOf struct{}
+// models are what is published about the versions of a kind, and what merges their objects.
+type models struct {
+	// schemas are the OpenAPI v3 schemas of each version, by version and name.
+	schemas map[string]map[string]*spec.Schema
+	types   managedfields.TypeConverter
+}
 
-func (k *Kind) fieldsFromDefinition(_ *apiextensionsv1.CustomResourceDefinitionSpec) {}
+// managers are those of a version, by subresource.
+type managers map[string]*fields.Manager
 
-func (k *Kind) builtinFields() {}
+func (k *Kind) fieldsFromDefinition(s *apiextensionsv1.CustomResourceDefinitionSpec) {
+	k.models = sync.OnceValues(func() (*models, error) { return definedModels(s) })
+	k.addManagers()
+}
 
-// Owned returns an object with the managedFields that a write of it by a field manager makes.
+// definedModels builds what kube-apiserver builds for a definition.
+func definedModels(s *apiextensionsv1.CustomResourceDefinitionSpec) (*models, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{Spec: *s}
+	crd.Status.AcceptedNames = s.Names
+	m := &models{schemas: map[string]map[string]*spec.Schema{}}
+	all := map[string]*spec.Schema{}
+	for _, v := range s.Versions {
+		document, err := builder.BuildOpenAPIV3(crd, v.Name, builder.Options{})
+		if err != nil {
+			return nil, fmt.Errorf("building the OpenAPI of version %s: %w", v.Name, err)
+		}
+		m.schemas[v.Name] = document.Components.Schemas
+		maps.Copy(all, document.Components.Schemas)
+	}
+	var err error
+	if m.types, err = managedfields.NewTypeConverter(all, false); err != nil {
+		return nil, fmt.Errorf("making a converter of types: %w", err)
+	}
+	return m, nil
+}
+
+// builtinTypes know the fields of Kubernetes' own kinds.
+var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
+
+func (k *Kind) builtinFields() {
+	if k.models == nil {
+		k.models = sync.OnceValues(func() (*models, error) { return &models{types: builtinTypes()}, nil })
+	}
+	k.addManagers()
+}
+
+// addManagers makes the managers of all endpoints on their first use.
+func (k *Kind) addManagers() {
+	for _, v := range k.Versions {
+		v.managers = sync.OnceValue(func() managers {
+			m, err := k.models()
+			if err != nil {
+				panic(fmt.Sprintf("the models of %s: %v", k.GroupKind(), err))
+			}
+			converter := fields.Converter{Types: m.types, Convert: k.convert, Missing: runtime.IsNotRegisteredError}
+			all := managers{"": fields.NewManager(converter, v.APIVersion(), "", k.reset(v, ""))}
+			for _, sub := range v.Subresources {
+				all[sub] = fields.NewManager(converter, v.APIVersion(), sub, k.reset(v, sub))
+			}
+			return all
+		})
+	}
+}
+
+func (k *Kind) convert(o value.Object, apiVersion string) (value.Object, error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	from, err := schema.ParseGroupVersion(value.String(o, "apiVersion"))
+	if err != nil {
+		return nil, err
+	}
+	source, to := k.Version(from.Version), k.Version(gv.Version)
+	if source == nil || to == nil || gv.Group != k.Group {
+		return nil, runtime.NewNotRegisteredErrForTarget("simulation", nil, gv)
+	}
+	return source.Convert(o, to), nil
+}
+
+// reset returns the fields that an endpoint does not write, by version.
+func (k *Kind) reset(v *Version, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
+	resets := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, version := range k.Versions {
+		if subresource == "status" || version == v {
+			maps.Copy(resets, version.rulesReset(subresource))
+		}
+	}
+	return resets
+}
+
+func (v *Version) rulesReset(subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
+	var s any
+	switch r := v.Kind.rules.(type) {
+	case custom:
+		if s = v.schema.object; subresource == "status" {
+			s = v.schema.status
+		}
+	case *hub:
+		if s = r.object; subresource == "status" {
+			s = r.status
+		}
+	case *typed:
+		if len(v.Subresources) == 0 {
+			return nil
+		}
+		set := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
+		if subresource == "status" {
+			set = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
+		}
+		return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(v.APIVersion()): set}
+	}
+	if resetting, ok := s.(rest.ResetFieldsStrategy); ok {
+		return resetting.GetResetFields()
+	}
+	return nil
+}
+
+// Owned sets the managedFields of an object that a field manager writes. The live object is empty but for its kind if there is none.
 func (v *Version) Owned(subresource string, live, o value.Object, manager string, now time.Time) value.Object {
+	if m := v.managers()[subresource]; m != nil {
+		m.Update(live, o, manager, now.UTC().Format(time.RFC3339))
+	}
 	return o
 }
 
-// Applied returns what applying an object under a field manager makes of the live one.
+// Applied returns what applying an object under a field manager makes of the live one. It is the caller's.
 func (v *Version) Applied(subresource string, live, patch value.Object, manager string, force bool, now time.Time) (value.Object, error) {
-	return nil, errors.New("apply is not served yet")
+	o, err := v.managers()[subresource].Apply(live, patch, manager, force, now.UTC().Format(time.RFC3339))
+	if err != nil {
+		return nil, err
+	}
+	o, _, err = v.Normalize(o, false)
+	return o, err
 }
 
 // KeepTimes gives an object the managedFields of the live one if it differs from it in their times alone.
-func KeepTimes(o, live value.Object) {}
+func KeepTimes(o, live value.Object) {
+	now, was := value.List(o, "metadata", "managedFields"), value.List(live, "metadata", "managedFields")
+	if len(now) == 0 || len(now) != len(was) {
+		return
+	}
+	for i := range now {
+		e, f := now[i].(value.Object), was[i].(value.Object) //nolint:forcetypeassert // The server wrote them.
+		for k := range e {
+			if k != "time" && !value.Equal(e[k], f[k]) {
+				return
+			}
+		}
+		if len(e) != len(f) {
+			return
+		}
+	}
+	for k, inner := range o {
+		if k != "metadata" && !value.Equal(inner, live[k]) {
+			return
+		}
+	}
+	meta, before := value.Map(o, "metadata"), value.Map(live, "metadata")
+	if len(o) != len(live) || len(meta) != len(before) {
+		return
+	}
+	for k, inner := range meta {
+		if k != "managedFields" && !value.Equal(inner, before[k]) {
+			return
+		}
+	}
+	meta["managedFields"] = was
+}
 
 // Schemas adds the schemas of a version to those of an OpenAPI document.
 func (v *Version) Schemas(into map[string]any) {
-	into[v.Kind.Kind] = map[string]any{"type": "object"}
+	m, err := v.Kind.models()
+	if err != nil {
+		panic(fmt.Sprintf("the models of %s: %v", v.Kind.GroupKind(), err))
+	}
+	for name, s := range m.schemas[v.Name] {
+		into[name] = s
+	}
+	if m.schemas == nil {
+		into[v.Kind.Kind] = map[string]any{"type": "object"}
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/fields"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
@@ -50,6 +51,7 @@ type Kind struct {
 	New func() runtime.Object
 	// selectable are the fields that selectors may name, besides name and namespace.
 	selectable []string
+	models     func() (*models, error)
 	rules      rules
 }
 
@@ -84,8 +86,8 @@ type Version struct {
 	// Warning is what each response says, empty for nothing.
 	Warning string
 
-	schema *customSchema
-	fields *fieldsOf
+	schema   *customSchema
+	managers func() managers
 }
 
 // APIVersion returns group and version as in objects.
@@ -124,7 +126,41 @@ type rules interface {
 // Normalize drops from an object what its schema does not know, and sets defaults. The object may be modified and is returned. It
 // returns the paths of what was dropped if strict is set.
 func (v *Version) Normalize(o value.Object, strict bool) (value.Object, []string, error) {
-	return v.Kind.rules.normalize(v, o, strict)
+	managed := takeManaged(o)
+	o, dropped, err := v.Kind.rules.normalize(v, o, strict)
+	if err == nil && managed != nil {
+		putManaged(o, managed)
+		fields.Parse(o)
+	}
+	return o, dropped, err
+}
+
+// takeManaged takes the managedFields off an object that may be modified. No rule is about them, and they are slow to decode.
+func takeManaged(o value.Object) any {
+	meta := value.Map(o, "metadata")
+	managed := meta["managedFields"]
+	delete(meta, "managedFields")
+	return managed
+}
+
+func putManaged(o value.Object, managed any) {
+	if meta := value.Map(o, "metadata"); meta != nil && managed != nil {
+		meta["managedFields"] = managed
+	} else if managed != nil {
+		o["metadata"] = value.Object{"managedFields": managed}
+	}
+}
+
+// bare returns an object without managedFields. It shares everything else.
+func bare(o value.Object) value.Object {
+	meta := value.Map(o, "metadata")
+	if meta["managedFields"] == nil {
+		return o
+	}
+	o, meta = value.Shallow(o), value.Shallow(meta)
+	delete(meta, "managedFields")
+	o["metadata"] = meta
+	return o
 }
 
 // Create prepares an object that is to be created, as the strategy of its kind does, and checks it. It returns warnings and errors.
@@ -134,7 +170,10 @@ func (v *Version) Create(o value.Object) ([]string, field.ErrorList) {
 
 // Update prepares what an object is to become through an endpoint, and checks it. It returns warnings and errors.
 func (v *Version) Update(subresource string, o, old value.Object) ([]string, field.ErrorList) {
-	return v.Kind.rules.update(v, subresource, o, old)
+	managed := takeManaged(o)
+	warnings, errs := v.Kind.rules.update(v, subresource, o, bare(old))
+	putManaged(o, managed)
+	return warnings, errs
 }
 
 // Convert returns an object in another version of its kind, in which it may share values with the given one.
@@ -142,11 +181,12 @@ func (v *Version) Convert(o value.Object, to *Version) value.Object {
 	if v.Name == to.Name {
 		return o
 	}
-	converted := value.Copy(o)
+	converted := value.Copy(bare(o))
 	converted["apiVersion"] = to.APIVersion()
 	if to.schema != nil {
-		to.schema.coerce(converted, false)
+		_, _ = to.schema.coerce(converted, false) // What was stored has good metadata.
 	}
+	putManaged(converted, value.At(o, "metadata", "managedFields"))
 	return converted
 }
 
@@ -161,11 +201,12 @@ func (v *Version) Read(stored value.Object) value.Object {
 	if from == nil {
 		from = v.Kind.Storage
 	}
-	o := value.Copy(stored)
+	o := value.Copy(bare(stored))
 	if from.schema != nil {
-		from.schema.coerce(o, false)
+		_, _ = from.schema.coerce(o, false) // As in Convert.
 		from.schema.setDefaults(o)
 	}
+	putManaged(o, value.At(stored, "metadata", "managedFields"))
 	return from.Convert(o, v)
 }
 

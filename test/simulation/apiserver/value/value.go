@@ -17,6 +17,7 @@ limitations under the License.
 package value
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -29,6 +30,12 @@ import (
 
 // Object is the content of a JSON object.
 type Object = map[string]any
+
+// Encoded is a part of an object that is not decoded into maps. It does not change.
+type Encoded interface {
+	// JSON returns its JSON, which must not be modified.
+	JSON() []byte
+}
 
 // Decode decodes a JSON object.
 func Decode(data []byte) (Object, error) {
@@ -97,6 +104,9 @@ func Equal(a, b any) bool {
 		if i, ok := b.(int64); ok {
 			return a == float64(i)
 		}
+	case Encoded:
+		b, ok := b.(Encoded)
+		return ok && (a == b || bytes.Equal(a.JSON(), b.JSON()))
 	}
 	return a == b
 }
@@ -135,6 +145,8 @@ func Append(b []byte, v any) []byte {
 		return append(b, ']')
 	case string:
 		return AppendString(b, v)
+	case Encoded:
+		return append(b, v.JSON()...)
 	case bool:
 		return strconv.AppendBool(b, v)
 	case int64:

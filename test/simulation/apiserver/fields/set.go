@@ -1,0 +1,160 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package fields
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
+)
+
+// Set is the set of fields of an entry of managedFields. In objects it stands where their JSON would.
+type Set struct {
+	fields *fieldpath.Set
+	json   []byte
+}
+
+var _ value.Encoded = &Set{}
+
+// JSON implements value.Encoded.
+func (s *Set) JSON() []byte {
+	if s.json == nil {
+		encoded, err := s.fields.ToJSON()
+		if err != nil {
+			panic(fmt.Sprintf("encoding a set of fields: %v", err))
+		}
+		s.json = encoded
+	}
+	return s.json
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s *Set) MarshalJSON() ([]byte, error) { return s.JSON(), nil }
+
+// identity tells entries apart. The version is empty for those of apply.
+type identity struct{ manager, operation, apiVersion, subresource string }
+
+// name is the name of an entry for the merging library.
+func (i identity) name() string {
+	return strings.Join([]string{i.manager, i.operation, i.apiVersion, i.subresource}, "\x00")
+}
+
+func (m *managed) identity(name string) identity { return m.known[name].identity }
+
+// entry is an entry of managedFields.
+type entry struct {
+	identity
+	set *Set
+	// time is as in objects.
+	time string
+}
+
+// managed are the entries of managedFields.
+type managed struct {
+	sets  fieldpath.ManagedFields
+	known map[string]entry
+}
+
+// Parse makes a Set of the fields of each entry in an object's managedFields. It drops managedFields that are malformed.
+func Parse(o value.Object) {
+	meta := value.Map(o, "metadata")
+	list, ok := meta["managedFields"].([]any)
+	if !ok {
+		delete(meta, "managedFields")
+		return
+	}
+	for _, element := range list {
+		e, _ := element.(value.Object)
+		if _, parsed := e["fieldsV1"].(*Set); parsed || e == nil || len(e) == 0 {
+			continue
+		}
+		set := &Set{fields: &fieldpath.Set{}}
+		if plain, ok := e["fieldsV1"].(value.Object); ok {
+			if err := set.fields.FromJSON(bytes.NewReader(value.Encode(plain))); err != nil {
+				delete(meta, "managedFields")
+				return
+			}
+		}
+		e["fieldsV1"] = set
+	}
+}
+
+// decode returns the entries of a list, nil if one is malformed.
+func decode(list []any) *managed {
+	m := &managed{sets: make(fieldpath.ManagedFields, len(list)+1), known: make(map[string]entry, len(list)+1)}
+	for _, element := range list {
+		o, ok := element.(value.Object)
+		set, parsed := o["fieldsV1"].(*Set)
+		operation, apiVersion := value.String(o, "operation"), value.String(o, "apiVersion")
+		applied := operation == string(metav1.ManagedFieldsOperationApply)
+		if !ok || !parsed || apiVersion == "" || value.String(o, "fieldsType") != "FieldsV1" ||
+			!applied && operation != string(metav1.ManagedFieldsOperationUpdate) {
+			return nil
+		}
+		e := entry{
+			identity: identity{value.String(o, "manager"), operation, apiVersion, value.String(o, "subresource")},
+			set:      set, time: value.String(o, "time"),
+		}
+		if applied {
+			e.apiVersion = ""
+		}
+		m.known[e.name()] = e
+		m.sets[e.name()] = fieldpath.NewVersionedSet(set.fields, fieldpath.APIVersion(apiVersion), applied)
+	}
+	return m
+}
+
+// encode returns the list of the entries in the order of kube-apiserver.
+func (m *managed) encode() []any {
+	type named struct {
+		entry
+		version string
+	}
+	entries := make([]named, 0, len(m.sets))
+	for name, versioned := range m.sets {
+		e := m.known[name]
+		if e.set == nil || e.set.fields != versioned.Set() && !e.set.fields.Equals(versioned.Set()) {
+			e.set = &Set{fields: versioned.Set()}
+		}
+		entries = append(entries, named{e, string(versioned.APIVersion())})
+	}
+	slices.SortFunc(entries, func(a, b named) int {
+		return cmp.Or(cmp.Compare(a.operation, b.operation), cmp.Compare(a.time, b.time), cmp.Compare(a.manager, b.manager),
+			cmp.Compare(a.version, b.version), cmp.Compare(a.subresource, b.subresource))
+	})
+	list := make([]any, len(entries))
+	for i, e := range entries {
+		o := value.Object{
+			"manager": e.manager, "operation": e.operation, "apiVersion": e.version, "fieldsType": "FieldsV1", "fieldsV1": e.set,
+		}
+		if e.time != "" {
+			o["time"] = e.time
+		}
+		if e.subresource != "" {
+			o["subresource"] = e.subresource
+		}
+		list[i] = o
+	}
+	return list
+}
