@@ -60,10 +60,8 @@ func (w *World) Step() bool {
 
 // upTo returns a duration up to limit, of which short ones are as probable as long ones.
 func (w *World) upTo(limit time.Duration) time.Duration {
-	for w.random.IntN(4) != 0 {
-		limit /= 4
-	}
-	return time.Duration(w.random.Int64N(int64(limit))) + 1
+	limit >>= w.random.IntN(12)
+	return time.Duration(w.random.Int64N(int64(limit)))
 }
 
 // choose chooses by weights that differ between classes for a while, so that some things are slow in comparison with others.
