@@ -29,6 +29,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -100,6 +101,7 @@ func otherKinds() []*Kind {
 		{
 			Group: "apiregistration.k8s.io", Kind: "APIService", Plural: "apiservices", Unconditional: true, Versions: version("v1", "status"),
 			Categories: []string{"api-extensions"}, rules: untyped{},
+			models: func() (*models, error) { return &models{types: managedfields.NewDeducedTypeConverter()}, nil },
 		},
 		{
 			Group: eventsv1.GroupName, Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true,
@@ -112,7 +114,7 @@ func otherKinds() []*Kind {
 func definitions1() *Kind {
 	scheme := runtime.NewScheme()
 	apiextensionsinstall.Install(scheme)
-	return &Kind{
+	k := &Kind{
 		Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Versions: version("v1", "status"),
 		New: func() runtime.Object { return &apiextensionsv1.CustomResourceDefinition{} },
@@ -121,12 +123,17 @@ func definitions1() *Kind {
 			created: &memo[creation]{},
 		},
 	}
+	return k.fromTypes(extensionsDefinitions, scheme)
 }
 
 func metacontrollerKinds() []*Kind {
 	kind := func(name, plural string, create func() runtime.Object, h *hub, short []string) *Kind {
 		h.scheme = apiserver.Scheme
-		return &Kind{Group: v1alpha1.GroupName, Kind: name, Plural: plural, ShortNames: short, Categories: []string{"metacontroller"}, New: create, rules: h, Versions: version("v1alpha1")}
+		k := &Kind{
+			Group: v1alpha1.GroupName, Kind: name, Plural: plural, ShortNames: short, Categories: []string{"metacontroller"}, New: create,
+			rules: h, Versions: version("v1alpha1"),
+		}
+		return k.fromTypes(metacontrollerDefinitions, metacontrollerScheme)
 	}
 	composite := compositecontroller.NewStrategy(apiserver.Scheme)
 	decorator := decoratorcontroller.NewStrategy(apiserver.Scheme)

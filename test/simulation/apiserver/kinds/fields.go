@@ -78,7 +78,7 @@ var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return ap
 
 func (k *Kind) builtinFields() {
 	if k.models == nil {
-		k.models = sync.OnceValues(func() (*models, error) { return &models{types: builtinTypes()}, nil })
+		k.models = sync.OnceValues(func() (*models, error) { return mergedModels(k) })
 	}
 	k.addManagers()
 }
@@ -215,8 +215,5 @@ func (v *Version) Schemas(into map[string]any) {
 	}
 	for name, s := range m.schemas[v.Name] {
 		into[name] = s
-	}
-	if m.schemas == nil {
-		into[v.Kind.Kind] = map[string]any{"type": "object"}
 	}
 }

@@ -165,7 +165,10 @@ func bare(o value.Object) value.Object {
 
 // Create prepares an object that is to be created, as the strategy of its kind does, and checks it. It returns warnings and errors.
 func (v *Version) Create(o value.Object) ([]string, field.ErrorList) {
-	return v.Kind.rules.create(v, o)
+	managed := takeManaged(o)
+	warnings, errs := v.Kind.rules.create(v, o)
+	putManaged(o, managed)
+	return warnings, errs
 }
 
 // Update prepares what an object is to become through an endpoint, and checks it. It returns warnings and errors.
