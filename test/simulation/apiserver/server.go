@@ -108,6 +108,8 @@ func (s *Server) Do(r Request) Response {
 		return failure(err)
 	case !known:
 		return s.describe(r)
+	case t.version == nil:
+		return notThere()
 	}
 	if err := s.authorize(r, t); err != nil {
 		return failure(err)

@@ -290,8 +290,12 @@ func (c *client) neutral(text string) string {
 			text = strings.ReplaceAll(text, value, c.names[value])
 		}
 	}
+	text = revisions.ReplaceAllString(text, "${1}<version>")
 	return times.ReplaceAllString(text, "<time>")
 }
+
+// revisions are resourceVersions in objects that messages quote.
+var revisions = regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`)
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
@@ -310,6 +314,10 @@ func (c *client) normalize(field string, v any) any {
 		list := make([]any, len(v))
 		for i := range v {
 			list[i] = c.normalize(field, v[i])
+		}
+		if field == "managedFields" {
+			// Their order depends on whether two writes happened in the same second.
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 		return list
 	case string:
@@ -394,6 +402,25 @@ func (s *stream) next(kind string) object {
 	}
 	s.client.t.Fatalf("the watch ended, want %s", kind)
 	return nil
+}
+
+// bookmark waits for the bookmark that follows the objects that existed, and adds it to the transcript without its version, since
+// other rows write at the same time.
+func (s *stream) bookmark() {
+	s.client.t.Helper()
+	s.client.silent++
+	o := s.next("BOOKMARK")
+	s.client.silent--
+	m := object{}
+	for k, v := range meta(o) {
+		if k != "resourceVersion" {
+			m[k] = v
+		}
+	}
+	if meta(o)["resourceVersion"] == "" {
+		s.client.t.Errorf("the bookmark has no version: %v", o)
+	}
+	s.client.note("bookmark", response{body: object{"apiVersion": o["apiVersion"], "kind": o["kind"], "metadata": m}})
 }
 
 // ended waits for the end of the watch.

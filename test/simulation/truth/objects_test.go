@@ -74,7 +74,7 @@ var objectRows = []row{
 	}},
 	{"dryRun has one value", func(c *client) { c.post(422, configMaps+"?dryRun=Some", configMap("a", `{}`)) }},
 	{"owners named twice become one", func(c *client) {
-		owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u"}`
+		owner := `{"apiVersion":"nobody.example.com/v1","kind":"Nobody","name":"x","uid":"u"}`
 		c.post(201, configMaps, `{"metadata":{"name":"a","ownerReferences":[`+owner+`,`+owner+`]}}`)
 	}},
 	{"two controllers are too many", func(c *client) {
@@ -148,9 +148,11 @@ var objectRows = []row{
 		c.put(200, things+"/a", r.with(func(o object) {
 			meta(o)["creationTimestamp"] = "2020-01-01T00:00:00Z"
 			meta(o)["generation"] = 77
-			meta(o)["deletionTimestamp"] = "2020-01-01T00:00:00Z"
 			meta(o)["labels"] = object{"l": "1"}
 		}))
+		c.put(409, things+"/a", r.with(func(o object) { meta(o)["deletionTimestamp"] = "2020-01-01T00:00:00Z" }))
+		c.patch(422, mergeType, things+"/a", `{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"}}`)
+		c.patch(200, mergeType, things+"/a", `{"metadata":{"deletionGracePeriodSeconds":7}}`)
 	}},
 	{"put as a dry run", func(c *client) {
 		r := c.post(201, things, thing("a", `{}`))
@@ -191,7 +193,7 @@ var objectRows = []row{
 		c.delete(200, wholes+"/"+name, "")
 	}},
 	{"unknown methods", func(c *client) {
-		c.want(405, c.send("PUT", things, jsonType, "{}"))
+		c.want(400, c.send("PUT", things, jsonType, "{}"))
 		c.want(405, c.send("POST", things+"/a", jsonType, "{}"))
 		c.want(405, c.send("DELETE", things+"/a/status", jsonType, ""))
 	}},

@@ -28,6 +28,7 @@ import (
 	apiextensionsinstall "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -76,7 +77,7 @@ func coreKinds() []*Kind {
 		},
 		{
 			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Versions: version("v1", "status", "finalize"),
-			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{prepare: prepareNamespace},
+			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{prepare: prepareNamespace, name: apivalidation.ValidateNamespaceName},
 		},
 		{
 			Kind: "Secret", Plural: "secrets", Namespaced: true, Unconditional: true, Versions: version("v1"),
