@@ -42,6 +42,9 @@ func (s *Server) commit(c change) value.Object {
 		return s.remove(c)
 	}
 	stored := c.version.Convert(c.object, k.Storage)
+	if k.Custom {
+		value.Settle(stored)
+	}
 	if c.old != nil && unchanged(stored, c.old.Content) {
 		return s.view(c.old, c.version)
 	}

@@ -25,6 +25,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -45,9 +47,11 @@ func (w *write) options() error {
 			return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
 		}
 		w.deleting = *given
-	}
-	if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
+	} else if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
 		o.PropagationPolicy = new(metav1.DeletionPropagation(policy))
+	}
+	if errs := validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	w.dry = w.dry || slices.Contains(o.DryRun, metav1.DryRunAll)
 	return nil
@@ -115,10 +119,10 @@ func (w *write) checkPreconditions(existing *store.Object) error {
 		return nil
 	}
 	if p.UID != nil && *p.UID != types.UID(existing.UID) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
 	}
 	return nil
 }
@@ -195,7 +199,7 @@ func (w *write) marked(live value.Object) value.Object {
 		}
 		meta["deletionTimestamp"] = w.server.now()
 	}
-	if k != definitions {
+	if k != definitions && k != namespaces {
 		meta["deletionGracePeriodSeconds"] = int64(0)
 	}
 	return o

@@ -108,6 +108,9 @@ func (w *write) body() (value.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := w.checkType(o); err != nil {
+		return nil, err
+	}
 	if apiVersion := value.String(o, "apiVersion"); apiVersion == "" {
 		o["apiVersion"] = v.APIVersion()
 	} else if apiVersion != v.APIVersion() {
@@ -126,6 +129,25 @@ func (w *write) body() (value.Object, error) {
 		o["metadata"] = value.Object{}
 	}
 	return o, w.checkNamespace(o)
+}
+
+// checkType refuses custom resources that do not say what they are.
+func (w *write) checkType(o value.Object) error {
+	if !w.target.kind().Custom {
+		return nil
+	}
+	const shown = 30
+	summary := string(w.request.Body)
+	if len(summary) > shown {
+		summary = summary[:shown] + " ..."
+	}
+	for _, field := range []struct{ name, shown string }{{"kind", "Kind"}, {"apiVersion", "apiVersion"}} {
+		if value.String(o, field.name) == "" {
+			return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object '%s' is missing in '%s' (%s)",
+				w.target.kind().Kind, field.shown, w.request.Body, summary))
+		}
+	}
+	return nil
 }
 
 // otherVersion is the error of an object that is in another version than the request.
@@ -214,8 +236,8 @@ func (w *write) insert(o value.Object, managed value.Object) (value.Object, int,
 	}
 	w.warnings = append(w.warnings, warnings...)
 	key := store.Key{Namespace: w.target.namespace, Name: value.String(o, "metadata", "name")}
-	if w.server.table(v.Kind).Get(key) != nil {
-		return nil, 0, w.alreadyExists(o)
+	if present := w.server.table(v.Kind).Get(key); present != nil {
+		return nil, 0, w.alreadyExists(o, present)
 	}
 	if w.dry {
 		return o, http.StatusCreated, nil
@@ -232,12 +254,16 @@ func (w *write) generate(prefix string) string {
 	return prefix + w.server.nextSuffix()
 }
 
-func (w *write) alreadyExists(o value.Object) error {
+func (w *write) alreadyExists(o value.Object, present *store.Object) error {
 	name := value.String(o, "metadata", "name")
 	if value.String(o, "metadata", "generateName") != "" {
 		return apierrors.NewGenerateNameConflict(w.target.kind().GroupResource(), name, 1)
 	}
-	return apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
+	exists := apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
+	if deleting(present) {
+		exists.ErrStatus.Message = "object is being deleted: " + exists.ErrStatus.Message
+	}
+	return exists
 }
 
 // What is said of owners that are named twice, before and after admission.

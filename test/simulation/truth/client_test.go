@@ -290,9 +290,19 @@ func (c *client) neutral(text string) string {
 			text = strings.ReplaceAll(text, value, c.names[value])
 		}
 	}
+	text = uuids.ReplaceAllString(text, "<some uid>")
+	text = tokens.ReplaceAllString(text, "continue=<token>")
+	text = quotedRevisions.ReplaceAllString(text, "(<version>)")
 	text = revisions.ReplaceAllString(text, "${1}<version>")
 	return times.ReplaceAllString(text, "<time>")
 }
+
+var (
+	uuids  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[1-9][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	tokens = regexp.MustCompile(`continue=[-\w]+`)
+	// quotedRevisions are resourceVersions in messages.
+	quotedRevisions = regexp.MustCompile(`\(\d+\)`)
+)
 
 // revisions are resourceVersions in objects that messages quote.
 var revisions = regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`)
@@ -308,6 +318,9 @@ func (c *client) normalize(field string, v any) any {
 			if inner := c.normalize(k, v[k]); k != "creationTimestamp" || inner != nil {
 				o[k] = inner
 			}
+		}
+		if m, ok := o["metadata"].(object); ok && v["items"] != nil {
+			m["resourceVersion"] = "<list>" // Other rows write at the same time.
 		}
 		return o
 	case []any:
@@ -327,7 +340,9 @@ func (c *client) normalize(field string, v any) any {
 		case "resourceVersion":
 			return c.named("version", v)
 		case "continue":
-			return "<token>"
+			if v != "" {
+				return "<token>"
+			}
 		}
 	}
 	return v

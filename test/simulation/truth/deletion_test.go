@@ -16,7 +16,10 @@ limitations under the License.
 
 package truth_test
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // deletionRows are about deleting objects, and what becomes of those that they own.
 var deletionRows = []row{
@@ -102,45 +105,69 @@ var deletionRows = []row{
 		c.patch(200, mergeType, things+"/a", `{"metadata":{"finalizers":null}}`)
 	}},
 	{"background deletion deletes dependents afterwards", func(c *client) {
-		owner := c.post(201, things, thing("a", `{}`))
-		c.post(201, configMaps, owned("b", owner, false))
-		c.delete(200, things+"/a", `{"propagationPolicy":"Background"}`)
-		c.settle(404, configMaps+"/b")
-		c.get(404, configMaps+"/b")
+		owner := c.post(201, configMaps, configMap("a", `{}`))
+		c.post(201, secrets, dependent("Secret", "b", "", reference(owner, false)))
+		c.delete(200, configMaps+"/a", `{"propagationPolicy":"Background"}`)
+		c.settle(404, secrets+"/b")
+		c.get(404, secrets+"/b")
 	}},
 	{"foreground deletion waits for dependents that block it", func(c *client) {
-		owner := c.post(201, things, thing("a", `{}`))
-		c.post(201, things, ownedThing("b", owner, true, `"truth.example.com/f"`))
-		c.post(201, configMaps, owned("c", owner, false))
-		c.delete(200, things+"/a", `{"propagationPolicy":"Foreground"}`)
-		c.until(things+"/b", func(o object) bool { return meta(o)["deletionTimestamp"] != nil })
+		owner := c.post(201, configMaps, configMap("a", `{}`))
+		c.post(201, secrets, dependent("Secret", "b", "truth.example.com/f", reference(owner, true)))
+		c.post(201, configMaps, dependent("ConfigMap", "c", "", reference(owner, false)))
+		c.delete(200, configMaps+"/a", `{"propagationPolicy":"Foreground"}`)
+		c.until(secrets+"/b", func(o object) bool { return meta(o)["deletionTimestamp"] != nil })
 		c.settle(404, configMaps+"/c")
-		c.get(200, things+"/a")
-		c.get(200, things+"/b")
-		c.patch(200, mergeType, things+"/b", `{"metadata":{"finalizers":null}}`)
-		c.settle(404, things+"/a")
+		c.get(200, configMaps+"/a")
+		c.get(200, secrets+"/b")
+		c.patch(200, mergeType, secrets+"/b", `{"metadata":{"finalizers":null}}`)
+		c.settle(404, configMaps+"/a")
+	}},
+	{"foreground deletion does not wait for others", func(c *client) {
+		owner := c.post(201, configMaps, configMap("a", `{}`))
+		c.post(201, secrets, dependent("Secret", "b", "truth.example.com/f", reference(owner, false)))
+		c.delete(200, configMaps+"/a", `{"propagationPolicy":"Foreground"}`)
+		c.settle(404, configMaps+"/a")
+		c.until(secrets+"/b", func(o object) bool { return meta(o)["deletionTimestamp"] != nil })
+		c.patch(200, mergeType, secrets+"/b", `{"metadata":{"finalizers":null}}`)
 	}},
 	{"orphaning takes the references off", func(c *client) {
-		owner := c.post(201, things, thing("a", `{}`))
-		c.post(201, things, ownedThing("b", owner, true))
-		c.delete(200, things+"/a", `{"propagationPolicy":"Orphan"}`)
-		c.settle(404, things+"/a")
-		c.get(200, things+"/b")
+		owner := c.post(201, configMaps, configMap("a", `{}`))
+		c.post(201, secrets, dependent("Secret", "b", "", reference(owner, true)))
+		c.delete(200, configMaps+"/a", `{"propagationPolicy":"Orphan"}`)
+		c.settle(404, configMaps+"/a")
+		c.get(200, secrets+"/b")
 	}},
 	{"an object with one owner left stays", func(c *client) {
-		first, second := c.post(201, things, thing("a", `{}`)), c.post(201, things, thing("b", `{}`))
-		c.post(201, plains, plain("c", ``))
-		c.patch(200, mergeType, plains+"/c", fmt.Sprintf(`{"metadata":{"ownerReferences":[%s,%s]}}`, reference(first, false), reference(second, false)))
-		c.delete(200, things+"/a", "")
-		c.until(plains+"/c", func(o object) bool { return len(meta(o)["ownerReferences"].([]any)) == 1 })
-		c.get(200, plains+"/c")
-		c.delete(200, things+"/b", "")
-		c.settle(404, plains+"/c")
+		first, second := c.post(201, configMaps, configMap("a", `{}`)), c.post(201, configMaps, configMap("b", `{}`))
+		c.post(201, secrets, dependent("Secret", "c", "", reference(first, false), reference(second, false)))
+		c.delete(200, configMaps+"/a", "")
+		c.until(secrets+"/c", func(o object) bool { return len(meta(o)["ownerReferences"].([]any)) == 1 })
+		c.get(200, secrets+"/c")
+		c.delete(200, configMaps+"/b", "")
+		c.settle(404, secrets+"/c")
 	}},
 	{"an owner of that name with another UID is no owner", func(c *client) {
-		c.post(201, things, thing("a", `{}`))
-		c.post(201, plains, `{"apiVersion":"truth.example.com/v1","kind":"Plain","metadata":{"name":"b","ownerReferences":[{"apiVersion":"truth.example.com/v1","kind":"Thing","name":"a","uid":"00000000-0000-0000-0000-000000000000"}]}}`)
-		c.settle(404, plains+"/b")
+		c.post(201, configMaps, configMap("a", `{}`))
+		c.post(201, secrets, dependent("Secret", "b", "", `{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"00000000-0000-0000-0000-000000000000"}`))
+		c.settle(404, secrets+"/b")
+	}},
+	{"an owner of a kind that is not served keeps its dependents", func(c *client) {
+		owner := c.post(201, configMaps, configMap("a", `{}`))
+		c.post(201, secrets, dependent("Secret", "b", "", `{"apiVersion":"nobody.example.com/v1","kind":"Nobody","name":"a","uid":"u"}`))
+		c.post(201, secrets, dependent("Secret", "c", "", reference(owner, false)))
+		c.delete(200, configMaps+"/a", "")
+		c.settle(404, secrets+"/c")
+		c.get(200, secrets+"/b")
+	}},
+	{"dependents of dependents", func(c *client) {
+		owner := c.post(201, configMaps, configMap("a", `{}`))
+		middle := c.post(201, secrets, dependent("Secret", "b", "", reference(owner, true)))
+		c.post(201, configMaps, dependent("ConfigMap", "c", "", reference(middle, true)))
+		c.delete(200, configMaps+"/a", `{"propagationPolicy":"Foreground"}`)
+		c.settle(404, configMaps+"/a")
+		c.get(404, secrets+"/b")
+		c.get(404, configMaps+"/c")
 	}},
 	{"a collection is deleted", func(c *client) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -152,16 +179,15 @@ var deletionRows = []row{
 		c.get(200, things+"/c")
 	}},
 	{"a namespace takes its objects with it", func(c *client) {
-		other := "/api/v1/namespaces/$ns-x"
+		other, inside := "/api/v1/namespaces/$ns-x", "/api/v1/namespaces/$ns-x/configmaps"
 		c.post(201, "/api/v1/namespaces", `{"metadata":{"name":"$ns-x"}}`)
-		inside := "/apis/truth.example.com/v1/namespaces/$ns-x/things"
-		c.post(201, inside, finalized("a", "Thing", "truth.example.com/f"))
-		c.post(201, "/api/v1/namespaces/$ns-x/configmaps", configMap("b", `{}`))
+		c.post(201, inside, `{"metadata":{"name":"a","finalizers":["truth.example.com/f"]}}`)
+		c.post(201, inside, configMap("b", `{}`))
 		c.delete(200, other, "")
-		c.settle(404, "/api/v1/namespaces/$ns-x/configmaps/b")
+		c.settle(404, inside+"/b")
 		c.until(inside+"/a", func(o object) bool { return meta(o)["deletionTimestamp"] != nil })
-		c.post(403, "/api/v1/namespaces/$ns-x/configmaps", configMap("c", `{}`))
-		c.post(403, inside, thing("c", `{}`))
+		c.post(403, inside, configMap("c", `{}`))
+		c.post(403, "/apis/truth.example.com/v1/namespaces/$ns-x/things", thing("c", `{}`))
 		c.patch(200, mergeType, inside+"/a", `{"metadata":{"finalizers":null}}`)
 		c.settle(404, other)
 	}},
@@ -185,22 +211,16 @@ func quoted(texts []string) string {
 
 // reference returns a reference to an owner.
 func reference(owner response, block bool) string {
-	return fmt.Sprintf(`{"apiVersion":"truth.example.com/v1","kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":%t}`,
-		owner.body["kind"], owner.metadata("name"), owner.metadata("uid"), block)
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":%t}`,
+		owner.body["apiVersion"], owner.body["kind"], owner.metadata("name"), owner.metadata("uid"), block)
 }
 
-func owned(name string, owner response, block bool) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"ownerReferences":[%s]}}`, name, reference(owner, block))
-}
-
-func ownedThing(name string, owner response, block bool, finalizers ...string) string {
-	list := ""
-	for i, f := range finalizers {
-		if i > 0 {
-			list += ","
-		}
-		list += f
+// dependent returns an object of the core group that has owners.
+func dependent(kind, name, finalizer string, owners ...string) string {
+	finalizers := ""
+	if finalizer != "" {
+		finalizers = fmt.Sprintf("%q", finalizer)
 	}
-	return fmt.Sprintf(`{"apiVersion":"truth.example.com/v1","kind":"Thing","metadata":{"name":%q,"finalizers":[%s],"ownerReferences":[%s]},"spec":{}}`,
-		name, list, reference(owner, block))
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":%q,"finalizers":[%s],"ownerReferences":[%s]}}`,
+		kind, name, finalizers, strings.Join(owners, ","))
 }

@@ -76,8 +76,8 @@ func coreKinds() []*Kind {
 			Versions: version("v1"), New: func() runtime.Object { return &corev1.Event{} }, rules: &typed{},
 		},
 		{
-			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Versions: version("v1", "status", "finalize"),
-			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{prepare: prepareNamespace, name: apivalidation.ValidateNamespaceName},
+			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", "status", "finalize"),
+			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{defaults: labelNamespace, prepare: prepareNamespace, name: apivalidation.ValidateNamespaceName},
 		},
 		{
 			Kind: "Secret", Plural: "secrets", Namespaced: true, Unconditional: true, Versions: version("v1"),
@@ -238,15 +238,19 @@ func checkSecret(o, old value.Object) field.ErrorList {
 	return errs
 }
 
+func labelNamespace(object runtime.Object) {
+	namespace := object.(*corev1.Namespace) //nolint:forcetypeassert // The kind has objects of this type alone.
+	if namespace.Name == "" {
+		return
+	}
+	if namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
+}
+
 // prepareNamespace does what the strategies of kube-apiserver do.
 func prepareNamespace(subresource string, o, old value.Object) {
-	name := value.String(o, "metadata", "name")
-	labels := value.Map(o, "metadata", "labels")
-	if labels == nil {
-		labels = value.Object{}
-		o["metadata"].(value.Object)["labels"] = labels //nolint:forcetypeassert // Every object has metadata.
-	}
-	labels[corev1.LabelMetadataName] = name
 	if old == nil {
 		o["spec"] = value.Object{"finalizers": []any{string(corev1.FinalizerKubernetes)}}
 		o["status"] = value.Object{"phase": string(corev1.NamespaceActive)}
