@@ -118,6 +118,7 @@ func newRunner(h History, logged bool) *runner {
 	})
 	r.seed(0)
 	r.prepare()
+	r.result.Log, r.result.Happened = nil, nil
 	return r
 }
 
