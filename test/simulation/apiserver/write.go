@@ -141,11 +141,13 @@ func (w *write) checkType(o value.Object) error {
 	if len(summary) > shown {
 		summary = summary[:shown] + " ..."
 	}
-	for _, field := range []struct{ name, shown string }{{"kind", "Kind"}, {"apiVersion", "apiVersion"}} {
-		if value.String(o, field.name) == "" {
-			return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object '%s' is missing in '%s' (%s)",
-				w.target.kind().Kind, field.shown, w.request.Body, summary))
-		}
+	if value.String(o, "kind") == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in '%s' (%s)",
+			w.target.kind().Kind, w.request.Body, summary))
+	}
+	if value.String(o, "apiVersion") == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data () does not match the expected API version (%s)", w.target.version.APIVersion()))
 	}
 	return nil
 }

@@ -316,7 +316,7 @@ func (c *client) normalize(field string, v any) any {
 		o := object{}
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			if inner := c.normalize(k, v[k]); k != "creationTimestamp" || inner != nil {
-				o[k] = inner
+				o[c.neutral(k)] = inner
 			}
 		}
 		if m, ok := o["metadata"].(object); ok && v["items"] != nil {

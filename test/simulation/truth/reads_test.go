@@ -266,7 +266,7 @@ var watchRows = []row{
 		})
 		w.ended()
 	}},
-	{"a watch from a bad version", func(c *client) { c.get(400, things+"?watch=true&resourceVersion=odd") }},
+	{"a watch from a bad version", func(c *client) { c.get(500, things+"?watch=true&resourceVersion=odd") }},
 	{"a watch ends at its time", func(c *client) {
 		w := c.watch(things, query("timeoutSeconds", "1"))
 		w.ended()
