@@ -59,11 +59,12 @@ func (t *Tracker) AtRest(c Cluster) *Violation {
 	return nil
 }
 
-// Impure returns the UIDs of the parents whose last response was not that of package hooks. A change of them is needed for one that is.
+// Impure returns the UIDs of the parents whose last response was not that of package hooks, or was given before the definition of a kind
+// was changed, which is no reason to ask again. A change of the parents is needed before something can be said about their children.
 func (t *Tracker) Impure(engine int) []string {
 	var all []string
 	for key, call := range t.last {
-		if _, ok := t.objects[key.parent]; ok && key.engine == engine && !call.Pure {
+		if _, ok := t.objects[key.parent]; ok && key.engine == engine && (!call.Pure || call.At <= t.upgraded) {
 			all = append(all, key.parent)
 		}
 	}

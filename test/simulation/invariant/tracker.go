@@ -74,6 +74,8 @@ type Tracker struct {
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
+	// upgraded is when the definition of a kind was changed last.
+	upgraded time.Duration
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
 }
@@ -136,6 +138,11 @@ func (t *Tracker) Write(w apiserver.Write) {
 	c.engine, c.byEngine = t.options.Engine(w.User)
 	c.byEngine = c.byEngine && w.Verb != "collect"
 	switch w.Resource {
+	case "customresourcedefinitions":
+		if w.Subresource == "" && !c.byEngine {
+			t.upgraded = c.at
+		}
+		return
 	case "events":
 		t.event(decode(w.After), c.at)
 		return
