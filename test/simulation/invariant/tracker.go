@@ -53,8 +53,8 @@ type Options struct {
 	Workers int
 	// All reports the violations of Open invariants, too.
 	All bool
-	// Warned is called with every Warning, for the log. Nil: nobody is.
-	Warned func(object, message string)
+	// Reported is called with every event, for the log: Normal or Warning, its object and its message. Nil: nobody is.
+	Reported func(kind, object, message string)
 }
 
 // Tracker follows a history. It keeps the first violation.
@@ -203,16 +203,13 @@ func (t *Tracker) definition(name string) object {
 }
 
 func (t *Tracker) event(e object, at time.Duration) {
+	subject := e.at("involvedObject")
+	if t.options.Reported != nil {
+		t.options.Reported(text(e["type"]), text(subject["kind"])+" "+text(subject["name"]), text(e["message"]))
+	}
 	if text(e["type"]) == "Warning" {
-		subject := e.at("involvedObject")
-		if subject == nil {
-			subject = e.at("regarding")
-		}
 		uid := text(subject["uid"])
 		t.warned[uid] = warnings{at, t.warned[uid].times + 1}
-		if t.options.Warned != nil {
-			t.options.Warned(text(subject["kind"])+" "+text(subject["name"]), text(e["message"])+text(e["note"]))
-		}
 	}
 }
 

@@ -43,7 +43,7 @@ const (
 	// KnowledgeIsFresh: a hook is not asked, and so nothing is written, on a state that an earlier write of the same controller for the
 	// same parent made old.
 	KnowledgeIsFresh = "knowledge-is-fresh"
-	// KnowledgeOutlivesEdits: the same when the controller was edited after the write.
+	// KnowledgeOutlivesEdits: the same when the controller was built anew after the write, because it or a kind was edited.
 	KnowledgeOutlivesEdits = "knowledge-outlives-edits"
 	// WantedStays: what the last response wants as it is, is neither deleted nor recreated.
 	WantedStays = "wanted-stays"
