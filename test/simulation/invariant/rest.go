@@ -333,7 +333,11 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 			continue
 		}
 		if d := t.definition(name); !finalizes(d, o.kind()) {
-			return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
+			name := FinalizersAsDefined
+			if t.upgraded > 0 {
+				name = FinalizersOutliveVersions
+			}
+			return New(name, c.At, "%s carries %s, and no controller finalizes it", o, f)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {

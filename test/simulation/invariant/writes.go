@@ -123,7 +123,11 @@ func (t *Tracker) checkDeletion(c *change) {
 			return
 		}
 	}
-	t.violated(New(WantedStays, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
+	name := WantedStays
+	if by, _ := c.before.controller(); by.apiVersion != text(call.Request.Parent["apiVersion"]) {
+		name = WantedOutlivesVersions
+	}
+	t.violated(New(name, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
 }
 
 // find returns the object of a list with the group, kind, namespace and name of another.
