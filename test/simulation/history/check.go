@@ -98,7 +98,7 @@ func finalizersOf(o map[string]any) []string {
 
 // flush has the hooks asked again about the parents whose last response was not that of package hooks.
 func (r *runner) flush() bool {
-	for range 5 {
+	for range 2 {
 		impure := r.tracker.Impure(r.engine)
 		if len(impure) == 0 {
 			return true

@@ -244,7 +244,7 @@ func (t *Tracker) reported(call *Call, o object) bool {
 }
 
 // eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
-const eventsBurst = 20
+const eventsBurst = 8
 
 // childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
 func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object) *Violation {
@@ -351,10 +351,23 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 				continue
 			}
 			carries, chosen := slices.Contains(has, finalizerOf(d)), selected(rule, o)
+			if carries && o.deleting() && t.held(o) {
+				continue // Its children have finalizers of their own, of controllers that may wait for a kind.
+			}
 			if carries != (chosen && !o.deleting()) {
 				return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v", o, name, carries, chosen, o.deleting())
 			}
 		}
 	}
 	return nil
+}
+
+// held reports whether a child of an object is being deleted and still there.
+func (t *Tracker) held(o object) bool {
+	for _, child := range t.objects {
+		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && child.deleting() {
+			return true
+		}
+	}
+	return false
 }

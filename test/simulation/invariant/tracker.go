@@ -67,10 +67,14 @@ type Tracker struct {
 	// objects are the objects as they are, by UID; written is the number of the last write of each.
 	objects map[string]object
 	written map[string]int
+	// owned are the UIDs of objects that once had a controlling owner.
+	owned map[string]bool
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
 	finalized map[string]int
+	// revisions are the calls of the last sync: one for each revision where children roll (docs/reference/contract.md#s14.2).
+	revisions map[syncing][]*Call
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
@@ -103,7 +107,7 @@ type state struct {
 func NewTracker(o Options) *Tracker {
 	return &Tracker{
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
-		finalized: map[string]int{}, last: map[syncing]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
+		finalized: map[string]int{}, owned: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
 	}
 }
 
@@ -175,6 +179,9 @@ func (t *Tracker) note(c *change) {
 		return
 	}
 	t.objects[c.UID] = c.after
+	if _, owned := c.after.controller(); owned {
+		t.owned[c.UID] = true
+	}
 }
 
 func (t *Tracker) define(c *change) {
@@ -228,6 +235,10 @@ func (t *Tracker) Call(c *Call) {
 	key := syncing{c.Engine, c.Controller, hooks.Meta(c.Request.Parent, "uid")}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
+	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() {
+		delete(t.revisions, key)
+	}
+	t.revisions[key] = append(t.revisions[key], c)
 	t.last[key] = c
 }
 
