@@ -45,6 +45,9 @@ type expected struct {
 // expect notes a write of an engine for the syncs that made it.
 func (t *Tracker) expect(c *change) {
 	e := expected{index: c.index, at: c.at, revision: c.Revision, created: c.before == nil, gone: c.after == nil, name: c.Namespace + "/" + c.Name}
+	if c.after == nil && c.Verb != "delete" {
+		return // It lost its last finalizer, and with it went a target.
+	}
 	targets := 0
 	fields := changed(c.before, c.after)
 	for _, field := range fields {
