@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
@@ -38,15 +40,14 @@ import (
 func (w *write) options() error {
 	o := &w.deleting
 	if len(w.request.Body) > 0 {
-		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.request.Body, nil, o)
-		if err != nil {
-			return apierrors.NewBadRequest(err.Error())
+		if w.target.kind().Group == metacontroller.GroupName {
+			// The product's scheme has the options in this group, too.
+			if err := json.Unmarshal(w.request.Body, o); err != nil {
+				return apierrors.NewBadRequest(err.Error())
+			}
+		} else if err := w.decodeOptions(o); err != nil {
+			return err
 		}
-		given, ok := decoded.(*metav1.DeleteOptions)
-		if !ok {
-			return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
-		}
-		w.deleting = *given
 	} else if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
 		o.PropagationPolicy = new(metav1.DeletionPropagation(policy))
 	}
@@ -54,6 +55,19 @@ func (w *write) options() error {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	w.dry = w.dry || slices.Contains(o.DryRun, metav1.DryRunAll)
+	return nil
+}
+
+func (w *write) decodeOptions(into *metav1.DeleteOptions) error {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.request.Body, nil, into)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	given, ok := decoded.(*metav1.DeleteOptions)
+	if !ok {
+		return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
+	}
+	*into = *given
 	return nil
 }
 

@@ -1,0 +1,206 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/history"
+)
+
+// prefix begins the lines that a worker tells the fleet.
+const prefix = "@simulation "
+
+// message is what a worker tells.
+type message struct {
+	Seed                     uint64
+	Begin                    bool          `json:",omitempty"`
+	Decisions, Calls, Writes int           `json:",omitempty"`
+	Invariant, Text, Table   string        `json:",omitempty"`
+	Pairs                    history.Pairs `json:",omitempty"`
+}
+
+func send(m message) {
+	line, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(prefix + string(line))
+}
+
+// fleet is the worker processes and what they found.
+type fleet struct {
+	t       *testing.T
+	workers int
+	began   time.Time
+
+	mu                       sync.Mutex
+	done                     int
+	decisions, calls, writes int
+	// found has the first violation of each invariant, counts how often it was violated.
+	found  map[string]message
+	counts map[string]int
+	pairs  history.Pairs
+}
+
+func newFleet(t *testing.T, workers int) *fleet {
+	return &fleet{t: t, workers: workers, began: time.Now(), found: map[string]message{}, counts: map[string]int{}, pairs: history.Pairs{}}
+}
+
+// run runs the workers until they end.
+func (f *fleet) run() {
+	var all sync.WaitGroup
+	for i := range f.workers {
+		all.Go(func() { f.work(*first+uint64(i), uint64(f.workers)) }) //nolint:gosec // Small and positive.
+	}
+	stop := make(chan struct{})
+	var progress sync.WaitGroup
+	progress.Go(func() {
+		ticker := time.NewTicker(10 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				fmt.Fprintln(os.Stderr, f.state())
+			}
+		}
+	})
+	all.Wait()
+	close(stop)
+	progress.Wait()
+}
+
+// work runs one worker after the other: one that dies of a history is followed by one that goes on with the next.
+func (f *fleet) work(begin, stride uint64) {
+	for {
+		last, ended, output := f.process(fmt.Sprintf("run %d %d", begin, stride), f.take)
+		if ended || last == 0 {
+			if !ended {
+				f.take(message{Invariant: "worker", Text: output})
+			}
+			return
+		}
+		f.take(message{Seed: last, Invariant: "process-survives", Text: output})
+		begin = last + stride
+	}
+}
+
+// process runs a worker. It returns the seed that it began last, and whether it ended by itself.
+func (f *fleet) process(work string, take func(message)) (last uint64, ended bool, output string) {
+	args := []string{
+		"-test.run=^TestWorker$", "-test.timeout=0", "-simulation.worker=" + work, fmt.Sprintf("-simulation.seeds=%d", *seeds),
+		fmt.Sprintf("-simulation.first=%d", *first), fmt.Sprintf("-simulation.budget=%v", *budget-time.Since(f.began)),
+		"-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks),
+	}
+	c := exec.CommandContext(f.t.Context(), os.Args[0], args...) //nolint:gosec // It is this program.
+	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	var errors strings.Builder
+	c.Stderr = &errors
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return 0, false, err.Error()
+	}
+	var rest []string
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), prefix)
+		if !ok {
+			rest = append(rest, lines.Text())
+			continue
+		}
+		var m message
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
+			return last, false, err.Error()
+		}
+		if m.Begin {
+			last = m.Seed
+			continue
+		}
+		take(m)
+	}
+	err = c.Wait()
+	rest = append(rest, errors.String())
+	return last, err == nil, strings.Join(rest[:min(len(rest), 120)], "\n")
+}
+
+func (f *fleet) take(m message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m.Pairs != nil {
+		f.pairs.Merge(m.Pairs)
+		return
+	}
+	f.done++
+	f.decisions += m.Decisions
+	f.calls += m.Calls
+	f.writes += m.Writes
+	if m.Invariant == "" {
+		return
+	}
+	if f.counts[m.Invariant]++; f.counts[m.Invariant] == 1 {
+		f.found[m.Invariant] = m
+		fmt.Fprintf(os.Stderr, "seed %d: %s\n", m.Seed, m.Text)
+	}
+}
+
+func (f *fleet) state() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	took := time.Since(f.began)
+	violations := 0
+	for _, n := range f.counts {
+		violations += n
+	}
+	return fmt.Sprintf("%d histories in %v: %.1f per second; %d decisions, %d hook calls, %d writes; %d violations",
+		f.done, took.Round(time.Second), float64(f.done)/took.Seconds(), f.decisions, f.calls, f.writes, violations)
+}
+
+// report shrinks the first history of each violation, and prints what was found.
+func (f *fleet) report() {
+	f.t.Log(f.state())
+	f.t.Log("\n" + f.pairs.Table())
+	for _, invariant := range slices.Sorted(maps.Keys(f.found)) {
+		m := f.found[invariant]
+		table := ""
+		if m.Seed != 0 && invariant != "process-survives" {
+			_, ended, output := f.process(fmt.Sprintf("shrink %d", m.Seed), func(shrunk message) { table = shrunk.Table })
+			if !ended {
+				table += output
+			}
+		}
+		f.t.Errorf("%s, %d times; first by seed %d: %s\n%s", invariant, f.counts[invariant], m.Seed, m.Text, table)
+	}
+	if f.done == 0 {
+		f.t.Error("no history was run")
+	}
+}

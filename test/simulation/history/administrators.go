@@ -1,0 +1,160 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"net/http"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
+)
+
+const (
+	ownGroup   = "/apis/metacontroller.k8s.io/v1alpha1/"
+	crdsOfKind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+)
+
+func (r *runner) define(s Step) {
+	d := define(s.Controller, r.history.Options, r.random)
+	_, resource := d.kind()
+	if r.post(ownGroup+resource, d.object()).Code == http.StatusCreated {
+		r.definitions[s.Controller] = d
+	}
+}
+
+func (r *runner) editDefinition(s Step) {
+	d := r.definitions[s.Controller]
+	if d == nil {
+		return
+	}
+	d.edit(s.How, r.random)
+	_, resource := d.kind()
+	r.change(ownGroup+resource+"/"+controllerName(s.Controller), func(o map[string]any) { o["spec"] = d.object()["spec"] })
+}
+
+func (r *runner) deleteDefinition(s Step) {
+	if d := r.definitions[s.Controller]; d != nil {
+		_, resource := d.kind()
+		r.remove(ownGroup+resource+"/"+controllerName(s.Controller), "")
+	}
+}
+
+func crdPath(kind int) string {
+	return crdsOfKind + "/" + hooks.Kinds[kind].Resource + "." + hooks.Group
+}
+
+// serve creates the definition of a custom kind in its present edition.
+func (r *runner) serve(kind int) {
+	edition := r.editions[kind]
+	if definition := hooks.CustomResourceDefinition(kind, edition); definition != nil {
+		if r.post(crdsOfKind, definition).Code != http.StatusCreated {
+			return
+		}
+	}
+	r.served[kind] = &edition
+}
+
+func (r *runner) upgradeKind(s Step) {
+	if r.served[s.Kind] == nil {
+		return
+	}
+	e := &r.editions[s.Kind]
+	switch r.random.IntN(4) {
+	case 0, 1:
+		e.Extra = !e.Extra
+	case 2:
+		e.Graded = !e.Graded
+	case 3:
+		e.Single = !e.Single && s.Kind == hooks.Gadget
+	}
+	r.edition(s.Kind)
+}
+
+// edition changes the definition of a kind, if there is one, to the present edition.
+func (r *runner) edition(kind int) {
+	edition := r.editions[kind]
+	if r.served[kind] != nil {
+		r.served[kind] = &edition
+	}
+	r.change(crdPath(kind), func(o map[string]any) { o["spec"] = hooks.CustomResourceDefinition(kind, edition)["spec"] })
+}
+
+func (r *runner) removeKind(s Step) {
+	if r.served[s.Kind] != nil {
+		r.remove(crdPath(s.Kind), "")
+		r.served[s.Kind] = nil
+	}
+}
+
+func (r *runner) restoreKind(s Step) {
+	if r.served[s.Kind] == nil {
+		r.serve(s.Kind)
+	}
+}
+
+func (r *runner) start() {
+	if r.engine == none {
+		r.engine = r.world.Start()
+		r.happened()
+	}
+}
+
+func (r *runner) startEngine(Step) { r.start() }
+
+func (r *runner) killEngine(Step) {
+	if r.engine != none {
+		r.world.Kill(r.engine)
+		r.engine = none
+		r.note("world", "the engine is killed")
+		r.happened()
+	}
+}
+
+func (r *runner) stopEngine(Step) {
+	if r.engine == none {
+		return
+	}
+	if err := r.world.Stop(r.engine); err != nil {
+		r.violated(invariant.EverythingEnds, "%v", err)
+	}
+	r.follow()
+	r.engine = none
+	r.note("world", "the engine is stopped")
+	r.happened()
+}
+
+func (r *runner) behave(s Step) {
+	b := &r.behaviors[s.Controller]
+	b.how, b.left = s.How, s.Count
+	r.note("hook", "%s: %s for %d calls", controllerName(s.Controller), s.How, s.Count)
+	r.happened()
+}
+
+// touch changes an annotation of the object with a UID, so that its hooks are asked again.
+func (r *runner) touch(uid string) {
+	o := r.tracker.Object(uid)
+	kind, ok := o["kind"].(string)
+	if !ok {
+		return
+	}
+	for i, k := range hooks.Kinds {
+		if k.Name == kind {
+			p := place{i, hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}
+			r.merge(p.path(), "", metadata(map[string]any{"annotations": map[string]any{"touched": r.world.Now().String()}}))
+		}
+	}
+}

@@ -1,0 +1,165 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
+)
+
+// end ends all that keeps the cluster from its rest, and checks what must be true at rest.
+func (r *runner) end() {
+	r.note("world", "the history ends: faults end, hooks behave, kinds are served")
+	for i := range r.behaviors {
+		r.behaviors[i].left = 0
+	}
+	r.start()
+	r.freeWatches(Step{})
+	r.freeObjects()
+	if !r.restoreAll() || !r.settle() || !r.flush() || !r.atRest() {
+		return
+	}
+	r.quiet(invariant.ResyncWritesNothing, r.resync)
+	r.quiet(invariant.RestartWritesNothing, func() {
+		r.stopEngine(Step{})
+		r.start()
+	})
+}
+
+// restoreAll brings all kinds back, in all versions. One that is being removed goes first, which takes until its objects are gone.
+func (r *runner) restoreAll() bool {
+	for kind := range hooks.Kinds {
+		if r.editions[kind].Single {
+			r.editions[kind].Single = false
+			r.edition(kind)
+		}
+	}
+	for range 3 {
+		waiting := false
+		for kind := range hooks.Kinds {
+			r.restoreKind(Step{Kind: kind})
+			waiting = waiting || r.served[kind] == nil
+		}
+		if !waiting {
+			return true
+		}
+		if !r.settle() {
+			return false
+		}
+	}
+	r.violated(invariant.ComesToRest, "a kind whose definition was deleted does not go")
+	return false
+}
+
+// resync lets the time pass after which every parent is synced again.
+func (r *runner) resync() {
+	for end := r.world.Now() + 31*time.Minute; r.world.Now() < end; {
+		if r.world.Idle(end-r.world.Now()) && !r.settle() {
+			return
+		}
+	}
+}
+
+// freeObjects takes off the finalizers of strangers.
+func (r *runner) freeObjects() {
+	r.follow()
+	for kind := range hooks.Kinds {
+		for _, o := range r.tracker.Objects(kind) {
+			for _, f := range finalizersOf(o) {
+				if f == hold {
+					r.setHold(place{kind, hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}.path(), false)
+				}
+			}
+		}
+	}
+}
+
+func finalizersOf(o map[string]any) []string {
+	var all []string
+	meta, _ := o["metadata"].(map[string]any) // Every object has it.
+	list, _ := meta["finalizers"].([]any)     // Absent: none.
+	for _, f := range list {
+		all = append(all, fmt.Sprint(f))
+	}
+	return all
+}
+
+// flush has the hooks asked again about the parents whose last response was not that of package hooks.
+func (r *runner) flush() bool {
+	for range 2 {
+		impure := r.tracker.Impure(r.engine)
+		if len(impure) == 0 {
+			return true
+		}
+		for _, uid := range impure {
+			r.touch(uid)
+		}
+		if !r.settle() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *runner) atRest() bool {
+	if r.result.Violation == nil {
+		r.result.Violation = r.reportable(r.tracker.AtRest(invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served}))
+	}
+	return r.result.Violation == nil
+}
+
+// reportable returns a violation unless it is one of an invariant that is known not to hold.
+func (r *runner) reportable(v *invariant.Violation) *invariant.Violation {
+	if v != nil && invariant.Open[v.Invariant] && r.history.Invariant == "" {
+		return nil
+	}
+	return v
+}
+
+// quiet checks that something has nothing written but events and the status of controllers, and that everything is as before.
+func (r *runner) quiet(name string, something func()) {
+	if r.result.Violation != nil {
+		return
+	}
+	before := len(r.world.API.Journal())
+	something()
+	if !r.settle() {
+		return
+	}
+	for _, w := range r.world.API.Journal()[before:] {
+		if !passing(w) {
+			r.violated(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
+			return
+		}
+	}
+	r.atRest()
+}
+
+// passing reports whether a write is one that says what happens.
+func passing(w apiserver.Write) bool {
+	switch w.Resource {
+	case "events":
+		return true
+	case "compositecontrollers", "decoratorcontrollers":
+		return w.Subresource == "status"
+	}
+	return false
+}

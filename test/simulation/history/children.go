@@ -1,0 +1,171 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"fmt"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+func (r *runner) editChild(s Step) {
+	p := childOf(s)
+	r.change(p.path(), func(o map[string]any) {
+		if r.random.IntN(4) == 0 {
+			r.editMetadata(field(o, "metadata"))
+		} else if p.kind == hooks.ConfigMap {
+			r.editEntries(field(o, "data"), "color", "level", "own-more")
+		} else {
+			r.editSpec(field(o, "spec"))
+		}
+	})
+}
+
+// editMetadata changes a label or an annotation.
+func (r *runner) editMetadata(meta map[string]any) {
+	switch r.random.IntN(4) {
+	case 0:
+		field(meta, "labels")["f-label"] = r.color()
+	case 1:
+		field(meta, "annotations")["f-note"] = r.color()
+	case 2:
+		if labels := field(meta, "labels"); labels["own-color"] != nil {
+			labels["own-color"] = "foreign"
+		}
+	case 3:
+		delete(field(meta, "annotations"), "own-level")
+	}
+}
+
+// editEntries changes, removes or adds an entry of a map. It changes only what is there, and adds only what is a stranger's.
+func (r *runner) editEntries(m map[string]any, names ...string) {
+	name := names[r.random.IntN(len(names))]
+	switch r.random.IntN(3) {
+	case 0:
+		m["f-"+name] = r.color()
+	case 1:
+		delete(m, name)
+	case 2:
+		if m[name] != nil {
+			m[name] = "foreign"
+		}
+	}
+}
+
+// editSpec changes the spec of a Gadget somewhere.
+func (r *runner) editSpec(spec map[string]any) {
+	ports, _ := spec["ports"].([]any) // Absent: none.
+	switch r.random.IntN(9) {
+	case 0:
+		spec["color"] = "foreign"
+	case 1:
+		r.editEntries(field(spec, "settings"), "own-color", "own-more")
+	case 2:
+		spec["ports"] = append(ports, map[string]any{"name": fmt.Sprintf("f-%d", r.random.IntN(1000)), "port": int64(1)})
+	case 3:
+		if len(ports) > 0 {
+			spec["ports"] = ports[1:]
+		}
+	case 4:
+		if len(ports) > 0 {
+			field(map[string]any{"": ports[0]}, "")["port"] = int64(1)
+		}
+	case 5:
+		if len(ports) > 0 {
+			field(map[string]any{"": ports[0]}, "")["comment"] = r.color()
+		}
+	case 6:
+		spec["tags"] = []any{"foreign"}
+	case 7:
+		if spec["parts"] != nil {
+			spec["parts"] = []any{map[string]any{"id": int64(7)}}
+		}
+	case 8:
+		spec["foreign"], spec["mode"] = r.color(), r.color()
+	}
+}
+
+// applyChild applies fields with server-side apply.
+func (r *runner) applyChild(s Step) {
+	p := childOf(s)
+	if r.get(p.path()) == nil {
+		return
+	}
+	k := hooks.Kinds[p.kind]
+	o := map[string]any{
+		"apiVersion": k.APIVersion(k.Versions[0]), "kind": k.Name,
+		"metadata": map[string]any{"name": p.name, "namespace": p.namespace, "labels": map[string]any{"f-applied": r.color()}},
+	}
+	if p.kind == hooks.ConfigMap {
+		o["data"] = map[string]any{"f-applied": r.color()}
+	} else {
+		o["spec"] = map[string]any{"foreign": r.color(), "settings": map[string]any{"f-applied": r.color()}}
+	}
+	r.apply(p, "kubectl", o)
+}
+
+func (r *runner) relabelChild(s Step) {
+	var value any
+	switch s.How {
+	case "other":
+		value = "other"
+	case "parent":
+		value = placeOf(s.Kind, s.On).name
+	}
+	r.merge(childOf(s).path(), "", metadata(map[string]any{"labels": map[string]any{"app": value}}))
+}
+
+func (r *runner) orphanChild(s Step) {
+	r.merge(childOf(s).path(), "", metadata(map[string]any{"ownerReferences": nil}))
+}
+
+// stealChild makes somebody else the controlling owner.
+func (r *runner) stealChild(s Step) {
+	namespace := r.get("/api/v1/namespaces/" + childOf(s).namespace)
+	r.merge(childOf(s).path(), "", metadata(map[string]any{"ownerReferences": []any{map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "name": childOf(s).namespace, "uid": hooks.Meta(namespace, "uid"), "controller": true,
+	}}}))
+}
+
+func (r *runner) deleteChild(s Step) { r.remove(childOf(s).path(), s.How) }
+
+func (r *runner) childStatus(s Step) {
+	if p := childOf(s); hooks.Kinds[p.kind].HasStatus {
+		r.merge(p.path(), "status", map[string]any{"status": map[string]any{"phase": r.color(), "f-seen": r.color()}})
+	}
+}
+
+// stranger creates an object where a child may be wanted.
+func (r *runner) stranger(s Step) {
+	p := childOf(s)
+	o := metadata(map[string]any{})
+	switch s.How {
+	case "matching":
+		field(o, "metadata")["labels"] = map[string]any{"app": placeOf(s.Kind, s.On).name}
+	case "controlled":
+		namespace := r.get("/api/v1/namespaces/" + p.namespace)
+		field(o, "metadata")["ownerReferences"] = []any{map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "name": p.namespace, "uid": hooks.Meta(namespace, "uid"), "controller": true,
+		}}
+	}
+	if p.kind == hooks.ConfigMap {
+		o["data"] = map[string]any{"f-stranger": r.color()}
+	} else {
+		o["spec"] = map[string]any{"foreign": r.color()}
+	}
+	r.create(p, o)
+}

@@ -1,0 +1,235 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// Controllers is the number of controllers: two composites and two decorators, in this order.
+const Controllers = 4
+
+// controllerName returns the name of a controller.
+func controllerName(i int) string { return []string{"c0", "c1", "d2", "d3"}[i] }
+
+// definition is what a controller object says, as far as histories change it.
+type definition struct {
+	index     int
+	chain     bool
+	server    bool
+	parents   []parentRule
+	children  []hooks.Rule
+	finalize  bool
+	customize bool
+	version   string
+	selected  bool
+	ignore    bool
+	resync    int64
+	workers   int64
+}
+
+type parentRule struct {
+	kind    int
+	version string
+}
+
+func (d *definition) decorator() bool { return d.index >= 2 }
+
+var (
+	methods = []string{"", "OnDelete", "Recreate", "InPlace", "InPlace", "InPlace", "RollingRecreate", "RollingInPlace"}
+	applies = []string{"", "", "ServerSide", "Merge"}
+)
+
+// define returns a definition for a controller.
+func define(index int, o Options, r *rand.Rand) *definition {
+	d := &definition{
+		index: index, chain: o.Chain, server: o.ServerSide, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
+		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0,
+	}
+	d.resetParents(r)
+	d.resetChildren(r)
+	return d
+}
+
+func (d *definition) resetParents(r *rand.Rand) {
+	switch d.index {
+	case 0:
+		d.parents = []parentRule{d.parent(hooks.Thing, r)}
+		return
+	case 1:
+		d.parents = []parentRule{d.parent(hooks.Realm, r)}
+		if d.chain {
+			d.parents = []parentRule{d.parent(hooks.Gadget, r)}
+		}
+		return
+	}
+	d.parents = nil
+	for _, kind := range r.Perm(len(hooks.Kinds))[:1+r.IntN(3)] {
+		d.parents = append(d.parents, d.parent(kind, r))
+	}
+}
+
+func (d *definition) parent(kind int, r *rand.Rand) parentRule {
+	versions := hooks.Kinds[kind].Versions
+	return parentRule{kind, versions[r.IntN(len(versions))]}
+}
+
+func (d *definition) resetChildren(r *rand.Rand) {
+	kinds := []int{hooks.Gadget, hooks.ConfigMap}
+	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	kinds = kinds[:1+r.IntN(len(kinds))]
+	if d.chain && d.index == 1 {
+		kinds = []int{hooks.ConfigMap} // Gadgets of Gadgets would never end.
+	}
+	d.children = nil
+	for _, kind := range kinds {
+		d.children = append(d.children, d.child(kind, r))
+	}
+}
+
+func (d *definition) child(kind int, r *rand.Rand) hooks.Rule {
+	versions := hooks.Kinds[kind].Versions
+	return hooks.Rule{
+		Kind: kind, Version: versions[r.IntN(len(versions))], Method: methods[r.IntN(len(methods))], Apply: applies[r.IntN(len(applies))],
+	}
+}
+
+// edits are the variants of EditDefinition.
+var edits = []string{
+	"kinds", "order", "version", "strategy", "apply", "finalize", "customize", "selector", "resync", "hook-version", "workers", "parents", "ignore",
+}
+
+// edit changes the definition.
+func (d *definition) edit(how string, r *rand.Rand) {
+	switch how {
+	case "kinds":
+		d.resetChildren(r)
+	case "parents":
+		d.resetParents(r)
+	case "order":
+		slices.Reverse(d.children)
+		slices.Reverse(d.parents)
+	case "version":
+		for i := range d.children {
+			d.children[i].Version = d.child(d.children[i].Kind, r).Version
+		}
+		for i := range d.parents {
+			d.parents[i] = d.parent(d.parents[i].kind, r)
+		}
+	case "strategy":
+		for i := range d.children {
+			d.children[i].Method = methods[r.IntN(len(methods))]
+		}
+	case "apply":
+		for i := range d.children {
+			d.children[i].Apply = applies[r.IntN(len(applies))]
+		}
+	case "finalize":
+		d.finalize = !d.finalize
+	case "customize":
+		d.customize = !d.customize
+	case "selector":
+		d.selected = !d.selected
+	case "resync":
+		d.resync = []int64{0, 300, 600}[r.IntN(3)]
+	case "hook-version":
+		d.version = []string{"v1", "v2"}[r.IntN(2)]
+	case "workers":
+		d.workers = []int64{0, 1, 3}[r.IntN(3)]
+	case "ignore":
+		d.ignore = !d.ignore
+	}
+}
+
+// selection is the label of objects that controllers with a selector select.
+const selection = hooks.Group + "/selected"
+
+// kind returns the kind and the plural name of the controller.
+func (d *definition) kind() (kind, resource string) {
+	if d.decorator() {
+		return "DecoratorController", "decoratorcontrollers"
+	}
+	return "CompositeController", "compositecontrollers"
+}
+
+// object returns the controller object without what the API server adds.
+func (d *definition) object() map[string]any {
+	kind, _ := d.kind()
+	annotations := map[string]any{}
+	if d.index == 3 && !d.chain {
+		annotations[hooks.MayStatus] = "true"
+	}
+	if d.server {
+		annotations[hooks.ServerSide] = "true"
+	}
+	if d.index == 2 {
+		annotations[hooks.MayDelete] = "true"
+	}
+	spec := map[string]any{"hooks": d.hooks()}
+	if d.resync > 0 {
+		spec["resyncPeriodSeconds"] = d.resync
+	}
+	if d.workers > 0 {
+		spec["workers"] = d.workers
+	}
+	children := []any{}
+	for _, c := range d.children {
+		children = append(children, c.Declaration())
+	}
+	if d.decorator() {
+		spec["resources"], spec["attachments"] = d.parentRules(), children
+	} else {
+		spec["parentResource"], spec["childResources"] = d.parentRules()[0], children
+		spec["generateSelector"] = d.index == 1
+	}
+	return map[string]any{
+		"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": kind,
+		"metadata": map[string]any{"name": controllerName(d.index), "annotations": annotations}, "spec": spec,
+	}
+}
+
+func (d *definition) parentRules() []any {
+	var rules []any
+	for _, p := range d.parents {
+		k := hooks.Kinds[p.kind]
+		rule := map[string]any{"apiVersion": k.APIVersion(p.version), "resource": k.Resource}
+		if d.selected {
+			rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{selection: "yes"}}
+		}
+		if d.ignore && k.HasStatus { // Others have no generation, so that every change would be ignored (docs/reference/contract.md#s5.2).
+			rule["ignoreStatusChanges"] = true
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+func (d *definition) hooks() map[string]any {
+	kind, _ := d.kind()
+	url := "http://hooks.sim/" + strings.ToLower(strings.TrimSuffix(kind, "Controller")) + "/" + controllerName(d.index) + "/"
+	declared := map[string]any{}
+	for name, has := range map[string]bool{"sync": true, "finalize": d.finalize, "customize": d.customize} {
+		if has {
+			declared[name] = map[string]any{"version": d.version, "webhook": map[string]any{"url": url + name}}
+		}
+	}
+	return declared
+}

@@ -1,0 +1,203 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// History is a sequence of steps. The same history has the same effect whenever it is run.
+type History struct {
+	// Name says what happens, for histories that are kept.
+	Name string `json:"name,omitempty"`
+	// Invariant is the invariant that the history violated when it was found. Empty: none is known.
+	Invariant string `json:"invariant,omitempty"`
+	// Explanation says why, for people.
+	Explanation string `json:"explanation,omitempty"`
+	// Seed is what Generate made it from, and decides what the scheduler does.
+	Seed uint64 `json:"seed"`
+	// Options are the same during the whole history.
+	Options Options `json:"options"`
+	// Steps are done one after the other.
+	Steps []Step `json:"steps"`
+}
+
+// Options are settings of a history.
+type Options struct {
+	// Chain has the composite c1 run on Gadgets, which are children of others; otherwise it runs on Realms, and a decorator may write
+	// the status of Gadgets.
+	Chain bool `json:"chain,omitempty"`
+	// ServerSide has the engine write children by server-side apply where no rule says otherwise.
+	ServerSide bool `json:"serverSide,omitempty"`
+}
+
+// Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.
+type Step struct {
+	// Do is what happens.
+	Do Action `json:"do"`
+	// Seed decides what the action leaves open.
+	Seed uint32 `json:"seed,omitempty"`
+	// Kind is the index of a kind, On that of an object of the kind, Controller that of a controller, and Child that of a child.
+	Kind       int `json:"kind,omitempty"`
+	On         int `json:"on,omitempty"`
+	Controller int `json:"controller,omitempty"`
+	Child      int `json:"child,omitempty"`
+	// How is the variant of the action.
+	How string `json:"how,omitempty"`
+	// Count is a number of decisions, calls or requests.
+	Count int `json:"count,omitempty"`
+	// Millis is a time in milliseconds.
+	Millis int64 `json:"millis,omitempty"`
+}
+
+// Time returns the time of the step.
+func (s Step) Time() time.Duration { return time.Duration(s.Millis) * time.Millisecond }
+
+// Read reads a history from a file.
+func Read(file string) (History, error) {
+	var h History
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return h, fmt.Errorf("reading a history: %w", err)
+	}
+	if err := json.Unmarshal(data, &h); err != nil {
+		return h, fmt.Errorf("decoding the history %s: %w", file, err)
+	}
+	return h, nil
+}
+
+// Write writes a history into a file, each step on a line of its own.
+func (h History) Write(file string) error {
+	steps := h.Steps
+	h.Steps = nil
+	head, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding a history: %w", err)
+	}
+	out := head[:len(head)-len("null\n}")]
+	out = append(out, '[')
+	for i, s := range steps {
+		line, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("encoding a step: %w", err)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(out, "\n    "...), line...)
+	}
+	out = append(out, "\n  ]\n}\n"...)
+	if err := os.WriteFile(file, out, 0o644); err != nil { //nolint:gosec // A file of the repository.
+		return fmt.Errorf("writing a history: %w", err)
+	}
+	return nil
+}
+
+// Action is what a step does.
+type Action string
+
+// What users do.
+const (
+	// CreateObject creates object On of a kind, as a parent or target.
+	CreateObject Action = "create"
+	// EditObject changes what it wants.
+	EditObject Action = "edit"
+	// SelectObject sets or removes the label by which controllers select it.
+	SelectObject Action = "select"
+	// AnnotateObject sets an annotation that nobody reads.
+	AnnotateObject Action = "annotate"
+	// DeleteObject deletes it; How is the propagation policy.
+	DeleteObject Action = "delete"
+	// EditStatus writes its status.
+	EditStatus Action = "edit-status"
+	// StripFinalizers takes all finalizers off it.
+	StripFinalizers Action = "strip-finalizers"
+	// HoldObject puts the finalizer of a stranger on it, and FreeObject takes it off.
+	HoldObject Action = "hold"
+	FreeObject Action = "free"
+
+	// The same for the child of an object.
+	EditChild    Action = "edit-child"
+	ApplyChild   Action = "apply-child"
+	RelabelChild Action = "relabel-child"
+	OrphanChild  Action = "orphan-child"
+	StealChild   Action = "steal-child"
+	DeleteChild  Action = "delete-child"
+	HoldChild    Action = "hold-child"
+	FreeChild    Action = "free-child"
+	// ChildStatus writes the status of a child.
+	ChildStatus Action = "child-status"
+	// Stranger creates an object with the name of a child; How says what it looks like.
+	Stranger Action = "stranger"
+
+	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
+	CreateRelated Action = "create-related"
+	DeleteRelated Action = "delete-related"
+)
+
+// What administrators do.
+const (
+	// Define creates a controller, EditDefinition changes it as How says, and DeleteDefinition deletes it.
+	Define           Action = "define"
+	EditDefinition   Action = "edit-definition"
+	DeleteDefinition Action = "delete-definition"
+	// UpgradeKind changes the definition of a kind, RemoveKind deletes it, and RestoreKind brings it back.
+	UpgradeKind Action = "upgrade-kind"
+	RemoveKind  Action = "remove-kind"
+	RestoreKind Action = "restore-kind"
+	// KillEngine ends the engine between two requests, StopEngine lets it shut down. StartEngine starts one if none runs.
+	KillEngine  Action = "kill"
+	StopEngine  Action = "stop"
+	StartEngine Action = "start"
+)
+
+// What hooks and faults do.
+const (
+	// Behave changes how a controller's hooks respond to the next Count calls.
+	Behave Action = "behave"
+	// LoseResponse loses the responses of the next Count writes of the engine, which are done.
+	LoseResponse Action = "lose-response"
+	// Refuse refuses the next Count requests of the engine; How is the status code.
+	Refuse Action = "refuse"
+	// Hang leaves the next request of the engine without a response.
+	Hang Action = "hang"
+	// BreakWatch breaks the watches of a kind, and ExpireWatch lets them expire too, so that they list again.
+	BreakWatch  Action = "break-watch"
+	ExpireWatch Action = "expire-watch"
+	// HoldWatch holds back the events of a kind until FreeWatches, which frees those of all kinds.
+	HoldWatch   Action = "hold-watch"
+	FreeWatches Action = "free-watches"
+	// StaleAfterWrite waits until the engine writes an object of a kind, holds back the events of that kind, and makes Count decisions.
+	StaleAfterWrite Action = "stale-after-write"
+	// SkipEvents holds back the events of a kind, makes Count decisions, and has the watch expire, so that what was between is not seen.
+	SkipEvents Action = "skip-events"
+	// KillAfterWrite kills the engine right after its Count-th write from now, and starts it again after the time.
+	KillAfterWrite Action = "kill-after-write"
+)
+
+// What the scheduler does.
+const (
+	// RunOn makes Count decisions.
+	RunOn Action = "run"
+	// Pass lets time pass.
+	Pass Action = "pass"
+	// Rest lets everything come to rest.
+	Rest Action = "rest"
+)

@@ -1,0 +1,135 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func TestGenerateMakesTheSameHistoryOfTheSameSeed(t *testing.T) {
+	different := 0
+	for seed := range uint64(50) {
+		h := Generate(seed)
+		if len(h.Steps) < Length {
+			t.Errorf("seed %d has %d steps, want %d at least", seed, len(h.Steps), Length)
+		}
+		if !reflect.DeepEqual(h, Generate(seed)) {
+			t.Errorf("seed %d does not always make the same history", seed)
+		}
+		if !reflect.DeepEqual(h.Steps, Generate(seed+1).Steps) {
+			different++
+		}
+	}
+	if different != 50 {
+		t.Errorf("%d of 50 histories differ from the next one", different)
+	}
+}
+
+func TestGenerateUsesEveryAction(t *testing.T) {
+	used := map[Action]int{}
+	for seed := range uint64(300) {
+		for _, s := range Generate(seed).Steps {
+			used[s.Do]++
+			if _, known := actions[s.Do]; !known {
+				t.Fatalf("seed %d has the action %q, which nobody does", seed, s.Do)
+			}
+		}
+	}
+	for a := range actions {
+		if used[a] == 0 {
+			t.Errorf("no history has the action %s", a)
+		}
+	}
+}
+
+func TestHistoriesAreTheSameAfterAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "h.json")
+	h := Generate(7)
+	h.Name, h.Invariant, h.Explanation = "a name", "an invariant", "an explanation"
+	if err := h.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(h, read) {
+		t.Errorf("read %v, wrote %v", read, h)
+	}
+	h.Steps = nil
+	if err := h.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	if read, err = Read(file); err != nil || len(read.Steps) != 0 {
+		t.Errorf("a history without steps is read with %d, %v", len(read.Steps), err)
+	}
+}
+
+func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
+	h := Generate(3)
+	for name, tc := range map[string]struct {
+		needs []int
+		// count is what the first of them must have at least.
+		count int
+	}{
+		"OneStep":            {needs: []int{40}},
+		"TwoFarApart":        {needs: []int{2, 90}},
+		"TwoNextToEachOther": {needs: []int{50, 51}},
+		"FirstAndLast":       {needs: []int{0, len(h.Steps) - 1}},
+	} {
+		tried := 0
+		holds := func(candidate History) bool {
+			tried++
+			for _, n := range tc.needs {
+				if !slices.ContainsFunc(candidate.Steps, func(s Step) bool { return s.Seed == h.Steps[n].Seed }) {
+					return false
+				}
+			}
+			return true
+		}
+		small := Shrink(h, 1, holds)
+		if len(small.Steps) != len(tc.needs) || !holds(small) {
+			t.Errorf("%s: %d steps are left, want %d", name, len(small.Steps), len(tc.needs))
+		}
+		if tried > 400 {
+			t.Errorf("%s: %d candidates were tried", name, tried)
+		}
+	}
+}
+
+func TestShrinkMakesNumbersSmaller(t *testing.T) {
+	h := History{Options: Options{Chain: true}, Steps: []Step{{Do: RunOn, Count: 64}, {Do: EditObject, On: 2}}}
+	small := Shrink(h, 1, func(candidate History) bool {
+		return len(candidate.Steps) == 2 && candidate.Steps[0].Do == RunOn && candidate.Steps[0].Count > 20
+	})
+	if want := (History{Steps: []Step{{Do: RunOn, Count: 32}, {Do: EditObject}}}); !reflect.DeepEqual(small, want) {
+		t.Errorf("shrunk to %+v, want %+v", small, want)
+	}
+}
+
+func TestRunIsTheSameEachTime(t *testing.T) {
+	for seed := uint64(1); seed <= 3; seed++ {
+		h := Generate(seed)
+		a, b := Run(t, h, false), Run(t, h, false)
+		if a.Hash != b.Hash || a.Decisions != b.Decisions || a.Decisions == 0 {
+			t.Errorf("seed %d: %d decisions with the hash %x, then %d with %x", seed, a.Decisions, a.Hash, b.Decisions, b.Hash)
+		}
+	}
+}

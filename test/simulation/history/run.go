@@ -1,0 +1,320 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
+)
+
+// workers is the number of hook calls of a controller that may be under way at the same time, where it does not say.
+const workers = 4
+
+// none is the number of no engine.
+const none = -1
+
+// Done is what a step did.
+type Done struct {
+	// At is the time since the history began.
+	At time.Duration
+	// Step is the step's number, -1 for what follows after the last one.
+	Step int
+	// Who did what, with which result.
+	Who, What string
+}
+
+// Result is what came of a history.
+type Result struct {
+	// Violation is the first invariant that did not hold, nil if all did.
+	Violation *invariant.Violation
+	// Log has what the steps did, if it was asked for, and Trace what the world did.
+	Log   []Done
+	Trace []world.Entry
+	// Happened are the actions that had an effect, in their order.
+	Happened []Action
+	// Decisions, Calls and Writes count what happened.
+	Decisions, Calls, Writes int
+	// Hash is equal for two runs in which the same happened at the same times.
+	Hash uint64
+}
+
+// Run lets a history happen and checks the invariants. With logged it keeps what happened.
+func Run(t *testing.T, h History, logged bool) (result Result) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		r := newRunner(h, logged)
+		defer func() {
+			r.finish()
+			result = r.result
+		}()
+		r.steps()
+		if r.result.Violation == nil {
+			r.end()
+		}
+	})
+	return result
+}
+
+// runner is the run of one history.
+type runner struct {
+	history History
+	logged  bool
+	world   *world.World
+	tracker *invariant.Tracker
+	result  Result
+
+	// step is the number of the step, and random its source of chance.
+	step   int
+	random *rand.Rand
+	// acting is the action that is under way.
+	acting Action
+
+	engine      int
+	definitions [Controllers]*definition
+	behaviors   [Controllers]behavior
+	served      []*hooks.Edition
+	// events is the number of events that were created.
+	events   int
+	editions []hooks.Edition
+	faults   faults
+	// held are the resources whose watches are held back.
+	held map[string]bool
+	// weights are how likely what is pending is chosen, by what it is.
+	weights map[string]float64
+}
+
+func newRunner(h History, logged bool) *runner {
+	r := &runner{
+		history: h, logged: logged, engine: none, held: map[string]bool{}, weights: map[string]float64{},
+		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
+	}
+	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
+	r.world = world.New(world.Options{
+		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
+		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1},
+	})
+	r.seed(0)
+	r.prepare()
+	r.result.Log, r.result.Happened = nil, nil
+	return r
+}
+
+// admit gives events names of their own: client-go names them by the nanosecond, of which virtual time has few.
+func (r *runner) admit(a apiserver.Admission) (result apiserver.AdmissionResult) {
+	if a.Resource != "events" || a.Operation != "CREATE" {
+		return result
+	}
+	var event map[string]any
+	if err := json.Unmarshal(a.Object, &event); err != nil {
+		return apiserver.AdmissionResult{Denied: err.Error()}
+	}
+	r.events++
+	meta := field(event, "metadata")
+	meta["name"] = fmt.Sprintf("%v-%d", meta["name"], r.events)
+	result.Object = encode(event)
+	return result
+}
+
+// prepare makes the cluster in which histories happen.
+func (r *runner) prepare() {
+	for _, name := range append([]string{"metacontroller"}, hooks.Namespaces...) {
+		r.post("/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	}
+	for kind := range hooks.Kinds {
+		r.serve(kind)
+	}
+	r.start()
+}
+
+func (r *runner) engineOf(user string) (int, bool) {
+	return r.engine, user == world.ClusterUser || user == world.LoopbackUser
+}
+
+func (r *runner) seed(seed uint32) {
+	r.random = rand.New(rand.NewPCG(r.history.Seed, uint64(seed))) //nolint:gosec // Reproducible on purpose.
+}
+
+// steps does the steps until an invariant is violated.
+func (r *runner) steps() {
+	for i, s := range r.history.Steps {
+		r.step, r.acting = i, s.Do
+		r.seed(s.Seed)
+		r.do(s)
+		if r.check() {
+			return
+		}
+	}
+	r.step = none
+}
+
+// check takes what was written, and reports whether an invariant is violated.
+func (r *runner) check() bool {
+	r.follow()
+	if r.result.Violation == nil {
+		r.result.Violation = r.tracker.Violation()
+	}
+	return r.result.Violation != nil
+}
+
+// follow gives the tracker the writes that it has not seen.
+func (r *runner) follow() {
+	journal := r.world.API.Journal()
+	for _, w := range journal[r.tracker.Written():] {
+		r.tracker.Write(w)
+	}
+}
+
+// violated notes a violation that the tracker does not see.
+func (r *runner) violated(name, format string, args ...any) {
+	if r.result.Violation == nil {
+		r.result.Violation = invariant.New(name, r.world.Now(), format, args...)
+	}
+}
+
+// finish ends the world.
+func (r *runner) finish() {
+	if err := r.world.Close(); err != nil {
+		name := invariant.EverythingEnds
+		if len(r.world.Panics()) > 0 {
+			name = invariant.NoPanic
+		}
+		r.violated(name, "%v", err)
+	}
+	r.result.Calls, r.result.Writes = len(r.world.HookCalls()), len(r.world.API.Journal())
+	r.result.Trace, r.result.Hash = r.world.Trace(), r.world.TraceHash()
+}
+
+// hook responds to a call of a hook.
+func (r *runner) hook(c world.HookCall) world.HookResponse {
+	r.follow()
+	request, err := hooks.Decode(c.Request)
+	if err != nil {
+		return world.HookResponse{Err: err}
+	}
+	name := hooks.Meta(request.Controller, "name")
+	index := controllerIndex(name)
+	if index < 0 {
+		return world.HookResponse{Err: errors.New("a call of an unknown controller " + c.Controller)}
+	}
+	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
+	call := &invariant.Call{
+		At: r.world.Now(), Writes: r.tracker.Written(), Engine: c.Engine, Controller: name, Hook: hook.Name(c.Hook), Request: request,
+		Response: reply.response, Pure: reply.pure, InFlight: 1,
+	}
+	for _, p := range r.world.Pending() {
+		if p.Kind == world.CallResponse && p.Engine == c.Engine && p.Controller == c.Controller && !p.Abandoned {
+			call.InFlight++
+		}
+	}
+	r.tracker.Call(call)
+	r.note(c.Controller, "%s of %s → %d", c.Hook, hooks.Meta(request.Parent, "name"), reply.code)
+	response := world.HookResponse{Code: reply.code, Body: reply.body}
+	if reply.retryAfter != "" {
+		response.Header = map[string][]string{"Retry-After": {reply.retryAfter}}
+	}
+	return response
+}
+
+func controllerIndex(name string) int {
+	for i := range Controllers {
+		if controllerName(i) == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// reported keeps an event, each once.
+func (r *runner) reported(kind, subject, message string) {
+	text := kind + " about " + subject + ": " + message
+	if r.logged && !slices.ContainsFunc(r.result.Log, func(d Done) bool { return d.What == text }) {
+		r.note("event", "%s", text)
+	}
+}
+
+// note keeps what somebody did.
+func (r *runner) note(who, format string, args ...any) {
+	if r.logged {
+		r.result.Log = append(r.result.Log, Done{r.world.Now(), r.step, who, fmt.Sprintf(format, args...)})
+	}
+}
+
+// happened says that the step had an effect.
+func (r *runner) happened() {
+	if n := len(r.result.Happened); r.step != none && r.acting != "" && (n == 0 || r.result.Happened[n-1] != r.acting) {
+		r.result.Happened = append(r.result.Happened, r.acting)
+	}
+}
+
+// do does a step.
+func (r *runner) do(s Step) {
+	if act, ok := actions[s.Do]; ok {
+		act(r, s)
+		return
+	}
+	panic(fmt.Sprintf("there is no action %q", s.Do))
+}
+
+var actions map[Action]func(*runner, Step)
+
+func init() { //nolint:gochecknoinits // The functions refer to each other.
+	actions = map[Action]func(*runner, Step){
+		CreateObject: (*runner).createObject, EditObject: (*runner).editObject, SelectObject: (*runner).selectObject,
+		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, EditStatus: (*runner).editStatus,
+		StripFinalizers: (*runner).stripFinalizers, HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
+		EditChild: (*runner).editChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
+		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
+		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
+		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,
+		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
+		UpgradeKind: (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
+		KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
+		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
+		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
+		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, KillAfterWrite: (*runner).killAfterWrite,
+		RunOn: (*runner).runOn, Pass: (*runner).pass, Rest: (*runner).rest,
+	}
+}
+
+// request sends a request of a user.
+func (r *runner) request(user string, q apiserver.Request) apiserver.Response {
+	q.UserAgent, q.Accept = user, "application/json"
+	if q.ContentType == "" {
+		q.ContentType = "application/json"
+	}
+	response := r.world.Do(user, q)
+	if q.Method != "GET" {
+		r.note(user, "%s %s → %d", q.Method, q.Path, response.Code)
+		if response.Code < 300 {
+			r.happened()
+		}
+	}
+	return response
+}

@@ -1,0 +1,254 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package history
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
+)
+
+const (
+	// restless is the number of requests and hook calls after which something that does not come to rest counts as endless.
+	restless = 6000
+	// patience is how long it may take to come to rest: longer than the longest back-off.
+	patience = 40 * time.Minute
+	// heldFor is the number of decisions that an aimed fault waits for its occasion at most.
+	heldFor = 60
+)
+
+// faults are those that wait for their occasion.
+type faults struct {
+	// lose, refuse and hang count the requests that are still to be hit, as is how they are refused.
+	lose, refuse, hang int
+	as                 world.FaultKind
+}
+
+var refusals = map[string]world.FaultKind{
+	"429": world.TooManyRequests, "500": world.InternalError, "503": world.Unavailable, "409": world.Disconnect,
+}
+
+func writes(p world.Pending) bool {
+	return p.Kind == world.Request && slices.Contains([]string{"create", "update", "patch", "apply", "delete"}, p.Verb) && p.Resource != "events"
+}
+
+// ready returns what may happen next.
+func (r *runner) ready() []world.Pending {
+	return slices.DeleteFunc(r.world.Pending(), func(p world.Pending) bool { return p.Kind == world.Event && r.held[p.Resource] })
+}
+
+// decide lets one thing happen. It returns what that was, false if nothing can happen now.
+func (r *runner) decide() (world.Pending, bool) {
+	if r.random.IntN(30) == 0 {
+		r.world.API.Collect()
+	}
+	ready := r.ready()
+	if len(ready) == 0 {
+		return world.Pending{}, false
+	}
+	p := r.choose(ready)
+	fault := r.faultFor(p)
+	before := len(r.world.API.Journal())
+	r.world.Release(p, fault)
+	r.result.Decisions++
+	r.follow()
+	if fault.Kind == world.Lose && len(r.world.API.Journal()) > before {
+		r.tracker.Unacknowledged()
+	}
+	return p, true
+}
+
+// choose chooses by weights that differ between what is pending, so that one thing often overtakes another.
+func (r *runner) choose(ready []world.Pending) world.Pending {
+	total, weights := 0.0, make([]float64, len(ready))
+	for i, p := range ready {
+		class := p.Kind.String() + p.Resource + p.Controller
+		weight, ok := r.weights[class]
+		if !ok {
+			weight = math.Exp(1.5 * r.random.NormFloat64())
+			r.weights[class] = weight
+		}
+		weights[i] = weight
+		total += weight
+	}
+	at := r.random.Float64() * total
+	for i, weight := range weights {
+		if at -= weight; at < 0 {
+			return ready[i]
+		}
+	}
+	return ready[len(ready)-1]
+}
+
+func (r *runner) faultFor(p world.Pending) world.Fault {
+	switch {
+	case p.Kind != world.Request:
+	case r.faults.lose > 0 && writes(p):
+		r.faults.lose--
+		r.note("fault", "the response to %s is lost", p)
+		return world.Fault{Kind: world.Lose}
+	case r.faults.refuse > 0 && p.Resource != "":
+		r.faults.refuse--
+		r.note("fault", "%s is refused", p)
+		return world.Fault{Kind: r.faults.as}
+	case r.faults.hang > 0 && p.Resource != "":
+		r.faults.hang--
+		r.note("fault", "%s hangs", p)
+		return world.Fault{Kind: world.Hang}
+	}
+	return world.Fault{}
+}
+
+// decisions makes n decisions, fewer if nothing can happen any more or an invariant is violated.
+func (r *runner) decisions(n int, until func(world.Pending) bool) bool {
+	for range n {
+		p, ok := r.decide()
+		if r.check() {
+			return false
+		}
+		if !ok {
+			if !r.world.Idle(time.Second) {
+				return false
+			}
+			continue
+		}
+		if until != nil && until(p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *runner) runOn(s Step) {
+	clear(r.weights)
+	r.decisions(s.Count, nil)
+}
+
+// pass lets time pass, in which what becomes pending happens.
+func (r *runner) pass(s Step) {
+	end := r.world.Now() + s.Time()
+	for left := s.Time(); left > 0; left = end - r.world.Now() {
+		if len(r.ready()) == 0 {
+			r.world.Advance(min(left, time.Second))
+		} else {
+			r.decide()
+		}
+		if r.check() {
+			return
+		}
+	}
+	r.note("time", "%v", s.Time())
+}
+
+func (r *runner) rest(Step) {
+	r.note("world", "comes to rest")
+	r.freeWatches(Step{})
+	r.settle()
+}
+
+// settle lets everything happen until nothing does any more.
+func (r *runner) settle() bool {
+	r.faults = faults{}
+	if err := r.world.Settle(patience); err != nil {
+		r.follow()
+		r.violated(invariant.ComesToRest, "%v", err)
+		return false
+	}
+	return !r.check()
+}
+
+func (r *runner) loseResponse(s Step) { r.faults.lose = s.Count; r.happened() }
+
+func (r *runner) refuse(s Step) {
+	r.faults.refuse, r.faults.as = s.Count, refusals[s.How]
+	r.happened()
+}
+
+func (r *runner) hang(Step) { r.faults.hang = 1; r.happened() }
+
+// watches calls f with every watch that has an event of a kind.
+func (r *runner) watches(kind int, f func(world.Pending)) {
+	for _, p := range r.world.Pending() {
+		if p.Kind == world.Event && p.Resource == hooks.Kinds[kind].Resource {
+			f(p)
+			r.happened()
+		}
+	}
+	r.follow()
+}
+
+func (r *runner) breakWatch(s Step) {
+	r.watches(s.Kind, func(p world.Pending) {
+		r.world.Release(p, world.Fault{Kind: world.Break})
+		r.note("fault", "the watch of %s breaks", p.Resource)
+	})
+}
+
+func (r *runner) expireWatch(s Step) {
+	r.watches(s.Kind, func(p world.Pending) {
+		r.world.Release(p, world.Fault{Kind: world.Expire})
+		r.note("fault", "the watch of %s expires", p.Resource)
+	})
+}
+
+func (r *runner) holdWatch(s Step) {
+	resource := hooks.Kinds[s.Kind].Resource
+	r.held[resource] = true
+	r.note("fault", "events of %s are held back", resource)
+	r.happened()
+}
+
+func (r *runner) freeWatches(Step) {
+	if len(r.held) > 0 {
+		clear(r.held)
+		r.note("fault", "events are held back no more")
+		r.happened()
+	}
+}
+
+func (r *runner) staleAfterWrite(s Step) {
+	resource := hooks.Kinds[s.Kind].Resource
+	if r.decisions(heldFor, func(p world.Pending) bool { return writes(p) && p.Resource == resource }) {
+		r.holdWatch(s)
+		r.decisions(s.Count, nil)
+	}
+}
+
+func (r *runner) skipEvents(s Step) {
+	r.holdWatch(s)
+	r.decisions(s.Count, nil)
+	delete(r.held, hooks.Kinds[s.Kind].Resource)
+	r.expireWatch(s)
+}
+
+func (r *runner) killAfterWrite(s Step) {
+	count := 0
+	if r.decisions(heldFor, func(p world.Pending) bool {
+		if writes(p) {
+			count++
+		}
+		return count == s.Count
+	}) {
+		r.killEngine(s)
+		r.pass(Step{Millis: s.Millis})
+		r.start()
+	}
+}

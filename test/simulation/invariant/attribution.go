@@ -1,0 +1,157 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// mark is the annotation that names the decorator of an attachment.
+const mark = "metacontroller.k8s.io/decorator-controller"
+
+// changed returns what a write changed: fields, labels and annotations one by one. What the API server maintains is left out.
+func changed(before, after object) []string {
+	var all []string
+	for _, field := range keys(before, after) {
+		if field != "metadata" && !reflect.DeepEqual(before[field], after[field]) {
+			all = append(all, field)
+		}
+	}
+	was, is := before.at("metadata"), after.at("metadata")
+	for _, field := range keys(was, is) {
+		switch field {
+		case "managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "deletionGracePeriodSeconds":
+		case "labels", "annotations":
+			a, b := before.at("metadata", field), after.at("metadata", field)
+			for _, name := range keys(a, b) {
+				if !reflect.DeepEqual(a[name], b[name]) {
+					all = append(all, field+"."+name)
+				}
+			}
+		default:
+			if !reflect.DeepEqual(was[field], is[field]) {
+				all = append(all, field)
+			}
+		}
+	}
+	return all
+}
+
+func keys(a, b map[string]any) []string {
+	var all []string
+	for name := range a {
+		all = append(all, name)
+	}
+	for name := range b {
+		if _, both := a[name]; !both {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+const (
+	targetLabel      = "labels.by-"
+	targetAnnotation = "annotations." + hooks.Group + "/"
+)
+
+// asTarget reports whether a change is one that controllers make to their parents and targets.
+func asTarget(field string) bool {
+	return field == "status" || field == "finalizers" || strings.HasPrefix(field, targetLabel) || strings.HasPrefix(field, targetAnnotation)
+}
+
+// writerOfTarget returns the controller that made a change to its parent or target, "" if that cannot be told.
+func writerOfTarget(field string, before, after object) string {
+	switch {
+	case field == "status":
+		return text(after.at("status")["by"])
+	case field == "finalizers":
+		// Only what was added: the supervisor takes finalizers off, too.
+		for _, f := range missing(after.finalizers(), before.finalizers()) {
+			if _, name, ok := strings.Cut(f, "controller-"); ok {
+				return name
+			}
+		}
+	case strings.HasPrefix(field, targetLabel):
+		return strings.TrimPrefix(field, targetLabel)
+	case strings.HasPrefix(field, targetAnnotation):
+		return strings.TrimPrefix(field, targetAnnotation)
+	}
+	return ""
+}
+
+// controllerOf returns the controller to which a child belongs, and the UID of its parent. The name is "" if there is none.
+func (t *Tracker) controllerOf(child object) (controller, parent string) {
+	by, ok := child.controller()
+	if !ok {
+		return "", ""
+	}
+	if name := text(child.at("metadata", "annotations")[mark]); name != "" {
+		return name, by.uid
+	}
+	for name, states := range t.definitions {
+		for _, s := range slices.Backward(states) {
+			if s.object != nil && names(s.object, hooks.ByName(by.group, by.kind)) && text(s.object["kind"]) == "CompositeController" {
+				return name, by.uid
+			}
+		}
+	}
+	return "", by.uid
+}
+
+// names reports whether a controller names a kind as a kind of its parents, in whatever version.
+func names(controller object, kind int) bool {
+	for _, p := range parentKinds(controller) {
+		if p == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func parentRules(controller object) []map[string]any {
+	if rule := controller.at("spec", "parentResource"); rule != nil {
+		return []map[string]any{rule}
+	}
+	var all []map[string]any
+	list, _ := controller.at("spec")["resources"].([]any) // Absent: none.
+	for _, each := range list {
+		if rule, ok := each.(map[string]any); ok {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
+
+func parentKinds(controller object) []int {
+	var all []int
+	for _, rule := range parentRules(controller) {
+		group, _ := split(text(rule["apiVersion"]))
+		all = append(all, hooks.ByResource(group, text(rule["resource"])))
+	}
+	return all
+}
+
+// finalizes reports whether a controller finalizes objects of a kind.
+func finalizes(controller object, kind int) bool {
+	return controller != nil && !controller.deleting() && controller.at("spec", "hooks", "finalize") != nil && names(controller, kind)
+}

@@ -1,0 +1,127 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// object is a decoded object. The zero value is that of an object that does not exist.
+type object map[string]any
+
+// decode decodes an object; nil for none.
+func decode(data []byte) object {
+	if len(data) == 0 {
+		return nil
+	}
+	var o object
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &o); err != nil {
+		panic("the API server returned an object that is no JSON: " + err.Error())
+	}
+	return o
+}
+
+func (o object) at(path ...string) map[string]any {
+	m := map[string]any(o)
+	for _, name := range path {
+		m, _ = m[name].(map[string]any) // Reading a nil map is fine.
+	}
+	return m
+}
+
+func (o object) meta(field string) string { return hooks.Meta(o, field) }
+
+func (o object) deleting() bool { return hooks.Deleting(o) }
+
+func (o object) version() int64 {
+	v, err := strconv.ParseInt(o.meta("resourceVersion"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// kind returns the index of the object's kind, -1 if histories do not know it.
+func (o object) kind() int {
+	group, _ := split(text(o["apiVersion"]))
+	return hooks.ByName(group, text(o["kind"]))
+}
+
+func split(apiVersion string) (group, version string) {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return group, version
+	}
+	return "", apiVersion
+}
+
+func text(v any) string {
+	s, _ := v.(string) // Whatever else it is counts as nothing.
+	return s
+}
+
+func (o object) finalizers() []string {
+	var all []string
+	list, _ := o.at("metadata")["finalizers"].([]any) // Absent: none.
+	for _, each := range list {
+		all = append(all, text(each))
+	}
+	return all
+}
+
+// owner is a controlling owner.
+type owner struct {
+	apiVersion, group, kind, name, uid string
+}
+
+// controller returns the controlling owner, false if there is none.
+func (o object) controller() (owner, bool) {
+	list, _ := o.at("metadata")["ownerReferences"].([]any) // Absent: none.
+	for _, each := range list {
+		ref, _ := each.(map[string]any) // The API server has validated it.
+		if controls, _ := ref["controller"].(bool); controls {
+			group, _ := split(text(ref["apiVersion"]))
+			return owner{text(ref["apiVersion"]), group, text(ref["kind"]), text(ref["name"]), text(ref["uid"])}, true
+		}
+	}
+	return owner{}, false
+}
+
+// String names the object.
+func (o object) String() string {
+	name := o.meta("name")
+	if namespace := o.meta("namespace"); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return text(o["kind"]) + " " + name
+}
+
+// missing returns what is in a and not in b.
+func missing(a, b []string) []string {
+	var all []string
+	for _, each := range a {
+		if !slices.Contains(b, each) {
+			all = append(all, each)
+		}
+	}
+	return all
+}

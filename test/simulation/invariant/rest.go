@@ -1,0 +1,373 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// Cluster is what AtRest has to know besides the writes.
+type Cluster struct {
+	// At is the time since the history began, Engine the number of the engine that runs.
+	At     time.Duration
+	Engine int
+	// Served says of each kind in which edition its definition is; nil for one that is not served.
+	Served []*hooks.Edition
+}
+
+// serves reports whether a version of a kind is served.
+func (c Cluster) serves(kind int, version string) bool {
+	return kind >= 0 && c.Served[kind] != nil && (version == hooks.Kinds[kind].Versions[0] || !c.Served[kind].Single)
+}
+
+// AtRest checks what must be true when nothing is left to do. Controllers that have to wait for a kind are excepted, and so are parents
+// whose last response was not that of package hooks; see Flush.
+func (t *Tracker) AtRest(c Cluster) *Violation {
+	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
+		if d := t.definition(name); d != nil {
+			if v := t.controllerAtRest(c, name, d); v != nil {
+				return v
+			}
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(t.objects)) {
+		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// Impure returns the UIDs of the parents whose last response was not that of package hooks, or was given before the definition of a kind
+// was changed, which is no reason to ask again. A change of the parents is needed before something can be said about their children.
+func (t *Tracker) Impure(engine int) []string {
+	var all []string
+	for key, call := range t.last {
+		if _, ok := t.objects[key.parent]; ok && key.engine == engine && (!call.Pure || call.At <= t.upgraded) {
+			all = append(all, key.parent)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Object returns the object with a UID as it is, nil if there is none. It must not be modified.
+func (t *Tracker) Object(uid string) map[string]any { return t.objects[uid] }
+
+// Objects returns the objects of a kind as they are, in the order of their names. They must not be modified.
+func (t *Tracker) Objects(kind int) []map[string]any {
+	var all []map[string]any
+	for _, o := range t.objects {
+		if o.kind() == kind {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(object(a).String(), object(b).String()) })
+	return all
+}
+
+// runs reports whether a controller can run, and which of its rules for parents are served.
+func (c Cluster) runs(d object) (served []map[string]any) {
+	for _, rule := range parentRules(d) {
+		group, version := split(text(rule["apiVersion"]))
+		if c.serves(hooks.ByResource(group, text(rule["resource"])), version) {
+			served = append(served, rule)
+		}
+	}
+	return served
+}
+
+func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation {
+	served := c.runs(d)
+	if d.deleting() {
+		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
+	}
+	if ready, why := readiness(d); ready != (len(served) > 0) {
+		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
+	}
+	for _, rule := range served {
+		group, _ := split(text(rule["apiVersion"]))
+		for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+			if v := t.parentAtRest(c, name, d, rule, o); v != nil {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// readiness says whether a controller reports for its present generation that it runs.
+func readiness(d object) (ready bool, why string) {
+	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any) // The engine wrote it.
+		if condition["type"] == "Ready" {
+			why = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+			return condition["status"] == "True" && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
+		}
+	}
+	return false, "no condition"
+}
+
+// selected reports whether a rule selects an object.
+func selected(rule map[string]any, o object) bool {
+	labels := o.at("metadata", "labels")
+	for name, value := range object(rule).at("labelSelector", "matchLabels") {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// parentAtRest checks one parent of a controller that runs.
+func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string]any, o object) *Violation {
+	chosen, carries := selected(rule, o), slices.Contains(o.finalizers(), finalizerOf(d))
+	if !chosen && !carries {
+		return nil
+	}
+	call := t.last[syncing{c.Engine, name, o.meta("uid")}]
+	if call == nil {
+		return New(LatestSeen, c.At, "the hook of %s was never asked about %s", name, o)
+	}
+	if call.Response == nil || !call.Pure {
+		return nil
+	}
+	if t.reported(call, o) {
+		return nil
+	}
+	if v := t.latest(c, call, d, rule, o); v != nil {
+		return v
+	}
+	finalizing := d.at("spec", "hooks", "finalize") != nil && (o.deleting() || !chosen)
+	if finalizing != call.Request.Finalizing {
+		return New(LatestSeen, c.At, "the last call of %s about %s is finalizing: %v, not %v", name, o, call.Request.Finalizing, finalizing)
+	}
+	if v := t.parentAsWanted(c, call, o); v != nil && rule["ignoreStatusChanges"] != true {
+		return v
+	}
+	if o.deleting() && (!finalizing || !carries || slices.Contains(o.finalizers(), "foregroundDeletion") || slices.Contains(o.finalizers(), "orphan")) {
+		return nil // Children are not managed (docs/reference/contract.md#s15).
+	}
+	return t.childrenAsWanted(c, name, call, o)
+}
+
+// latest checks that the last request shows the parent, the children and the related objects as they are.
+func (t *Tracker) latest(c Cluster, call *Call, d object, rule map[string]any, o object) *Violation {
+	parent := object(call.Request.Parent)
+	if parent.version() != o.version() && !(rule["ignoreStatusChanges"] == true && generation(parent) == generation(o) &&
+		reflect.DeepEqual(parent.at("metadata", "labels"), o.at("metadata", "labels")) &&
+		reflect.DeepEqual(parent.at("metadata", "annotations"), o.at("metadata", "annotations"))) {
+		return New(LatestSeen, c.At, "the hook of %s saw %s in version %d last, and it is in version %d", call.Controller, o, parent.version(), o.version())
+	}
+	shown := map[string]object{}
+	for _, child := range call.Request.Children.All() {
+		shown[hooks.Meta(child, "uid")] = child
+	}
+	for _, child := range t.children(call.Controller, d, o, c) {
+		uid := child.meta("uid")
+		if shown[uid] == nil || shown[uid].version() != child.version() {
+			return New(LatestSeen, c.At, "the hook of %s saw %s of %s in version %d last, and it is in version %d",
+				call.Controller, child, o, shown[uid].version(), child.version())
+		}
+		delete(shown, uid)
+	}
+	for _, child := range shown {
+		return New(LatestSeen, c.At, "the hook of %s saw %s of %s last, which is no child any more", call.Controller, child, o)
+	}
+	return nil
+}
+
+// children returns the children that a controller observes of a parent.
+func (t *Tracker) children(controller string, d, o object, c Cluster) []object {
+	var all []object
+	done := map[int]bool{}
+	for _, rule := range hooks.Rules(d) {
+		if done[rule.Kind] || !c.serves(rule.Kind, rule.Version) {
+			continue
+		}
+		done[rule.Kind] = true
+		for _, each := range t.Objects(rule.Kind) {
+			child := object(each)
+			if by, ok := child.controller(); !ok || by.uid != o.meta("uid") {
+				continue
+			}
+			marked := text(child.at("metadata", "annotations")[mark])
+			if text(d["kind"]) == "DecoratorController" && marked == controller || text(d["kind"]) != "DecoratorController" && selects(d, o, child) {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
+}
+
+// selects reports whether the selector of a composite's parent matches a child.
+func selects(d, o, child object) bool {
+	labels := child.at("metadata", "labels")
+	if d.at("spec")["generateSelector"] == true {
+		return labels["controller-uid"] == o.meta("uid")
+	}
+	for name, value := range o.at("spec", "selector", "matchLabels") {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// reported reports whether the sync after the last call of the hook failed and said so in a Warning on the parent. Beyond the budget of
+// events an earlier one is enough.
+func (t *Tracker) reported(call *Call, o object) bool {
+	w := t.warned[o.meta("uid")]
+	return w.times > 0 && w.last >= call.At || w.times >= eventsBurst
+}
+
+// eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
+const eventsBurst = 8
+
+// childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
+func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object) *Violation {
+	wanted := call.Response.Wanted()
+	methods := map[int]string{}
+	for _, rule := range hooks.Rules(call.Request.Controller) {
+		methods[rule.Kind] = rule.Method
+	}
+	for _, want := range wanted {
+		kind := object(want).kind()
+		namespace := hooks.Meta(want, "namespace")
+		if namespace == "" {
+			namespace = o.meta("namespace")
+		}
+		have := t.named(kind, namespace, hooks.Meta(want, "name"))
+		by, _ := have.controller()
+		if have == nil || by.uid != o.meta("uid") {
+			if c.Served[kind] != nil {
+				return New(ChildrenAsWanted, c.At, "%s of %s is wanted by %s, and it is not there or controlled by %q, and no Warning says so",
+					object(want), o, name, by.name)
+			}
+			continue
+		}
+		method := methods[kind]
+		if have.deleting() || method == "" || method == "OnDelete" {
+			continue
+		}
+		if d := difference(want, have, *c.Served[kind]); d != "" {
+			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it: %s", have, o, name, d)
+		}
+	}
+	for _, child := range t.children(name, call.Request.Controller, o, c) {
+		if find(wanted, child) == nil && !child.deleting() {
+			return New(ChildrenAsWanted, c.At, "%s of %s is there, and %s does not want it", child, o, name)
+		}
+	}
+	return nil
+}
+
+func (t *Tracker) named(kind int, namespace, name string) object {
+	for _, o := range t.objects {
+		if o.meta("name") == name && o.meta("namespace") == namespace && o.kind() == kind {
+			return o
+		}
+	}
+	return nil
+}
+
+// parentAsWanted checks the status, or the labels and annotations.
+func (t *Tracker) parentAsWanted(c Cluster, call *Call, o object) *Violation {
+	kind, r := o.kind(), call.Response
+	if hooks.Kinds[kind].HasStatus && r.Status != nil {
+		have := o.at("status")
+		for field, value := range r.Status {
+			if field == "note" && kind == hooks.Realm && !c.Served[kind].Extra {
+				continue
+			}
+			if !reflect.DeepEqual(value, have[field]) {
+				return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s says %v", field, o, have[field], call.Controller, value)
+			}
+		}
+		for field, value := range have {
+			if _, ok := r.Status[field]; !ok && field != "observedGeneration" && field != "conditions" {
+				return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s does not have it", field, o, value, call.Controller)
+			}
+		}
+	}
+	for field, values := range map[string]map[string]*string{"labels": r.Labels, "annotations": r.Annotations} {
+		have := o.at("metadata", field)
+		for name, value := range values {
+			got, there := have[name]
+			if value == nil && there || value != nil && got != *value {
+				return New(ParentAsWanted, c.At, "%s.%s of %s is %v, which is not the last response of %s", field, name, o, got, call.Controller)
+			}
+		}
+	}
+	return nil
+}
+
+// finalizersAtRest checks the finalizers of an object.
+func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
+	has := o.finalizers()
+	for _, f := range has {
+		_, name, ok := strings.Cut(f, "controller-")
+		if !ok || !strings.HasPrefix(f, "metacontroller.io/") {
+			continue
+		}
+		if d := t.definition(name); !finalizes(d, o.kind()) {
+			name := FinalizersAsDefined
+			if t.upgraded > 0 {
+				name = FinalizersOutliveVersions
+			}
+			return New(name, c.At, "%s carries %s, and no controller finalizes it", o, f)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
+		d := t.definition(name)
+		if d == nil || !finalizes(d, o.kind()) {
+			continue
+		}
+		for _, rule := range c.runs(d) {
+			group, _ := split(text(rule["apiVersion"]))
+			if hooks.ByResource(group, text(rule["resource"])) != o.kind() {
+				continue
+			}
+			carries, chosen := slices.Contains(has, finalizerOf(d)), selected(rule, o)
+			if carries && o.deleting() && t.held(o) {
+				continue // Its children have finalizers of their own, of controllers that may wait for a kind.
+			}
+			if carries != (chosen && !o.deleting()) {
+				return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v", o, name, carries, chosen, o.deleting())
+			}
+		}
+	}
+	return nil
+}
+
+// held reports whether a child of an object is being deleted and still there.
+func (t *Tracker) held(o object) bool {
+	for _, child := range t.objects {
+		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && child.deleting() {
+			return true
+		}
+	}
+	return false
+}

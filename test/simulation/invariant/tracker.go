@@ -1,0 +1,262 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"slices"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// Call is a call of a hook.
+type Call struct {
+	// At is when it arrived, Writes how many writes the API server had done then.
+	At     time.Duration
+	Writes int
+	// Engine is the number of the engine that called, Controller the name of the controller, Hook that of the hook.
+	Engine     int
+	Controller string
+	Hook       hook.Name
+	// Request is the request, Response the response; nil if it is none that the engine can use.
+	Request  *hooks.Request
+	Response *hooks.Response
+	// Pure says that the response is that of package hooks.
+	Pure bool
+	// InFlight is the number of calls of the controller by that engine that had arrived and were not responded to, this one included.
+	InFlight int
+}
+
+// Options configure a Tracker.
+type Options struct {
+	// Start is when the history began.
+	Start time.Time
+	// Engine returns the number of the engine that is a user, false for other users.
+	Engine func(user string) (int, bool)
+	// Workers is the number of calls of a controller's hooks that may be under way where the controller does not say.
+	Workers int
+	// All reports the violations of Open invariants, too.
+	All bool
+	// Reported is called with every event, for the log: Normal or Warning, its object and its message. Nil: nobody is.
+	Reported func(kind, object, message string)
+}
+
+// Tracker follows a history. It keeps the first violation.
+type Tracker struct {
+	options   Options
+	violation *Violation
+
+	// writes is the number of writes that were followed.
+	writes int
+	// objects are the objects as they are, by UID; written is the number of the last write of each.
+	objects map[string]object
+	written map[string]int
+	// owned are the UIDs of objects that once had a controlling owner.
+	owned map[string]bool
+	// definitions are the states of the controllers, by name.
+	definitions map[string][]state
+	// finalized is the write that put a finalizer on an object, by UID and finalizer.
+	finalized map[string]int
+	// revisions are the calls of the last sync: one for each revision where children roll (docs/reference/contract.md#s14.2).
+	revisions map[syncing][]*Call
+	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
+	last   map[syncing]*Call
+	unseen map[syncing]map[string]expected
+	// upgraded is when the definition of a kind was changed last.
+	upgraded time.Duration
+	// warned are the Warnings that the engine reported, by the UID of their object.
+	warned map[string]warnings
+}
+
+// warnings are the Warnings about one object: when the last one was reported, and how many there were.
+type warnings struct {
+	last  time.Duration
+	times int
+}
+
+// syncing identifies the syncs of a parent by a controller of an engine.
+type syncing struct {
+	engine     int
+	controller string
+	parent     string
+}
+
+// state is a controller object from a write on; object is nil when it is gone.
+type state struct {
+	since  int
+	object object
+}
+
+// NewTracker returns a tracker of a history in which nothing has happened.
+func NewTracker(o Options) *Tracker {
+	return &Tracker{
+		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
+		finalized: map[string]int{}, owned: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
+	}
+}
+
+// Violation returns the first violation, nil if there is none.
+func (t *Tracker) Violation() *Violation { return t.violation }
+
+func (t *Tracker) violated(v *Violation) {
+	if t.violation == nil && (t.options.All || !Open[v.Invariant]) {
+		t.violation = v
+	}
+}
+
+// Written returns the number of writes that were followed.
+func (t *Tracker) Written() int { return t.writes }
+
+// change is a write with its decoded objects.
+type change struct {
+	apiserver.Write
+
+	index         int
+	at            time.Duration
+	before, after object
+	// engine is the number of the engine that wrote, byEngine false if it was nobody of them.
+	engine   int
+	byEngine bool
+}
+
+// Write follows the next write.
+func (t *Tracker) Write(w apiserver.Write) {
+	c := &change{Write: w, index: t.writes, at: w.At.Sub(t.options.Start)}
+	t.writes++
+	c.engine, c.byEngine = t.options.Engine(w.User)
+	c.byEngine = c.byEngine && w.Verb != "collect"
+	switch w.Resource {
+	case "customresourcedefinitions":
+		if w.Subresource == "" && !c.byEngine {
+			t.upgraded = c.at
+		}
+		return
+	case "events":
+		t.event(decode(w.After), c.at)
+		return
+	case "compositecontrollers", "decoratorcontrollers":
+		t.define(c)
+		return
+	}
+	kind := hooks.ByResource(w.Group, w.Resource)
+	if kind < 0 {
+		return
+	}
+	c.before, c.after = t.objects[w.UID], decode(w.After)
+	if c.byEngine {
+		t.checkStrangers(c)
+		t.checkDeletion(c)
+		t.checkFinalizers(c)
+		t.expect(c)
+	}
+	t.note(c)
+}
+
+// note takes the state after a write.
+func (t *Tracker) note(c *change) {
+	for _, f := range missing(c.after.finalizers(), c.before.finalizers()) {
+		t.finalized[c.UID+f] = c.index
+	}
+	t.written[c.UID] = c.index
+	if c.after == nil {
+		delete(t.objects, c.UID)
+		return
+	}
+	t.objects[c.UID] = c.after
+	if _, owned := c.after.controller(); owned {
+		t.owned[c.UID] = true
+	}
+}
+
+func (t *Tracker) define(c *change) {
+	after := decode(c.After)
+	name := c.Name
+	former := t.definitions[name]
+	if n := len(former); n > 0 && after != nil && former[n-1].object != nil &&
+		former[n-1].object.meta("uid") == after.meta("uid") && generation(former[n-1].object) == generation(after) && former[n-1].object.deleting() == after.deleting() {
+		former[n-1].object = after // The status alone.
+		return
+	}
+	t.definitions[name] = append(former, state{c.index, after})
+}
+
+func generation(o object) int64 {
+	g, _ := o.at("metadata")["generation"].(int64) // Absent: 0.
+	return g
+}
+
+// definition returns a controller object as it is, nil if there is none.
+func (t *Tracker) definition(name string) object {
+	if states := t.definitions[name]; len(states) > 0 {
+		return states[len(states)-1].object
+	}
+	return nil
+}
+
+func (t *Tracker) event(e object, at time.Duration) {
+	subject := e.at("involvedObject")
+	if t.options.Reported != nil {
+		t.options.Reported(text(e["type"]), text(subject["kind"])+" "+text(subject["name"]), text(e["message"]))
+	}
+	if text(e["type"]) == "Warning" {
+		uid := text(subject["uid"])
+		t.warned[uid] = warnings{at, t.warned[uid].times + 1}
+	}
+}
+
+// Call follows a call of a hook, after the writes that the API server did before it.
+func (t *Tracker) Call(c *Call) {
+	limit := t.options.Workers
+	if workers, ok := object(c.Request.Controller).at("spec")["workers"].(int64); ok {
+		limit = int(workers)
+	}
+	if c.InFlight > limit {
+		t.violated(New(HooksWithinLimit, c.At, "%d calls of %s are under way, and its limit is %d", c.InFlight, c.Controller, limit))
+	}
+	if c.Hook == hook.Customize {
+		return
+	}
+	key := syncing{c.Engine, c.Controller, hooks.Meta(c.Request.Parent, "uid")}
+	t.checkKnowledge(key, c)
+	t.checkFinalizerFirst(c)
+	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() {
+		delete(t.revisions, key)
+	}
+	t.revisions[key] = append(t.revisions[key], c)
+	t.last[key] = c
+}
+
+// checkFinalizerFirst checks that the parent that the sync hook is shown carries the finalizer.
+func (t *Tracker) checkFinalizerFirst(c *Call) {
+	controller, parent := object(c.Request.Controller), object(c.Request.Parent)
+	if controller.at("spec", "hooks", "finalize") == nil || parent.deleting() {
+		return
+	}
+	if !slices.Contains(parent.finalizers(), finalizerOf(controller)) {
+		t.violated(New(FinalizerFirst, c.At, "the %s hook of %s is asked about %s without its finalizer", c.Hook, c.Controller, parent))
+	}
+}
+
+func finalizerOf(controller object) string {
+	kind := "compositecontroller-"
+	if text(controller["kind"]) == "DecoratorController" {
+		kind = "decoratorcontroller-"
+	}
+	return "metacontroller.io/" + kind + controller.meta("name")
+}

@@ -1,0 +1,285 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+var start = time.Unix(1_000_000, 0)
+
+// script tells a tracker what happened.
+type script struct {
+	*Tracker
+
+	t        *testing.T
+	revision int64
+	versions map[string]string
+}
+
+func newScript(t *testing.T) *script {
+	t.Helper()
+	s := &script{t: t, versions: map[string]string{}}
+	s.Tracker = NewTracker(Options{Start: start, Engine: func(user string) (int, bool) { return 0, user == "engine" }, Workers: 2})
+	return s
+}
+
+func (s *script) decode(text string) map[string]any {
+	s.t.Helper()
+	var o map[string]any
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		s.t.Fatalf("%v: %s", err, text)
+	}
+	return o
+}
+
+// write writes an object; an empty text deletes the one with the UID.
+func (s *script) write(who, verb, resource, uid, text string, after time.Duration) {
+	s.t.Helper()
+	s.revision++
+	w := apiserver.Write{Revision: s.revision, At: start.Add(after), User: who, Verb: verb, Resource: resource, UID: uid, Group: hooks.Group}
+	if resource == "configmaps" {
+		w.Group = ""
+	}
+	if before := s.versions[uid]; before != "" {
+		w.Before = []byte(before)
+	}
+	if text != "" {
+		o := s.decode(text)
+		meta, _ := o["metadata"].(map[string]any)
+		meta["uid"], meta["resourceVersion"] = uid, fmt.Sprint(s.revision)
+		w.Name, _ = meta["name"].(string)
+		encoded, err := json.Marshal(o)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		w.After = encoded
+	}
+	s.versions[uid] = string(w.After)
+	s.Write(w)
+}
+
+// call calls a hook with the present state of objects; of those named in old it shows an older version.
+func (s *script) call(name hook.Name, parent string, children []string, old string, response *hooks.Response, after time.Duration) {
+	s.t.Helper()
+	shown := func(uid string) map[string]any {
+		o := s.decode(s.versions[uid])
+		if uid == old {
+			o["metadata"].(map[string]any)["resourceVersion"] = "0"
+		}
+		return o
+	}
+	r := &hooks.Request{Controller: s.definition("c0"), Parent: shown(parent), Children: hooks.Objects{"ConfigMap.v1": {}}, Finalizing: name == hook.Finalize}
+	for _, uid := range children {
+		r.Children["ConfigMap.v1"][uid] = shown(uid)
+	}
+	s.Call(&Call{At: after, Controller: "c0", Hook: name, Request: r, Response: response, Pure: true, InFlight: 1})
+}
+
+const (
+	composite = `{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":1},"spec":{
+		"parentResource":{"apiVersion":"sim.example.com/v1","resource":"things"},
+		"childResources":[{"apiVersion":"v1","resource":"configmaps","updateStrategy":{"method":"%s"}}],"hooks":{"sync":{}%s}}}`
+	thing = `{"apiVersion":"sim.example.com/v1","kind":"Thing","metadata":{"name":"t0","namespace":"ns0"%s},"spec":{"selector":{"matchLabels":{"app":"t0"}}}%s}`
+	child = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t0-c0-m0","namespace":"ns0","labels":{"app":"t0"%s},
+		"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t0","uid":"t","controller":true}]},"data":{%s}}`
+	finalizer = `,"finalizers":["metacontroller.io/compositecontroller-c0"]`
+)
+
+func (s *script) define(method, finalize string) {
+	s.t.Helper()
+	s.write("user", "create", "compositecontrollers", "c", fmt.Sprintf(composite, method, finalize), 0)
+}
+
+func (s *script) thing(who, meta, rest string, after time.Duration) {
+	s.t.Helper()
+	s.write(who, "update", "things", "t", fmt.Sprintf(thing, meta, rest), after)
+}
+
+func (s *script) child(who, labels, data string, after time.Duration) {
+	s.t.Helper()
+	s.write(who, "update", "configmaps", "m", fmt.Sprintf(child, labels, data), after)
+}
+
+func wants(data map[string]any) *hooks.Response {
+	return &hooks.Response{Children: []map[string]any{{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "t0-c0-m0", "labels": map[string]any{"app": "t0"}}, "data": data,
+	}}}
+}
+
+func TestEveryStep(t *testing.T) {
+	red := map[string]any{"color": "red"}
+	for name, tc := range map[string]struct {
+		happens func(*script)
+		want    string
+	}{
+		"ParentShownAsBeforeItsOwnStatusWrite": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
+		}, KnowledgeIsFresh},
+		"ParentShownAsWritten": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
+		}, ""},
+		"OldAfterTheLimit": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.call(hook.Sync, "t", nil, "t", wants(red), 12*time.Second)
+		}, ""},
+		"OldAfterALostResponse": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.Unacknowledged()
+			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
+		}, ""},
+		"WrittenByAnotherController": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.thing("engine", `,"labels":{"by-d2":"red"}`, "", time.Second)
+			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
+		}, ""},
+		"CreatedChildNotShown": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.call(hook.Sync, "t", nil, "", wants(red), 0)
+			s.child("engine", "", `"color":"red"`, time.Second)
+			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
+		}, KnowledgeIsFresh},
+		"CreatedChildDeletedMeanwhile": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("engine", "", `"color":"red"`, time.Second)
+			s.write("user", "delete", "configmaps", "m", "", time.Second)
+			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
+		}, ""},
+		"WantedChildDeleted": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, WantedStays},
+		"UnwantedChildDeleted": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, ""},
+		"RecreatedThoughAsWanted": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, WantedStays},
+		"RecreatedBecauseItDiffers": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.child("user", "", `"color":"green"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, ""},
+		"FieldOfOthersLost": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("user", "", `"f-x":"1"`, 0)
+			s.child("engine", "", `"color":"red"`, time.Second)
+		}, StrangersUntouched},
+		"ChildUpdated": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("user", "", `"f-x":"1"`, 0)
+			s.child("engine", "", `"f-x":"1","color":"red"`, time.Second)
+		}, ""},
+		"StrangerWritten": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, 0)
+			s.write("engine", "update", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"b"}}`, 0)
+		}, StrangersUntouched},
+		"StrangerDeleted": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, 0)
+			s.write("engine", "delete", "configmaps", "x", "", 0)
+		}, StrangersUntouched},
+		"SyncWithoutFinalizer": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", "", "", 0)
+			s.call(hook.Sync, "t", nil, "", wants(red), 0)
+		}, FinalizerFirst},
+		"SyncWithFinalizer": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.call(hook.Sync, "t", nil, "", wants(red), 0)
+		}, ""},
+		"FinalizerTakenOffWithoutAsking": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.thing("engine", "", "", 0)
+		}, FinalizeAsked},
+		"FinalizerTakenOffAfterAsking": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.call(hook.Finalize, "t", nil, "", &hooks.Response{Finalized: true}, 0)
+			s.thing("engine", "", "", 0)
+		}, ""},
+		"FinalizerOfNoHookTakenOff": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.write("user", "update", "compositecontrollers", "c", fmt.Sprintf(composite, "InPlace", `},"x":{`), 0)
+			s.thing("engine", "", "", 0)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			tc.happens(s)
+			got := ""
+			if v := s.Violation(); v != nil {
+				got = v.Invariant
+				if v.Source == "" {
+					t.Errorf("%s has no source", v.Invariant)
+				}
+			}
+			if got != tc.want {
+				t.Errorf("violates %q, want %q: %v", got, tc.want, s.Violation())
+			}
+		})
+	}
+}
+
+func TestTooManyCalls(t *testing.T) {
+	s := newScript(t)
+	s.define("InPlace", "")
+	for inFlight, want := range map[int]bool{2: false, 3: true} {
+		s.violation = nil
+		s.Call(&Call{Controller: "c0", Hook: hook.Customize, Request: &hooks.Request{Controller: s.definition("c0")}, InFlight: inFlight})
+		if got := s.Violation() != nil; got != want {
+			t.Errorf("%d calls under way violate: %v, want %v", inFlight, got, want)
+		}
+	}
+}

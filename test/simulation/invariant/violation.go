@@ -1,0 +1,128 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"fmt"
+	"time"
+)
+
+// Violation is an invariant that does not hold.
+type Violation struct {
+	// Invariant is its name.
+	Invariant string
+	// Source is where the specification says so.
+	Source string
+	// At is the time since the history began.
+	At time.Duration
+	// Detail says what was found.
+	Detail string
+}
+
+// Error implements error.
+func (v *Violation) Error() string {
+	return fmt.Sprintf("%s at %v (%s): %s", v.Invariant, v.At, v.Source, v.Detail)
+}
+
+// Names of invariants, each with its source.
+const (
+	// KnowledgeIsFresh: a hook is not asked, and so nothing is written, on a state that an earlier write of the same controller for the
+	// same parent made old.
+	KnowledgeIsFresh = "knowledge-is-fresh"
+	// KnowledgeOutlivesEdits: the same when the controller was built anew after the write, because it or a kind was edited.
+	KnowledgeOutlivesEdits = "knowledge-outlives-edits"
+	// WantedStays: what the last response wants as it is, is neither deleted nor recreated.
+	WantedStays = "wanted-stays"
+	// WantedOutlivesVersions: the same when the controller names its parents in another version than when the child was created.
+	WantedOutlivesVersions = "wanted-outlives-versions"
+	// StrangersUntouched: objects that the controller does not own, and fields of others, are left alone.
+	StrangersUntouched = "strangers-untouched"
+	// OrphansStay: the same of objects that had an owner and were orphaned.
+	OrphansStay = "orphans-stay"
+	// FieldsOutliveMigration: the same of labels and annotations of decorators when the child of another controller is moved to
+	// server-side apply.
+	FieldsOutliveMigration = "fields-outlive-migration"
+	// FinalizerFirst: a controller that finalizes has its finalizer on the parent before its hook can ask for children.
+	FinalizerFirst = "finalizer-first"
+	// FinalizeAsked: the engine takes a finalizer off when the finalize hook said so, or when nobody is to be asked any more.
+	FinalizeAsked = "finalize-asked"
+	// HooksWithinLimit: no more calls of a controller's hooks are under way than it allows.
+	HooksWithinLimit = "hooks-within-limit"
+	// OneSyncAtATime: there is one sync of a parent and controller at a time.
+	OneSyncAtATime = "one-sync-at-a-time"
+	// ComesToRest: what users do has an end, and so has what the engine does about it.
+	ComesToRest = "comes-to-rest"
+	// LatestSeen: at rest, the last request to the hook shows everything as it is now.
+	LatestSeen = "latest-seen"
+	// ChildrenAsWanted: at rest, the desired children are there as desired, and no others.
+	ChildrenAsWanted = "children-as-wanted"
+	// ParentAsWanted: at rest, the parent's status, labels and annotations are those of the last response.
+	ParentAsWanted = "parent-as-wanted"
+	// FinalizersAsDefined: at rest, objects have the finalizers of the controllers that finalize them, and no others.
+	FinalizersAsDefined = "finalizers-as-defined"
+	// FinalizersOutliveVersions: the same when the definition of a kind was changed during the history.
+	FinalizersOutliveVersions = "finalizers-outlive-versions"
+	// ResyncWritesNothing: at rest, a resync writes nothing.
+	ResyncWritesNothing = "resync-writes-nothing"
+	// RestartWritesNothing: at rest, an engine that starts anew writes nothing.
+	RestartWritesNothing = "restart-writes-nothing"
+	// Ready: at rest, controllers whose kinds are served are ready.
+	Ready = "ready"
+	// NothingRemembered: what is remembered of parents that are gone is gone.
+	NothingRemembered = "nothing-remembered"
+	// EverythingEnds: every goroutine ends with its engine.
+	EverythingEnds = "everything-ends"
+	// NoPanic: no input ends the engine or one of its goroutines.
+	NoPanic = "no-panic"
+)
+
+var sources = map[string]string{
+	KnowledgeIsFresh:          "docs/reference/compatibility.md#d5.2",
+	KnowledgeOutlivesEdits:    "docs/architecture.md, laws of the engine",
+	WantedStays:               "docs/reference/contract.md#s11",
+	WantedOutlivesVersions:    "docs/reference/contract.md#s11",
+	FinalizersOutliveVersions: "docs/reference/compatibility.md#d15",
+	StrangersUntouched:        "docs/reference/contract.md#s8",
+	OrphansStay:               "docs/reference/contract.md#s8",
+	FieldsOutliveMigration:    "docs/reference/compatibility.md#d13",
+	FinalizerFirst:            "docs/reference/contract.md#s15",
+	FinalizeAsked:             "docs/reference/contract.md#s15",
+	HooksWithinLimit:          "docs/reference/compatibility.md#d19.1",
+	OneSyncAtATime:            "docs/architecture.md, how a change is reconciled",
+	ComesToRest:               "docs/reference/compatibility.md#d12.4",
+	LatestSeen:                "docs/reference/contract.md#s5.2",
+	ChildrenAsWanted:          "docs/reference/contract.md#s11",
+	ParentAsWanted:            "docs/reference/contract.md#s6",
+	FinalizersAsDefined:       "docs/reference/compatibility.md#d15",
+	ResyncWritesNothing:       "docs/architecture.md, laws of the engine",
+	RestartWritesNothing:      "docs/reference/compatibility.md#d13",
+	Ready:                     "docs/reference/compatibility.md#d4",
+	NothingRemembered:         "docs/architecture.md, how a controller starts, changes and stops",
+	EverythingEnds:            "docs/architecture.md, how a controller starts, changes and stops",
+	NoPanic:                   "docs/architecture.md, laws of the engine",
+}
+
+// New returns a violation of an invariant.
+func New(invariant string, at time.Duration, format string, args ...any) *Violation {
+	return &Violation{Invariant: invariant, Source: sources[invariant], At: at, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Open are the invariants that are known not to hold at present: their histories are kept under testdata/open. They are not reported
+// unless Options.All is set.
+var Open = map[string]bool{
+	KnowledgeOutlivesEdits: true, WantedOutlivesVersions: true, FinalizersOutliveVersions: true, OrphansStay: true, FieldsOutliveMigration: true,
+}

@@ -1,0 +1,229 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// checkStrangers checks that a write of an engine touches only what is its own.
+func (t *Tracker) checkStrangers(c *change) {
+	_, owned := c.before.controller()
+	switch {
+	case c.before == nil:
+		if by, ok := c.after.controller(); !ok || hooks.ByName(by.group, by.kind) < 0 {
+			t.violated(New(StrangersUntouched, c.at, "%s was created without an owner", c.after))
+		}
+		return
+	case c.after == nil || c.Verb == "delete":
+		if by, _ := t.controllerOf(c.before); by == "" && c.Verb == "delete" && !t.mayDelete(c.before) {
+			name := StrangersUntouched
+			if t.owned[c.UID] {
+				name = OrphansStay
+			}
+			t.violated(New(name, c.at, "%s was deleted, and belongs to no controller", c.before))
+		}
+		return
+	}
+	if field := lost(c.before, c.after); field != "" {
+		t.violated(New(StrangersUntouched, c.at, "a field of others in %s: %s", c.after, field))
+	}
+	for _, f := range missing(c.before.finalizers(), c.after.finalizers()) {
+		if !strings.HasPrefix(f, "metacontroller.io/") {
+			t.violated(New(StrangersUntouched, c.at, "the finalizer %s of others was taken off %s", f, c.after))
+		}
+	}
+	if field := t.stolen(c); field != "" {
+		t.violated(New(FieldsOutliveMigration, c.at, "the application of %s took %s from it, which another controller set", c.after, field))
+	}
+	if owned {
+		return
+	}
+	for _, field := range changed(c.before, c.after) {
+		if asTarget(field) || field == "ownerReferences" && t.mayAdopt(c) || field == "spec" && byDefault(c) {
+			continue
+		}
+		t.violated(New(StrangersUntouched, c.at, "%s of %s was changed by %s, from %v to %v, and no controller owns it",
+			field, c.after, c.Verb, c.before.at("metadata"), c.after.at("metadata")))
+	}
+}
+
+// stolen returns a label or annotation of a target that is lost when its child is applied, "" if there is none.
+func (t *Tracker) stolen(c *change) string {
+	if c.Verb != "apply" {
+		return ""
+	}
+	for _, field := range changed(c.before, c.after) {
+		if strings.HasPrefix(field, targetLabel) || strings.HasPrefix(field, targetAnnotation) {
+			return field
+		}
+	}
+	return ""
+}
+
+// byDefault reports whether the spec changed by nothing but what editions of a kind add by default or prune.
+func byDefault(c *change) bool {
+	was, is := c.before.at("spec"), c.after.at("spec")
+	for _, name := range keys(was, is) {
+		if name != "extra" && name != "grade" && !reflect.DeepEqual(was[name], is[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayDelete reports whether a decorator deletes an object because its response says so.
+func (t *Tracker) mayDelete(o object) bool {
+	for key, call := range t.last {
+		if key.parent == o.meta("uid") && call.Response != nil && call.Response.Delete {
+			return true
+		}
+	}
+	return false
+}
+
+// mayAdopt reports whether the adopting parent selects an orphan, now or when the engine saw it last.
+func (t *Tracker) mayAdopt(c *change) bool {
+	by, ok := c.after.controller()
+	if !ok {
+		return false
+	}
+	parent := t.objects[by.uid]
+	labels := c.before.at("metadata", "labels")
+	if parent == nil || labels["controller-uid"] == by.uid {
+		return true
+	}
+	for name, value := range parent.at("spec", "selector", "matchLabels") {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// checkDeletion checks that what an engine deletes is not what the last response wants as it is. Where children roll, the hook was
+// called for several revisions, and the children are those of any.
+func (t *Tracker) checkDeletion(c *change) {
+	if c.Verb != "delete" {
+		return
+	}
+	controller, parent := t.controllerOf(c.before)
+	key := syncing{c.engine, controller, parent}
+	call := t.last[key]
+	if call == nil || !wantsAsItIs(call, c.before) {
+		return
+	}
+	if rolls(call.Request.Controller) && slices.ContainsFunc(t.revisions[key], func(other *Call) bool { return !wantsAsItIs(other, c.before) }) {
+		return
+	}
+	name := WantedStays
+	if by, _ := c.before.controller(); by.apiVersion != text(call.Request.Parent["apiVersion"]) {
+		name = WantedOutlivesVersions
+	}
+	t.violated(New(name, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
+}
+
+func rolls(controller object) bool {
+	return slices.ContainsFunc(hooks.Rules(controller), func(r hooks.Rule) bool { return strings.HasPrefix(r.Method, "Rolling") })
+}
+
+// wantsAsItIs reports whether a response wants a child, and nothing in it is a reason to create it anew.
+func wantsAsItIs(call *Call, have object) bool {
+	if call.Response == nil {
+		return false
+	}
+	want := find(call.Response.Wanted(), have)
+	if want == nil {
+		return false
+	}
+	for _, rule := range hooks.Rules(call.Request.Controller) {
+		if rule.Kind != have.kind() || !strings.HasSuffix(rule.Method, "Recreate") {
+			continue
+		}
+		// It may differ by what was applied before and is not wanted any more; the annotation, where there is one, tells.
+		if difference(want, have, hooks.Edition{Extra: true}) != "" || !appliedAs(want, have) {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns the object of a list with the group, kind, namespace and name of another.
+func find(list []map[string]any, o object) object {
+	for _, each := range list {
+		namespace := hooks.Meta(each, "namespace")
+		if object(each).kind() == o.kind() && hooks.Meta(each, "name") == o.meta("name") && (namespace == "" || namespace == o.meta("namespace")) {
+			return each
+		}
+	}
+	return nil
+}
+
+// lastApplied is the annotation with what was applied last.
+const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
+
+// appliedAs reports whether an object says of itself that its wanted fields are those applied last. It is true without the annotation.
+func appliedAs(want, have object) bool {
+	annotation := text(have.at("metadata", "annotations")[lastApplied])
+	if annotation == "" {
+		return true
+	}
+	applied := decode([]byte(annotation))
+	for _, field := range []string{"spec", "data"} {
+		if len(keys(applied.at(field), want.at(field))) != len(want.at(field)) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkFinalizers checks that a finalizer that an engine takes off is one that the hook is done with, or of which nobody is to be asked.
+func (t *Tracker) checkFinalizers(c *change) {
+	for _, f := range missing(c.before.finalizers(), c.after.finalizers()) {
+		_, name, ok := strings.Cut(f, "controller-")
+		if !ok || !strings.HasPrefix(f, "metacontroller.io/") {
+			continue
+		}
+		if call := t.last[syncing{c.engine, name, c.UID}]; call != nil && call.Response != nil && call.Response.Finalized {
+			continue
+		}
+		if t.alwaysFinalized(name, c.before.kind(), t.finalized[c.UID+f]) {
+			t.violated(New(FinalizeAsked, c.at, "%s was taken off %s, of which the finalize hook did not say that it is finalized", f, c.before))
+		}
+	}
+}
+
+// alwaysFinalized reports whether a controller finalized objects of a kind at all times since a write.
+func (t *Tracker) alwaysFinalized(controller string, kind, since int) bool {
+	states := t.definitions[controller]
+	if len(states) == 0 {
+		return false
+	}
+	for i, s := range slices.Backward(states) {
+		if !finalizes(s.object, kind) {
+			return false
+		}
+		if s.since <= since || i == 0 {
+			return true
+		}
+	}
+	return true
+}

@@ -1,0 +1,216 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/history"
+)
+
+var (
+	seeds = flag.Uint64("simulation.seeds", 0, "how many histories are run; 0: as many as fit into the budget")
+	first = flag.Uint64("simulation.first", 1, "the first seed")
+	// A fixed beginning makes a failure in continuous integration one that everybody has.
+	budget   = flag.Duration("simulation.budget", 90*time.Second, "how long histories are run where their number is not given")
+	replay   = flag.String("simulation.replay", "", "a seed or a file of a history that is run alone, and printed")
+	trace    = flag.Bool("simulation.trace", false, "with -simulation.replay: print what the world did, too")
+	keep     = flag.String("simulation.keep", "", "a folder for the shrunk histories of violations")
+	shrinks  = flag.Duration("simulation.shrink", 3*time.Minute, "how long a history is shrunk")
+	alone    = flag.Bool("simulation.alone", false, "run in this process, for profiles and coverage")
+	asWorker = flag.String("simulation.worker", "", "for the test itself: what this process does")
+)
+
+// TestHistories runs random histories in one process for each core, and shrinks the first one that violates each invariant.
+func TestHistories(t *testing.T) {
+	switch {
+	case *asWorker != "":
+		t.Skip("this process is a worker")
+	case *replay != "":
+		t.Skip("a history is replayed")
+	case *alone:
+		work(t, *first, 1, nil)
+		return
+	}
+	f := newFleet(t, runtime.NumCPU())
+	f.run()
+	f.report()
+}
+
+// TestWorker is what the processes of TestHistories run.
+func TestWorker(t *testing.T) {
+	if *asWorker == "" {
+		t.Skip("only for the processes of TestHistories")
+	}
+	var begin, stride uint64
+	if _, err := fmt.Sscanf(*asWorker, "run %d %d", &begin, &stride); err == nil {
+		work(t, begin, stride, send)
+		return
+	}
+	var seed uint64
+	if _, err := fmt.Sscanf(*asWorker, "shrink %d", &seed); err != nil {
+		t.Fatalf("no such work: %q", *asWorker)
+	}
+	shrink(t, history.Generate(seed))
+}
+
+// TestReplay runs the history of -simulation.replay.
+func TestReplay(t *testing.T) {
+	if *replay == "" {
+		t.Skip("no history is given")
+	}
+	var seed uint64
+	h, err := history.Read(*replay)
+	if _, scanned := fmt.Sscanf(*replay, "%d", &seed); scanned == nil && !strings.HasSuffix(*replay, ".json") {
+		h, err = history.Generate(seed), nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := history.Run(t, h, true)
+	show(t, h, result)
+	if result.Violation != nil {
+		t.Error(result.Violation)
+	}
+}
+
+// TestKeptHistories runs the histories that once violated an invariant.
+func TestKeptHistories(t *testing.T) {
+	if *asWorker != "" || *replay != "" {
+		t.Skip("another test is meant")
+	}
+	files, err := filepath.Glob("history/testdata/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			h, err := history.Read(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := history.Run(t, h, false).Violation; v != nil {
+				t.Errorf("%v\n%s\nreplay with: go test ./test/simulation -run TestReplay -simulation.replay %s", v, h.Explanation, file)
+			}
+		})
+	}
+}
+
+// TestOpenHistories runs the histories that violate an invariant at present. One that does not any more is to be moved to testdata.
+func TestOpenHistories(t *testing.T) {
+	if *asWorker != "" || *replay != "" {
+		t.Skip("another test is meant")
+	}
+	files, err := filepath.Glob("history/testdata/open/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			h, err := history.Read(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := history.Run(t, h, false).Violation
+			if v == nil {
+				t.Fatalf("%s holds now: move %s to history/testdata", h.Invariant, file)
+			}
+			if v.Invariant != h.Invariant {
+				t.Errorf("violates %v, want %s", v, h.Invariant)
+			}
+		})
+	}
+}
+
+// show prints what happened in a history.
+func show(t *testing.T, h history.History, r history.Result) {
+	t.Helper()
+	var b strings.Builder
+	history.Table(&b, h, r)
+	if *trace {
+		history.PrintTrace(&b, r)
+	}
+	t.Log("\n" + b.String())
+}
+
+// work runs histories until their number or the budget is reached.
+func work(t *testing.T, begin, stride uint64, tell func(message)) {
+	t.Helper()
+	end := time.Now().Add(*budget)
+	pairs := history.Pairs{}
+	for seed := begin; *seeds == 0 || seed < *first+*seeds; seed += stride {
+		if *seeds == 0 && time.Now().After(end) {
+			break
+		}
+		if tell != nil {
+			tell(message{Seed: seed, Begin: true})
+		}
+		result := history.Run(t, history.Generate(seed), false)
+		pairs.Add(result.Happened)
+		m := message{Seed: seed, Decisions: result.Decisions, Calls: result.Calls, Writes: result.Writes}
+		if v := result.Violation; v != nil {
+			m.Invariant, m.Text = v.Invariant, v.Error()
+		}
+		if tell != nil {
+			tell(m)
+		} else if m.Invariant != "" {
+			t.Errorf("seed %d: %s", seed, m.Text)
+		}
+	}
+	if tell != nil {
+		tell(message{Pairs: pairs})
+	}
+}
+
+// shrink shrinks a history, prints it, and keeps it if that was asked for.
+func shrink(t *testing.T, h history.History) {
+	t.Helper()
+	v := history.Run(t, h, false).Violation
+	if v == nil {
+		t.Fatalf("seed %d violates nothing when it is run again", h.Seed)
+	}
+	end := time.Now().Add(*shrinks)
+	small := history.Shrink(h, 1, func(candidate history.History) bool {
+		if time.Now().After(end) {
+			return false
+		}
+		found := history.Run(t, candidate, false).Violation
+		return found != nil && found.Invariant == v.Invariant
+	})
+	result := history.Run(t, small, true)
+	var b strings.Builder
+	history.Table(&b, small, result)
+	small.Invariant = v.Invariant
+	dir := *keep
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	file := filepath.Join(dir, fmt.Sprintf("%s-%d.json", v.Invariant, h.Seed))
+	if err := small.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "%d of %d steps are left. Replay with:\n  go test ./test/simulation -run TestReplay -v -simulation.replay %s\n",
+		len(small.Steps), len(h.Steps), file)
+	send(message{Seed: h.Seed, Table: b.String()})
+}
