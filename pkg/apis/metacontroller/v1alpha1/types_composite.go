@@ -55,6 +55,7 @@ type CompositeControllerSpec struct {
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	ChildResources []CompositeControllerChildResourceRule `json:"childResources,omitempty"`
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
@@ -67,6 +68,7 @@ type CompositeControllerSpec struct {
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	EndpointConfigs []EndpointConfig `json:"endpointConfigs,omitempty"`
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
@@ -118,6 +120,8 @@ type CompositeControllerRevisionHistory struct {
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
+	// +k8s:eachVal=+k8s:maxLength=1024
 	FieldPaths []string `json:"fieldPaths,omitempty"`
 }
 
@@ -170,6 +174,7 @@ type ChildUpdateStatusChecks struct {
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	Conditions []StatusConditionCheck `json:"conditions,omitempty"`
 }
 
@@ -178,14 +183,17 @@ type StatusConditionCheck struct {
 	// type is the condition's type, for example Ready. Required. The condition must exist.
 	// +required
 	// +k8s:required
+	// +k8s:maxLength=1024
 	Type string `json:"type"`
 	// status, when given, must equal the condition's status: True, False or Unknown.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=1024
 	Status *string `json:"status,omitempty"`
 	// reason, when given, must equal the condition's reason.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=1024
 	Reason *string `json:"reason,omitempty"`
 }
 

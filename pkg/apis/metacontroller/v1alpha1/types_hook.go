@@ -62,6 +62,7 @@ type Webhook struct {
 	// both service and path, must be given.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=4096
 	URL *string `json:"url,omitempty"`
 	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
 	// Default 10s; values of 0 or less mean the default.
@@ -72,6 +73,7 @@ type Webhook struct {
 	// path is the URL path used with service, with its leading slash.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=4096
 	Path *string `json:"path,omitempty"`
 	// service is the in-cluster Service to call when url is absent.
 	// +optional
@@ -166,6 +168,7 @@ type CABundle struct {
 	// inline is the PEM text itself.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=1048576
 	Inline *string `json:"inline,omitempty"`
 	// secretRef takes the PEM text from a key of a Secret.
 	// +optional
@@ -227,6 +230,7 @@ type WebhookAuthorization struct {
 	// type is the scheme in front of the credential. Default Bearer. Basic is rejected: use basicAuth.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=256
 	// +default="Bearer"
 	Type *string `json:"type,omitempty"`
 	// secretRef names the key of a Secret that holds the credential. White space around it is removed.

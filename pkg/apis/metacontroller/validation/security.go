@@ -1,0 +1,159 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package validation
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// validateSecurity holds the rules of docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.3, which Metacontroller checks when it starts a controller.
+func validateSecurity(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
+	errs := validateCABundle(security.CABundle, path.Child("caBundle"))
+	if client := security.ClientTLS; client != nil {
+		at := path.Child("clientTLS")
+		errs = append(errs, validateReference(client.SecretRef.Name, client.SecretRef.Namespace, at.Child("secretRef"))...)
+		errs = append(errs, validateKey(client.CertKey, at.Child("certKey"))...)
+		errs = append(errs, validateKey(client.PrivateKeyKey, at.Child("privateKeyKey"))...)
+	}
+	if basic := security.BasicAuth; basic != nil {
+		at := path.Child("basicAuth")
+		errs = append(errs, validateReference(basic.SecretRef.Name, basic.SecretRef.Namespace, at.Child("secretRef"))...)
+		errs = append(errs, validateKey(basic.UsernameKey, at.Child("usernameKey"))...)
+		errs = append(errs, validateKey(basic.PasswordKey, at.Child("passwordKey"))...)
+	}
+	if security.Authorization == nil {
+		return errs
+	}
+	if security.BasicAuth != nil {
+		errs = append(errs, field.Forbidden(path.Child("basicAuth"), "must not be set together with authorization"))
+	}
+	return append(errs, validateAuthorization(security.Authorization, path.Child("authorization"))...)
+}
+
+func validateAuthorization(authorization *metacontroller.WebhookAuthorization, path *field.Path) field.ErrorList {
+	ref := authorization.SecretRef
+	errs := validateReference(ref.Name, ref.Namespace, path.Child("secretRef"))
+	if ref.Key != "" {
+		errs = append(errs, validateKey(&ref.Key, path.Child("secretRef", "key"))...)
+	}
+	if authorization.Type == nil {
+		return errs
+	}
+	switch scheme := *authorization.Type; {
+	case strings.EqualFold(strings.TrimSpace(scheme), "basic"):
+		errs = append(errs, field.Invalid(path.Child("type"), scheme, "use basicAuth for a user name and a password"))
+	case strings.ContainsFunc(strings.TrimSpace(scheme), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		// It may be more than the name of a scheme.
+		errs = append(errs, secret(path.Child("type"), "must be the name of a scheme such as Bearer, without control characters"))
+	}
+	return errs
+}
+
+func validateCABundle(bundle *metacontroller.CABundle, path *field.Path) field.ErrorList {
+	if bundle == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	given := 0
+	if bundle.Inline != nil {
+		given++
+	}
+	for _, ref := range []struct {
+		name string
+		*metacontroller.CABundleReference
+	}{{"secretRef", bundle.SecretRef}, {"configMapRef", bundle.ConfigMapRef}} {
+		if ref.CABundleReference != nil {
+			given++
+			errs = append(errs, validateReference(ref.Name, ref.Namespace, path.Child(ref.name))...)
+			errs = append(errs, validateKey(ref.Key, path.Child(ref.name, "key"))...)
+		}
+	}
+	switch given {
+	case 1:
+		return append(errs, validatePEM(bundle.Inline, path.Child("inline"))...)
+	case 0:
+		return field.ErrorList{field.Required(path, "exactly one of inline, secretRef and configMapRef must be set")}
+	default:
+		return append(errs, field.Invalid(path, field.OmitValueType{}, "exactly one of inline, secretRef and configMapRef must be set"))
+	}
+}
+
+// maxBundle is the longest inline bundle, as the markers in v1alpha1 have it. A longer one is refused there.
+const maxBundle = 1 << 20
+
+// validatePEM demands one certificate at least. What is not one may be a private key, and is not repeated.
+func validatePEM(text *string, path *field.Path) field.ErrorList {
+	if text == nil || len(*text) > maxBundle || readPEM(*text).certificates > 0 {
+		return nil
+	}
+	return field.ErrorList{secret(path, "must hold a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE, that can be parsed")}
+}
+
+// bundleContent counts what is in a bundle.
+type bundleContent struct {
+	// certificates can be used, unusable ones cannot be parsed, and keys are private.
+	certificates, unusable, keys int
+}
+
+func readPEM(text string) bundleContent {
+	var found bundleContent
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		switch {
+		case block == nil:
+			return found
+		case strings.Contains(block.Type, "PRIVATE KEY"):
+			found.keys++
+		case block.Type != "CERTIFICATE" || len(block.Headers) > 0:
+			// They are passed over when the bundle is used, too.
+			found.unusable++
+		default:
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+				found.unusable++
+				continue
+			}
+			found.certificates++
+		}
+	}
+}
+
+// validateReference checks the names of a Secret or ConfigMap. That they are given is checked by the generated validation.
+func validateReference(name, namespace string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		errs = append(errs, invalid(path.Child("name"), name, "must be the name of an object, in lower case"))
+	}
+	if namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		errs = append(errs, invalid(path.Child("namespace"), namespace, "must be the name of a namespace"))
+	}
+	return errs
+}
+
+func validateKey(key *string, path *field.Path) field.ErrorList {
+	if key == nil || len(validation.IsConfigMapKey(*key)) == 0 {
+		return nil
+	}
+	return field.ErrorList{invalid(path, *key, "must be a key of the object's data, such as ca.crt")}
+}

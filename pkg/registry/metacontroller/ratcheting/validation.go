@@ -1,0 +1,91 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package ratcheting
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// maxErrors is how many errors a client is told at once. Whoever sends an object with thousands of mistakes gets a short answer
+// all the same.
+const maxErrors = 100
+
+// Validation is the declarative validation of a strategy, which embeds it. It merges the errors of generated and hand-written
+// rules as [rest.DeclarativeValidation] does, and ratchets those of updates. Set every field; it is safe for concurrent use.
+type Validation struct {
+	rest.DeclarativeValidation
+
+	// Version is the version in which the paths of errors name fields.
+	Version schema.GroupVersion
+	// Rules are the rules written by hand. They are asked what was wrong with an object before it was updated.
+	Rules func(object runtime.Object) field.ErrorList
+}
+
+var _ rest.DeclarativeValidationStrategy = Validation{}
+
+// ValidateDeclaratively adds the errors of the generated rules to those of the rules written by hand, and drops what an update
+// is not to blame for. Of very many errors the first ones are returned, and how many more there are.
+func (v Validation) ValidateDeclaratively(ctx context.Context, object, old runtime.Object, errs field.ErrorList,
+	operationType operation.Type, config rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	errs = v.DeclarativeValidation.ValidateDeclaratively(ctx, object, old, errs, operationType, config)
+	if operationType == operation.Update && len(errs) > 0 {
+		before := v.DeclarativeValidation.ValidateDeclaratively(ctx, old, nil, v.Rules(old), operation.Create, config)
+		errs = v.keepNew(errs, before, object, old)
+	}
+	if len(errs) > maxErrors {
+		rest := errs[maxErrors-1:]
+		more := field.Invalid(nil, field.OmitValueType{}, fmt.Sprintf("and %d more mistakes", len(rest)))
+		more.Field = rest[0].Field
+		errs = append(errs[:maxErrors-1:maxErrors-1], more)
+	}
+	return errs
+}
+
+func (v Validation) keepNew(errs, before field.ErrorList, object, old runtime.Object) field.ErrorList {
+	if len(before) == 0 {
+		return errs
+	}
+	now, err := v.tree(object)
+	if err != nil {
+		return append(errs, field.InternalError(nil, err))
+	}
+	then, err := v.tree(old)
+	if err != nil {
+		return append(errs, field.InternalError(nil, err))
+	}
+	return newErrors(errs, before, now, then)
+}
+
+func (v Validation) tree(object runtime.Object) (map[string]any, error) {
+	versioned, err := v.ConvertToVersion(object, v.Version)
+	if err != nil {
+		return nil, fmt.Errorf("converting a %T to %s to compare its fields: %w", object, v.Version, err)
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
+	if err != nil {
+		return nil, fmt.Errorf("reading the fields of a %T: %w", object, err)
+	}
+	return tree, nil
+}
