@@ -31,32 +31,29 @@ import (
 // maxAddress is the longest URL or path, as the markers in v1alpha1 have it. A longer one is refused there.
 const maxAddress = 4096
 
-// validateAddress demands an address that can be called: a URL, or a Service and a path. Whoever has a URL may have the others
-// too, since Metacontroller ignores them then; they are checked all the same.
+// validateAddress demands an address that can be called: a URL, or a Service and a path. With a URL the others are ignored.
 func validateAddress(webhook *metacontroller.Webhook, path *field.Path) field.ErrorList {
-	errs := validateURL(webhook.URL, path.Child("url"))
-	errs = append(errs, validateService(webhook.Service, path.Child("service"))...)
-	errs = append(errs, validatePath(webhook.Path, path.Child("path"))...)
 	switch {
 	case webhook.URL != nil:
+		return validateURL(*webhook.URL, path.Child("url"))
 	case webhook.Service == nil && webhook.Path == nil:
-		errs = append(errs, field.Required(path.Child("url"), "either url, or both service and path, must be set"))
+		return field.ErrorList{field.Required(path.Child("url"), "either url, or both service and path, must be set")}
 	case webhook.Service == nil:
-		errs = append(errs, field.Required(path.Child("service"), "must be set together with path, or url instead of both"))
+		return field.ErrorList{field.Required(path.Child("service"), "must be set together with path, or url instead of both")}
 	case webhook.Path == nil:
-		errs = append(errs, field.Required(path.Child("path"), "must be set together with service, or url instead of both"))
+		return field.ErrorList{field.Required(path.Child("path"), "must be set together with service, or url instead of both")}
 	}
-	return errs
+	return append(validateService(webhook.Service, path.Child("service")), validatePath(*webhook.Path, path.Child("path"))...)
 }
 
-func validateURL(value *string, path *field.Path) field.ErrorList {
-	if value == nil || len(*value) > maxAddress {
+func validateURL(value string, path *field.Path) field.ErrorList {
+	if len(value) > maxAddress {
 		return nil
 	}
 	demand := "must be an absolute URL that starts with http:// or https://"
-	address, err := url.Parse(*value)
+	address, err := url.Parse(value)
 	switch {
-	case err != nil && revealing(*value):
+	case err != nil && revealing(value):
 		// The error has parts of the URL.
 	case err != nil:
 		demand += ": " + err.Error()
@@ -68,10 +65,7 @@ func validateURL(value *string, path *field.Path) field.ErrorList {
 	default:
 		return nil
 	}
-	if revealing(*value) {
-		return field.ErrorList{secret(path, demand)}
-	}
-	return field.ErrorList{invalid(path, *value, demand)}
+	return field.ErrorList{invalidAddress(path, value, demand)}
 }
 
 func badPort(port string) bool {
@@ -87,11 +81,15 @@ const maxPort = 65535
 // revealing reports whether an address has a part that may hold a password or a token: a user, a query or a fragment.
 func revealing(address string) bool { return strings.ContainsAny(address, "@?#%") }
 
+func invalidAddress(path *field.Path, value, demand string) *field.Error {
+	if revealing(value) {
+		return secret(path, demand)
+	}
+	return invalid(path, value, demand)
+}
+
 // validateService demands what makes up a host name of a Service and nothing else: the parts are joined to a URL.
 func validateService(service *metacontroller.ServiceReference, path *field.Path) field.ErrorList {
-	if service == nil {
-		return nil
-	}
 	errs := validateServiceName(service.Name, path.Child("name"), "must be the name of a Service, such as my-hook")
 	errs = append(errs, validateServiceName(service.Namespace, path.Child("namespace"), "must be the name of a namespace")...)
 	if port := ptr.Deref(service.Port, 1); port < 1 || port > maxPort {
@@ -108,28 +106,22 @@ func validateServiceName(name string, path *field.Path, demand string) field.Err
 	if name == "" || len(validation.IsDNS1123Label(strings.ToLower(name))) == 0 {
 		return nil
 	}
-	if revealing(name) {
-		return field.ErrorList{secret(path, demand)}
-	}
-	return field.ErrorList{invalid(path, name, demand)}
+	return field.ErrorList{invalidAddress(path, name, demand)}
 }
 
 // validatePath demands that the path, put behind a host, leaves the host what it is.
-func validatePath(value *string, path *field.Path) field.ErrorList {
-	if value == nil || len(*value) > maxAddress {
+func validatePath(value string, path *field.Path) field.ErrorList {
+	if len(value) > maxAddress {
 		return nil
 	}
 	demand := "must begin with a slash"
-	if strings.HasPrefix(*value, "/") {
-		if _, err := url.Parse("http://host" + *value); err == nil {
+	if strings.HasPrefix(value, "/") {
+		if _, err := url.Parse("http://host" + value); err == nil {
 			return nil
 		}
 		demand = "must be a path as in a URL"
 	}
-	if revealing(*value) {
-		return field.ErrorList{secret(path, demand)}
-	}
-	return field.ErrorList{invalid(path, *value, demand)}
+	return field.ErrorList{invalidAddress(path, value, demand)}
 }
 
 // addressOf is the URL that is called; nil if there is none that can be.

@@ -110,9 +110,9 @@ func validateAnnotationSelector(selector *metacontroller.AnnotationSelector, pat
 	if len(selector.MatchAnnotations) <= maxItems {
 		for _, key := range slices.Sorted(maps.Keys(selector.MatchAnnotations)) {
 			value := selector.MatchAnnotations[key]
-			at := path.Child("matchAnnotations").Key(key)
+			at := path.Child("matchAnnotations").Key(cut(key))
 			for _, msg := range validation.IsQualifiedName(key) {
-				errs = append(errs, field.Invalid(at, key, msg))
+				errs = append(errs, invalid(at, key, msg))
 			}
 			for _, msg := range validation.IsValidLabelValue(value) {
 				errs = append(errs, invalid(at, value, msg))

@@ -27,9 +27,12 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// maxErrors is how many errors a client is told at once. Whoever sends an object with thousands of mistakes gets a short answer
-// all the same.
-const maxErrors = 100
+const (
+	// maxErrors is how many errors a client is told at once.
+	maxErrors = 100
+	// maxValue is the longest text that an error repeats, in bytes. A longer one is left out.
+	maxValue = 1024
+)
 
 // Validation is the declarative validation of a strategy, which embeds it. It merges the errors of generated and hand-written
 // rules as [rest.DeclarativeValidation] does, and ratchets those of updates. Set every field; it is safe for concurrent use.
@@ -45,7 +48,8 @@ type Validation struct {
 var _ rest.DeclarativeValidationStrategy = Validation{}
 
 // ValidateDeclaratively adds the errors of the generated rules to those of the rules written by hand, and drops what an update
-// is not to blame for. Of very many errors the first ones are returned, and how many more there are.
+// is not to blame for. Of very many errors the first ones are returned, and how many more there are; very long values are left
+// out.
 func (v Validation) ValidateDeclaratively(ctx context.Context, object, old runtime.Object, errs field.ErrorList,
 	operationType operation.Type, config rest.DeclarativeValidationConfig,
 ) field.ErrorList {
@@ -54,11 +58,23 @@ func (v Validation) ValidateDeclaratively(ctx context.Context, object, old runti
 		before := v.DeclarativeValidation.ValidateDeclaratively(ctx, old, nil, v.Rules(old), operation.Create, config)
 		errs = v.keepNew(errs, before, object, old)
 	}
+	return brief(errs)
+}
+
+// brief keeps the answer short, however long the object and however many its mistakes are.
+func brief(errs field.ErrorList) field.ErrorList {
 	if len(errs) > maxErrors {
-		rest := errs[maxErrors-1:]
-		more := field.Invalid(nil, field.OmitValueType{}, fmt.Sprintf("and %d more mistakes", len(rest)))
-		more.Field = rest[0].Field
+		left := errs[maxErrors-1:]
+		more := field.Invalid(nil, field.OmitValueType{}, fmt.Sprintf("and %d more mistakes", len(left)))
+		more.Field = left[0].Field
 		errs = append(errs[:maxErrors-1:maxErrors-1], more)
+	}
+	for i, err := range errs {
+		if text, ok := err.BadValue.(string); ok && len(text) > maxValue {
+			without := *err
+			without.BadValue = field.OmitValueType{}
+			errs[i] = &without
+		}
 	}
 	return errs
 }
