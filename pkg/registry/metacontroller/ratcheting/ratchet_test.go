@@ -100,8 +100,9 @@ func TestOnlyNewMistakesAreErrors(t *testing.T) {
 
 func TestTheAnswerIsShort(t *testing.T) {
 	var errs field.ErrorList
+	const longest = maxValue - len(`: "": `)
 	for i := range 5000 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "items").Index(i), strings.Repeat("x", maxValue+i%2), "is bad"))
+		errs = append(errs, field.Invalid(field.NewPath("spec", "items").Index(i), strings.Repeat("x", longest+i%2), "is bad"))
 	}
 	got := brief(errs)
 	if len(got) != maxErrors {
@@ -111,7 +112,7 @@ func TestTheAnswerIsShort(t *testing.T) {
 		t.Errorf("the last error is %q, want %q", got[maxErrors-1], want)
 	}
 	for i, err := range got[:maxErrors-1] {
-		text := fmt.Sprintf(": %q", strings.Repeat("x", maxValue))
+		text := fmt.Sprintf(": %q", strings.Repeat("x", longest))
 		if i%2 == 1 {
 			text = ""
 		}

@@ -30,12 +30,15 @@ import (
 const (
 	// maxErrors is how many errors a client is told at once.
 	maxErrors = 100
-	// maxValue is the longest text that an error repeats, in bytes. A longer one is left out.
+	// maxValue is how much of an error may be the value that it repeats, in bytes with all punctuation. A longer one is left out.
 	maxValue = 1024
 )
 
-// Validation is the declarative validation of a strategy, which embeds it. It merges the errors of generated and hand-written
-// rules as [rest.DeclarativeValidation] does, and ratchets those of updates. Set every field; it is safe for concurrent use.
+// Validation is the declarative validation of a strategy, which embeds it. It joins the errors of generated and hand-written
+// rules, and ratchets those of updates. Set every field; it is safe for concurrent use.
+//
+// Unlike [rest.DeclarativeValidation] it does not compare the two, which serves kinds whose hand-written rules are being replaced
+// by generated ones, and takes time that grows with the square of the errors.
 type Validation struct {
 	rest.DeclarativeValidation
 
@@ -53,9 +56,9 @@ var _ rest.DeclarativeValidationStrategy = Validation{}
 func (v Validation) ValidateDeclaratively(ctx context.Context, object, old runtime.Object, errs field.ErrorList,
 	operationType operation.Type, config rest.DeclarativeValidationConfig,
 ) field.ErrorList {
-	errs = v.DeclarativeValidation.ValidateDeclaratively(ctx, object, old, errs, operationType, config)
+	errs = append(errs, v.DeclarativeValidation.ValidateDeclaratively(ctx, object, old, nil, operationType, config)...)
 	if operationType == operation.Update && len(errs) > 0 {
-		before := v.DeclarativeValidation.ValidateDeclaratively(ctx, old, nil, v.Rules(old), operation.Create, config)
+		before := append(v.Rules(old), v.DeclarativeValidation.ValidateDeclaratively(ctx, old, nil, nil, operation.Create, config)...)
 		errs = v.keepNew(errs, before, object, old)
 	}
 	return brief(errs)
@@ -70,7 +73,7 @@ func brief(errs field.ErrorList) field.ErrorList {
 		errs = append(errs[:maxErrors-1:maxErrors-1], more)
 	}
 	for i, err := range errs {
-		if text, ok := err.BadValue.(string); ok && len(text) > maxValue {
+		if len(err.ErrorBody())-len(err.Type.String())-len(err.Detail) > maxValue {
 			without := *err
 			without.BadValue = field.OmitValueType{}
 			errs[i] = &without
