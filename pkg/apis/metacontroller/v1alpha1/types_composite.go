@@ -50,7 +50,8 @@ type CompositeControllerSpec struct {
 	ParentResource CompositeControllerParentResourceRule `json:"parentResource"`
 	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
 	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
-	// entries name the same kind, the last one's update strategy is used.
+	// entries name the same kind, the last one's update strategy is used. The parent's own kind is refused unless
+	// parentResource has a labelSelector. At most 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
@@ -63,7 +64,8 @@ type CompositeControllerSpec struct {
 	// +k8s:optional
 	Hooks *CompositeControllerHooks `json:"hooks,omitempty"`
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
@@ -115,7 +117,8 @@ type CompositeControllerParentResourceRule struct {
 // CompositeControllerRevisionHistory says what of the parent makes up a revision.
 type CompositeControllerRevisionHistory struct {
 	// fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example
-	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"].
+	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"]. At most
+	// 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic

@@ -43,7 +43,7 @@ type DecoratorController struct {
 // DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
 type DecoratorControllerSpec struct {
 	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
-	// With an empty list the controller does nothing.
+	// With an empty list the controller does nothing. At most 256 entries.
 	// +required
 	// +k8s:optional
 	// +listType=atomic
@@ -51,7 +51,8 @@ type DecoratorControllerSpec struct {
 	// +k8s:maxItems=256
 	Resources []DecoratorControllerResourceRule `json:"resources"`
 	// attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a
-	// kind not listed here is rejected as a whole.
+	// kind not listed here is rejected as a whole. The kind of a target is refused unless the target's rule has a selector. At
+	// most 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
@@ -64,7 +65,8 @@ type DecoratorControllerSpec struct {
 	// +k8s:optional
 	Hooks *DecoratorControllerHooks `json:"hooks,omitempty"`
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic

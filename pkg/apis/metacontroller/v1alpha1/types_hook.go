@@ -65,12 +65,12 @@ type Webhook struct {
 	// +k8s:maxLength=4096
 	URL *string `json:"url,omitempty"`
 	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
-	// Default 10s; values of 0 or less mean the default.
+	// Default 10s; values of 0 or less mean the default. More than 1h is refused.
 	// +optional
 	// +k8s:optional
 	// +k8s:opaqueType
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// path is the URL path used with service, with its leading slash.
+	// path is the URL path used with service. It begins with a slash.
 	// +optional
 	// +k8s:optional
 	// +k8s:maxLength=4096
@@ -142,7 +142,7 @@ type ServiceReference struct {
 	// +required
 	// +k8s:required
 	Namespace string `json:"namespace"`
-	// port of the Service. Default 80.
+	// port of the Service, from 1 to 65535. Default 80.
 	// +optional
 	// +k8s:optional
 	Port *int32 `json:"port,omitempty"`
@@ -165,7 +165,7 @@ type EndpointConfig struct {
 
 // CABundle is a set of PEM certificates. Exactly one of its sources must be given.
 type CABundle struct {
-	// inline is the PEM text itself.
+	// inline is the PEM text itself, of at least one certificate.
 	// +optional
 	// +k8s:optional
 	// +k8s:maxLength=1048576
