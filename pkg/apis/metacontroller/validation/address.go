@@ -88,7 +88,8 @@ func invalidAddress(path *field.Path, value, demand string) *field.Error {
 	return invalid(path, value, demand)
 }
 
-// validateService demands what makes up a host name of a Service and nothing else: the parts are joined to a URL.
+// validateService demands what makes up a host name of a Service and nothing else: the parts are joined to a URL
+// (docs/reference/compatibility.md#v-service).
 func validateService(service *metacontroller.ServiceReference, path *field.Path) field.ErrorList {
 	errs := validateServiceName(service.Name, path.Child("name"), "must be the name of a Service, such as my-hook")
 	errs = append(errs, validateServiceName(service.Namespace, path.Child("namespace"), "must be the name of a namespace")...)

@@ -57,7 +57,7 @@ func validateParent(spec *metacontroller.CompositeControllerSpec, path *field.Pa
 	parent := &spec.ParentResource
 	errs := validateResourceRule(parent.ResourceRule, path)
 	if own(parent.ResourceRule, compositeControllers, decoratorControllers) {
-		// Each of the two would replace what the other one wrote, for ever.
+		// Each of the two would replace what the other one wrote, for ever (docs/reference/compatibility.md#v-own-parent).
 		errs = append(errs, field.Invalid(path.Child("resource"), parent.Resource,
 			"this server writes the status of these objects itself: use a DecoratorController"))
 	}
@@ -65,6 +65,8 @@ func validateParent(spec *metacontroller.CompositeControllerSpec, path *field.Pa
 	return append(errs, validateFieldPaths(parent.RevisionHistory, path.Child("revisionHistory"))...)
 }
 
+// validateChildren refuses children that would have children without end (docs/reference/compatibility.md#v-recursion),
+// and those that the server itself keeps.
 func validateChildren(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {
 	rules := bounded(spec.ChildResources)
 	rolling := slices.ContainsFunc(rules, func(r metacontroller.CompositeControllerChildResourceRule) bool { return rolls(&r) })
@@ -93,7 +95,8 @@ func validateChildren(spec *metacontroller.CompositeControllerSpec, path *field.
 // maxNamePart is the longest name after the slash of a finalizer.
 const maxNamePart = 63
 
-// validateFinalizer refuses a name that cannot be part of the finalizer that a finalize hook needs.
+// validateFinalizer refuses a name that cannot be part of the finalizer that a finalize hook needs
+// (docs/reference/compatibility.md#v-finalizer).
 func validateFinalizer(finalize *metacontroller.Hook, name, prefix string) field.ErrorList {
 	longest := maxNamePart - len(prefix)
 	if finalize == nil || len(name) <= longest {

@@ -40,7 +40,8 @@ const (
 // servedVersion is the API version that this server serves, and nobody else can.
 var servedVersion = schema.GroupVersion{Group: metacontroller.GroupName, Version: "v1alpha1"}.String()
 
-// validateResourceRule checks the names in a rule. That both are given is checked by the generated validation.
+// validateResourceRule checks the names in a rule (docs/reference/compatibility.md#v-resource). That both are given is
+// checked by the generated validation.
 func validateResourceRule(rule metacontroller.ResourceRule, path *field.Path) field.ErrorList {
 	errs := validateAPIVersion(rule.APIVersion, path.Child("apiVersion"))
 	at := path.Child("resource")
@@ -50,7 +51,8 @@ func validateResourceRule(rule metacontroller.ResourceRule, path *field.Path) fi
 		errs = append(errs, invalid(at, rule.Resource,
 			"must be the plural name of a resource in lower case, such as deployments, without a subresource"))
 	case rule.APIVersion == servedVersion && !slices.Contains(own, rule.Resource):
-		// The APIService of the version leads to this server, so a custom resource of it is never served.
+		// The APIService of the version leads to this server, so a custom resource of it is never served
+		// (docs/reference/compatibility.md#v-own-group).
 		errs = append(errs, field.NotSupported(at, rule.Resource, own))
 	}
 	return errs

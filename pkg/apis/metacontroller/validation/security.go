@@ -102,7 +102,8 @@ func validateCABundle(bundle *metacontroller.CABundle, path *field.Path) field.E
 // maxBundle is the longest inline bundle, as the markers in v1alpha1 have it. A longer one is refused there.
 const maxBundle = 1 << 20
 
-// validatePEM demands one certificate at least. What is not one may be a private key, and is not repeated.
+// validatePEM demands one certificate at least (docs/reference/compatibility.md#v-bundle). What is not one may be a private
+// key, and is not repeated.
 func validatePEM(text *string, path *field.Path) field.ErrorList {
 	if text == nil || len(*text) > maxBundle || readPEM(*text).certificates > 0 {
 		return nil

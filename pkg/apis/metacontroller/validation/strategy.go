@@ -52,7 +52,7 @@ func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.E
 	return nil
 }
 
-// validateFieldPaths refuses paths that no object can have.
+// validateFieldPaths refuses paths that no object can have (docs/reference/compatibility.md#v-field-paths).
 func validateFieldPaths(history *metacontroller.CompositeControllerRevisionHistory, path *field.Path) field.ErrorList {
 	if history == nil {
 		return nil

@@ -50,7 +50,8 @@ func validateHook(hook *metacontroller.Hook, path *field.Path) field.ErrorList {
 const (
 	// longTimeout is more than a hook should ever need.
 	longTimeout = 5 * time.Minute
-	// maxTimeout is refused beyond: a call occupies one of the controller's workers until it ends.
+	// maxTimeout is refused beyond: a call occupies one of the controller's workers until it ends
+	// (docs/reference/compatibility.md#v-timeout).
 	maxTimeout = time.Hour
 )
 
