@@ -45,7 +45,12 @@ const (
 var oddities = []any{
 	nil, true, false, 0, 1, -1, 257, 1 << 31, -1 << 31, 1.5, 1e300, "", " ", "a", "A", "..", "/", "v1", "a/b", "a/b/c", "*", "\x00", "\r\n", "é", "\U0001f98a",
 	"http://hook/", "http://[::1]:0/", "http://a:b@c/", "metacontroller.k8s.io/v1alpha1", "controllerrevisions", "1h", "-1s", "1d", "100%", "RollingInPlace",
-	"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", strings.Repeat("x", 5000), []any{}, []any{nil}, []any{""}, map[string]any{}, map[string]any{"": nil},
+	"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", strings.Repeat("x", 5000),
+	[]any{},
+	[]any{nil},
+	[]any{""},
+	map[string]any{},
+	map[string]any{"": nil},
 }
 
 // mutator changes trees of JSON.
@@ -105,7 +110,7 @@ func (m *mutator) mutate(tree map[string]any) {
 		case 0:
 			spot.set(copyTree(oddities[m.random.IntN(len(oddities))]))
 		case 1:
-			for try := 0; try < 50; try++ {
+			for range 50 {
 				if odd := oddities[m.random.IntN(len(oddities))]; fmt.Sprintf("%T", odd) == fmt.Sprintf("%T", spot.value) {
 					spot.set(copyTree(odd))
 					break

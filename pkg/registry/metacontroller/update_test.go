@@ -92,7 +92,8 @@ func TestAnUpdateIsToBlameForWhatItChanges(t *testing.T) {
 		},
 		"the selector that made recursion end": {
 			composite + "spec: {parentResource: {apiVersion: v1, resource: foos, labelSelector: {matchLabels: {a: b}}}, childResources: [{apiVersion: v1, resource: foos}]}",
-			children("{apiVersion: v1, resource: foos}"), []string{"spec.childResources[0].resource"},
+			children("{apiVersion: v1, resource: foos}"),
+			[]string{"spec.childResources[0].resource"},
 		},
 		"a timeout beside a missing address":   {webhook(""), webhook("timeout: 1s"), nil},
 		"a path to a missing address":          {webhook(""), webhook("path: /sync"), []string{"spec.hooks.sync.webhook.service"}},

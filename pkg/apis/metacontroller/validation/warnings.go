@@ -179,29 +179,29 @@ func (w *warnings) aboutHandled(rule metacontroller.ResourceRule, path *field.Pa
 }
 
 // rights are resources whose objects are rights, or as good as rights, and what they let one do.
-var rights = map[schema.GroupResource]string{
-	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:                                "grant any right",
-	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:                         "grant any right",
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:                         "grant any right",
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}:                  "grant any right",
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     "change what the cluster admits",
-	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   "change what the cluster admits",
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         "change what the cluster admits",
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   "change what the cluster admits",
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       "change what the cluster admits",
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: "change what the cluster admits",
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:                 "change which kinds the cluster serves",
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                             "change which kinds the cluster serves",
-	{Group: metacontroller.GroupName, Resource: compositeControllers}:                      "run controllers with the rights of this server",
-	{Group: metacontroller.GroupName, Resource: decoratorControllers}:                      "run controllers with the rights of this server",
+var rights = []struct {
+	group     string
+	resources []string
+	can       string
+}{
+	{"rbac.authorization.k8s.io", []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}, "grant any right"},
+	{"admissionregistration.k8s.io", []string{
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "mutatingadmissionpolicies",
+		"mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+	}, "change what the cluster admits"},
+	{"apiextensions.k8s.io", []string{"customresourcedefinitions"}, "change which kinds the cluster serves"},
+	{"apiregistration.k8s.io", []string{"apiservices"}, "change which kinds the cluster serves"},
+	{metacontroller.GroupName, []string{compositeControllers, decoratorControllers}, "run controllers with the rights of this server"},
 }
 
 // aboutChildren warns of children and attachments that are more than objects.
 func (w *warnings) aboutChildren(rules []metacontroller.ResourceRule, path *field.Path) {
 	for i, rule := range rules {
 		resource, _ := groupResource(rule)
-		if can := rights[resource]; can != "" {
-			w.add(path.Index(i), "whoever decides what the hook returns can "+can)
+		for _, right := range rights {
+			if resource.Group == right.group && slices.Contains(right.resources, resource.Resource) {
+				w.add(path.Index(i), "whoever decides what the hook returns can "+right.can)
+			}
 		}
 		if own(rule, controllerRevisions) {
 			w.add(path.Index(i), "the server creates and deletes these objects itself")

@@ -31,8 +31,8 @@ import (
 // ReadyColumns are the columns that ReadyCells fills.
 func ReadyColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: "Ready", Type: "string", Description: "Whether the controller runs: status of its condition Ready."},
-		{Name: "Reason", Type: "string", Description: "Why the controller does or does not run: reason of its condition Ready."},
+		{Name: "Ready", Type: text, Description: "Whether the controller runs: status of its condition Ready."},
+		{Name: "Reason", Type: text, Description: "Why the controller does or does not run: reason of its condition Ready."},
 	}
 }
 
@@ -48,7 +48,7 @@ func ReadyCells(status metacontroller.ControllerStatus) []any {
 // ErrorColumn is the wide column that ErrorCell fills.
 func ErrorColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{
-		Name: "Last Error", Type: "string", Priority: 1,
+		Name: "Last Error", Type: text, Priority: 1,
 		Description: "Why the controller does not run, or what it lacks: message of the first condition that is not True.",
 	}
 }
@@ -74,9 +74,9 @@ func ErrorCell(status metacontroller.ControllerStatus) string {
 // CounterColumns are the wide columns that CounterCells fills. The first is named for what the controller handles.
 func CounterColumns(handled string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: handled, Type: "integer", Priority: 1, Description: "Number of objects that the controller handles."},
-		{Name: "Syncs", Type: "integer", Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
-		{Name: "Failed", Type: "integer", Priority: 1, Description: "Syncs that failed since the server took the controller up."},
+		{Name: handled, Type: number, Priority: 1, Description: "Number of objects that the controller handles."},
+		{Name: "Syncs", Type: number, Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
+		{Name: "Failed", Type: number, Priority: 1, Description: "Syncs that failed since the server took the controller up."},
 	}
 }
 

@@ -39,8 +39,8 @@ type NamedHook struct {
 // HookColumns are the wide columns that HookCells fills.
 func HookColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: "Hooks", Type: "string", Priority: 1, Description: "Hooks that the controller calls."},
-		{Name: "Address", Type: "string", Priority: 1, Description: "Where the hooks are: scheme, host and port."},
+		{Name: "Hooks", Type: text, Priority: 1, Description: "Hooks that the controller calls."},
+		{Name: "Address", Type: text, Priority: 1, Description: "Where the hooks are: scheme, host and port."},
 	}
 }
 
@@ -79,7 +79,7 @@ func address(webhook *metacontroller.Webhook) string {
 // StrategyColumn is the wide column that StrategyCell fills.
 func StrategyColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{
-		Name: "Strategy", Type: "string", Priority: 1, Description: "How existing children are updated: the methods of all child resources.",
+		Name: "Strategy", Type: text, Priority: 1, Description: "How existing children are updated: the methods of all child resources.",
 	}
 }
 
