@@ -46,11 +46,14 @@ func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
 	spec, path := &o.Spec, field.NewPath("spec")
 	errs := validateParent(spec, path.Child("parentResource"))
 	errs = append(errs, validateChildren(spec, path.Child("childResources"))...)
-	if hooks := spec.Hooks; hooks != nil {
-		errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
-		errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "compositecontroller-")...)
+	endpoints := path.Child("endpointConfigs")
+	hooks := spec.Hooks
+	if hooks == nil {
+		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
 	}
-	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"))...)
+	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "compositecontroller-")...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
 func validateParent(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {

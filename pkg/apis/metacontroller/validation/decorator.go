@@ -44,11 +44,14 @@ func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
 	spec, path := &o.Spec, field.NewPath("spec")
 	errs := validateTargets(spec.Resources, path.Child("resources"))
 	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
-	if hooks := spec.Hooks; hooks != nil {
-		errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
-		errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "decoratorcontroller-")...)
+	endpoints := path.Child("endpointConfigs")
+	hooks := spec.Hooks
+	if hooks == nil {
+		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
 	}
-	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"))...)
+	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "decoratorcontroller-")...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
 func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {

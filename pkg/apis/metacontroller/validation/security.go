@@ -19,36 +19,80 @@ package validation
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // validateSecurity holds the rules of docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.3, which Metacontroller checks when it starts a controller.
 func validateSecurity(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
-	errs := validateCABundle(security.CABundle, path.Child("caBundle"))
-	if client := security.ClientTLS; client != nil {
-		at := path.Child("clientTLS")
-		errs = append(errs, validateReference(client.SecretRef.Name, client.SecretRef.Namespace, at.Child("secretRef"))...)
-		errs = append(errs, validateKey(client.CertKey, at.Child("certKey"))...)
-		errs = append(errs, validateKey(client.PrivateKeyKey, at.Child("privateKeyKey"))...)
-	}
-	if basic := security.BasicAuth; basic != nil {
-		at := path.Child("basicAuth")
-		errs = append(errs, validateReference(basic.SecretRef.Name, basic.SecretRef.Namespace, at.Child("secretRef"))...)
-		errs = append(errs, validateKey(basic.UsernameKey, at.Child("usernameKey"))...)
-		errs = append(errs, validateKey(basic.PasswordKey, at.Child("passwordKey"))...)
-	}
+	errs := validateSources(security.CABundle, path.Child("caBundle"))
 	if security.Authorization == nil {
 		return errs
 	}
 	if security.BasicAuth != nil {
 		errs = append(errs, field.Forbidden(path.Child("basicAuth"), "must not be set together with authorization"))
 	}
-	return append(errs, validateAuthorization(security.Authorization, path.Child("authorization"))...)
+	scheme := security.Authorization.Type
+	if scheme != nil && strings.EqualFold(strings.TrimSpace(*scheme), "basic") {
+		errs = append(errs, field.Invalid(path.Child("authorization", "type"), *scheme,
+			"use basicAuth for a user name and a password"))
+	}
+	return errs
+}
+
+func validateSources(bundle *metacontroller.CABundle, path *field.Path) field.ErrorList {
+	if bundle == nil {
+		return nil
+	}
+	given := 0
+	for _, set := range []bool{bundle.Inline != nil, bundle.SecretRef != nil, bundle.ConfigMapRef != nil} {
+		if set {
+			given++
+		}
+	}
+	switch given {
+	case 1:
+		return nil
+	case 0:
+		return field.ErrorList{field.Required(path, "exactly one of inline, secretRef and configMapRef must be set")}
+	default:
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{},
+			"exactly one of inline, secretRef and configMapRef must be set")}
+	}
+}
+
+// validateCredentials refuses what no hook can be called with: names that no object can have, certificates that are none, and
+// schemes that cannot be in a header.
+func validateCredentials(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if bundle, at := security.CABundle, path.Child("caBundle"); bundle != nil {
+		if bundle.SecretRef == nil && bundle.ConfigMapRef == nil {
+			errs = append(errs, validatePEM(bundle.Inline, at.Child("inline"))...)
+		}
+		errs = append(errs, validateBundleReference(bundle.SecretRef, at.Child("secretRef"))...)
+		errs = append(errs, validateBundleReference(bundle.ConfigMapRef, at.Child("configMapRef"))...)
+	}
+	if client, at := security.ClientTLS, path.Child("clientTLS"); client != nil {
+		errs = append(errs, validateReference(client.SecretRef.Name, client.SecretRef.Namespace, at.Child("secretRef"))...)
+		errs = append(errs, validateKey(client.CertKey, at.Child("certKey"))...)
+		errs = append(errs, validateKey(client.PrivateKeyKey, at.Child("privateKeyKey"))...)
+	}
+	if basic, at := security.BasicAuth, path.Child("basicAuth"); basic != nil {
+		errs = append(errs, validateReference(basic.SecretRef.Name, basic.SecretRef.Namespace, at.Child("secretRef"))...)
+		errs = append(errs, validateKey(basic.UsernameKey, at.Child("usernameKey"))...)
+		errs = append(errs, validateKey(basic.PasswordKey, at.Child("passwordKey"))...)
+	}
+	if authorization := security.Authorization; authorization != nil {
+		errs = append(errs, validateAuthorization(authorization, path.Child("authorization"))...)
+	}
+	return errs
 }
 
 func validateAuthorization(authorization *metacontroller.WebhookAuthorization, path *field.Path) field.ErrorList {
@@ -57,46 +101,19 @@ func validateAuthorization(authorization *metacontroller.WebhookAuthorization, p
 	if ref.Key != "" {
 		errs = append(errs, validateKey(&ref.Key, path.Child("secretRef", "key"))...)
 	}
-	if authorization.Type == nil {
-		return errs
-	}
-	switch scheme := *authorization.Type; {
-	case strings.EqualFold(strings.TrimSpace(scheme), "basic"):
-		errs = append(errs, field.Invalid(path.Child("type"), scheme, "use basicAuth for a user name and a password"))
-	case strings.ContainsFunc(strings.TrimSpace(scheme), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+	scheme := strings.TrimSpace(ptr.Deref(authorization.Type, ""))
+	if strings.ContainsFunc(scheme, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		// It may be more than the name of a scheme.
 		errs = append(errs, secret(path.Child("type"), "must be the name of a scheme such as Bearer, without control characters"))
 	}
 	return errs
 }
 
-func validateCABundle(bundle *metacontroller.CABundle, path *field.Path) field.ErrorList {
-	if bundle == nil {
+func validateBundleReference(ref *metacontroller.CABundleReference, path *field.Path) field.ErrorList {
+	if ref == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	given := 0
-	if bundle.Inline != nil {
-		given++
-	}
-	for _, ref := range []struct {
-		name string
-		*metacontroller.CABundleReference
-	}{{"secretRef", bundle.SecretRef}, {"configMapRef", bundle.ConfigMapRef}} {
-		if ref.CABundleReference != nil {
-			given++
-			errs = append(errs, validateReference(ref.Name, ref.Namespace, path.Child(ref.name))...)
-			errs = append(errs, validateKey(ref.Key, path.Child(ref.name, "key"))...)
-		}
-	}
-	switch given {
-	case 1:
-		return append(errs, validatePEM(bundle.Inline, path.Child("inline"))...)
-	case 0:
-		return field.ErrorList{field.Required(path, "exactly one of inline, secretRef and configMapRef must be set")}
-	default:
-		return append(errs, field.Invalid(path, field.OmitValueType{}, "exactly one of inline, secretRef and configMapRef must be set"))
-	}
+	return append(validateReference(ref.Name, ref.Namespace, path), validateKey(ref.Key, path.Child("key"))...)
 }
 
 // maxBundle is the longest inline bundle, as the markers in v1alpha1 have it. A longer one is refused there.
@@ -157,4 +174,17 @@ func validateKey(key *string, path *field.Path) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{invalid(path, *key, "must be a key of the object's data, such as ca.crt")}
+}
+
+// endpointOf finds the entry that gives a webhook its settings; -1 if it has settings of its own, or no entry is about its host.
+func endpointOf(webhook *metacontroller.Webhook, endpoints []metacontroller.EndpointConfig) int {
+	address := addressOf(webhook)
+	if address == nil || secures(&webhook.WebhookSecurity) {
+		return -1
+	}
+	return slices.IndexFunc(endpoints, func(e metacontroller.EndpointConfig) bool { return v1alpha1.EndpointMatches(e.Host, address) })
+}
+
+func secures(s *metacontroller.WebhookSecurity) bool {
+	return s.CABundle != nil || s.ClientTLS != nil || s.Authorization != nil || s.BasicAuth != nil
 }

@@ -26,7 +26,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, endpoints []metacontroller.EndpointConfig) {
@@ -124,13 +123,9 @@ func (w *warnings) aboutEtag(etag *metacontroller.WebhookEtagConfig, at *field.P
 func (w *warnings) aboutSecurity(webhook *metacontroller.Webhook, at *field.Path, endpoints []metacontroller.EndpointConfig, used []bool) {
 	address := addressOf(webhook)
 	security := &webhook.WebhookSecurity
-	if !secures(security) {
-		i := -1
-		if address != nil {
-			i = slices.IndexFunc(endpoints, func(e metacontroller.EndpointConfig) bool { return v1alpha1.EndpointMatches(e.Host, address) })
-		}
-		if i < 0 || used[i] {
-			return
+	if i := endpointOf(webhook, endpoints); i >= 0 {
+		if used[i] {
+			return // Said already.
 		}
 		used[i] = true
 		security, at = &endpoints[i].WebhookSecurity, field.NewPath("spec", "endpointConfigs").Index(i)
@@ -153,10 +148,6 @@ func (w *warnings) aboutSecurity(webhook *metacontroller.Webhook, at *field.Path
 			w.add(at.Child(setting.name), setting.message)
 		}
 	}
-}
-
-func secures(s *metacontroller.WebhookSecurity) bool {
-	return s.CABundle != nil || s.ClientTLS != nil || s.Authorization != nil || s.BasicAuth != nil
 }
 
 // aboutValues warns of what readers of the controller should not see, and of certificates that are passed over.

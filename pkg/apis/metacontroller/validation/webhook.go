@@ -20,6 +20,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
@@ -44,7 +45,8 @@ func validateHook(hook *metacontroller.Hook, path *field.Path) field.ErrorList {
 	webhook, at := hook.Webhook, path.Child("webhook")
 	errs := validateAddress(webhook, at)
 	errs = append(errs, validateTimeout(webhook.Timeout, at.Child("timeout"))...)
-	return append(errs, validateSecurity(&webhook.WebhookSecurity, at)...)
+	errs = append(errs, validateSecurity(&webhook.WebhookSecurity, at)...)
+	return append(errs, validateCredentials(&webhook.WebhookSecurity, at)...)
 }
 
 const (
@@ -63,10 +65,22 @@ func validateTimeout(timeout *metav1.Duration, path *field.Path) field.ErrorList
 		"must be no more than 1h, because a call occupies one of the controller's workers until it ends")}
 }
 
-func validateEndpointConfigs(configs []metacontroller.EndpointConfig, path *field.Path) field.ErrorList {
+// validateEndpointConfigs checks all of those entries that a hook uses. Metacontroller does not read the others, so that a controller
+// may run with whatever is in them.
+func validateEndpointConfigs(configs []metacontroller.EndpointConfig, path *field.Path, hooks ...*metacontroller.Hook) field.ErrorList {
+	configs = bounded(configs)
+	used := sets.New[int]()
+	for _, hook := range hooks {
+		if called(hook) {
+			used.Insert(endpointOf(hook.Webhook, configs))
+		}
+	}
 	var errs field.ErrorList
-	for i := range bounded(configs) {
+	for i := range configs {
 		errs = append(errs, validateSecurity(&configs[i].WebhookSecurity, path.Index(i))...)
+		if used.Has(i) {
+			errs = append(errs, validateCredentials(&configs[i].WebhookSecurity, path.Index(i))...)
+		}
 	}
 	return errs
 }
