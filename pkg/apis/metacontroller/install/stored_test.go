@@ -52,7 +52,7 @@ func TestEveryFieldIsStoredAsTheFixturesSay(t *testing.T) {
 		stored := encode(t, scheme, options.FilledObjects[v1alpha1.SchemeGroupVersion.WithKind(kind)])
 		file := filepath.Join("testdata", "HEAD", kind+".json")
 		if os.Getenv(updateStored) == "true" {
-			if err := os.WriteFile(file, stored, 0o644); err != nil { //nolint:gosec // It is a part of the repository.
+			if err := os.WriteFile(file, stored, 0o644); err != nil {
 				t.Fatal(err)
 			}
 			continue
