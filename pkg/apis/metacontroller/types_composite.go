@@ -44,13 +44,15 @@ type CompositeControllerSpec struct {
 	ParentResource CompositeControllerParentResourceRule
 	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
 	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
-	// entries name the same kind, the last one's update strategy is used.
+	// entries name the same kind, the last one's update strategy is used. The parent's own kind is refused unless
+	// parentResource has a labelSelector. At most 256 entries.
 	ChildResources []CompositeControllerChildResourceRule
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
 	Hooks *CompositeControllerHooks
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	EndpointConfigs []EndpointConfig
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
@@ -82,7 +84,8 @@ type CompositeControllerParentResourceRule struct {
 // CompositeControllerRevisionHistory says what of the parent makes up a revision.
 type CompositeControllerRevisionHistory struct {
 	// fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example
-	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"].
+	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"]. At most
+	// 256 entries.
 	FieldPaths []string
 }
 

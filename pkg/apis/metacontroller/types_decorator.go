@@ -37,16 +37,18 @@ type DecoratorController struct {
 // DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
 type DecoratorControllerSpec struct {
 	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
-	// With an empty list the controller does nothing.
+	// With an empty list the controller does nothing. At most 256 entries.
 	Resources []DecoratorControllerResourceRule
 	// attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a
-	// kind not listed here is rejected as a whole.
+	// kind not listed here is rejected as a whole. The kind of a target is refused unless the target's rule has a selector. At
+	// most 256 entries.
 	Attachments []DecoratorControllerAttachmentRule
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
 	Hooks *DecoratorControllerHooks
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	EndpointConfigs []EndpointConfig
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.

@@ -53,9 +53,9 @@ type Webhook struct {
 	// both service and path, must be given.
 	URL *string
 	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
-	// Default 10s; values of 0 or less mean the default.
+	// Default 10s; values of 0 or less mean the default. More than 1h is refused.
 	Timeout *metav1.Duration
-	// path is the URL path used with service, with its leading slash.
+	// path is the URL path used with service. It begins with a slash.
 	Path *string
 	// service is the in-cluster Service to call when url is absent.
 	Service *ServiceReference
@@ -100,7 +100,7 @@ type ServiceReference struct {
 	Name string
 	// namespace of the Service. Required.
 	Namespace string
-	// port of the Service. Default 80.
+	// port of the Service, from 1 to 65535. Default 80.
 	Port *int32
 	// protocol is the URL scheme: http or https. Default http.
 	Protocol *string
@@ -117,7 +117,7 @@ type EndpointConfig struct {
 
 // CABundle is a set of PEM certificates. Exactly one of its sources must be given.
 type CABundle struct {
-	// inline is the PEM text itself.
+	// inline is the PEM text itself, of at least one certificate.
 	Inline *string
 	// secretRef takes the PEM text from a key of a Secret.
 	SecretRef *CABundleReference

@@ -195,7 +195,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CABundle(ref common.ReferenceCallba
 				Properties: map[string]spec.Schema{
 					"inline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "inline is the PEM text itself.",
+							Description: "inline is the PEM text itself, of at least one certificate.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -398,7 +398,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerChildResourceRul
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource in lower case, for example deployments. Required.",
+							Description: "resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -582,7 +582,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerParentResourceRu
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource in lower case, for example deployments. Required.",
+							Description: "resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -630,7 +630,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerRevisionHistory(
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example \"spec.template\". Changes of other fields reach all children at once. Default when empty or absent: [\"spec\"].",
+							Description: "fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example \"spec.template\". Changes of other fields reach all children at once. Default when empty or absent: [\"spec\"]. At most 256 entries.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -669,7 +669,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two entries name the same kind, the last one's update strategy is used.",
+							Description: "childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two entries name the same kind, the last one's update strategy is used. The parent's own kind is refused unless parentResource has a labelSelector. At most 256 entries.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -693,7 +693,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.",
+							Description: "endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most 256 entries.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1155,7 +1155,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentRule(r
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource in lower case, for example deployments. Required.",
+							Description: "resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1312,7 +1312,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerResourceRule(ref
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource in lower case, for example deployments. Required.",
+							Description: "resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1360,7 +1360,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once. With an empty list the controller does nothing.",
+							Description: "resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once. With an empty list the controller does nothing. At most 256 entries.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1378,7 +1378,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a kind not listed here is rejected as a whole.",
+							Description: "attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a kind not listed here is rejected as a whole. The kind of a target is refused unless the target's rule has a selector. At most 256 entries.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1402,7 +1402,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.",
+							Description: "endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most 256 entries.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1630,7 +1630,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref common.ReferenceCa
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resource is the plural name of the resource in lower case, for example deployments. Required.",
+							Description: "resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1736,7 +1736,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ServiceReference(ref common.Referen
 					},
 					"port": {
 						SchemaProps: spec.SchemaProps{
-							Description: "port of the Service. Default 80.",
+							Description: "port of the Service, from 1 to 65535. Default 80.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1807,13 +1807,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_Webhook(ref common.ReferenceCallbac
 					},
 					"timeout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m. Default 10s; values of 0 or less mean the default.",
+							Description: "timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m. Default 10s; values of 0 or less mean the default. More than 1h is refused.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "path is the URL path used with service, with its leading slash.",
+							Description: "path is the URL path used with service. It begins with a slash.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"k8s.io/utils/ptr"
 
@@ -79,26 +78,9 @@ func effectiveSecurity(w *v1alpha1.Webhook, endpoints []v1alpha1.EndpointConfig,
 		return own, "webhook"
 	}
 	for i := range endpoints {
-		if hostMatches(endpoints[i].Host, u) {
+		if v1alpha1.EndpointMatches(endpoints[i].Host, u) {
 			return endpoints[i].WebhookSecurity, fmt.Sprintf("endpointConfigs[%d]", i)
 		}
 	}
 	return v1alpha1.WebhookSecurity{}, "webhook"
-}
-
-// hostMatches compares the host of an endpoint config with a URL without regard to case. The port may be left out on either
-// side when it is the default of the URL's scheme.
-func hostMatches(entry string, u *url.URL) bool {
-	defaultPort := ":80"
-	if u.Scheme == "https" {
-		defaultPort = ":443"
-	}
-	if strings.EqualFold(entry, u.Host) {
-		return true
-	}
-	if u.Port() == "" {
-		return strings.EqualFold(entry, u.Host+defaultPort)
-	}
-	bare, hasDefaultPort := strings.CutSuffix(u.Host, defaultPort)
-	return hasDefaultPort && strings.EqualFold(entry, bare)
 }

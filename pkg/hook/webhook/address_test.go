@@ -115,7 +115,7 @@ func TestHostMatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := hostMatches(tc.entry, u); got != tc.want {
+		if got := v1alpha1.EndpointMatches(tc.entry, u); got != tc.want {
 			t.Errorf("entry %q, URL %s: got %v, want %v", tc.entry, tc.url, got, tc.want)
 		}
 	}

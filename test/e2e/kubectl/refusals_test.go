@@ -55,6 +55,22 @@ func TestWrongManifestsAreRefused(t *testing.T) {
 			`{"parentResource":{},"childResources":[{"apiVersion":"v1"}]}`,
 			[]string{"spec.parentResource.apiVersion", "spec.parentResource.resource", "spec.childResources[0].resource"},
 		},
+		"Subresource": {
+			"A subresource has no objects of its own that could be watched.",
+			`{"parentResource":{"apiVersion":"v1","resource":"pods/exec"}}`,
+			[]string{"spec.parentResource.resource", `"pods/exec"`, "without a subresource"},
+		},
+		"ParentAsChild": {
+			"A parent that is its own child has grandchildren without end.",
+			`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"childResources":[{"apiVersion":"v1","resource":"configmaps"}]}`,
+			[]string{"spec.childResources[0].resource", "spec.parentResource.labelSelector"},
+		},
+		"ServiceThatIsAnotherHost": {
+			"The parts of a service are joined to a URL; none of them may hold another host.",
+			`{"parentResource":{"apiVersion":"v1","resource":"pods"},
+			  "hooks":{"sync":{"webhook":{"service":{"name":"169.254.169.254/latest#","namespace":"a"},"path":"/"}}}}`,
+			[]string{"spec.hooks.sync.webhook.service.name", "must be the name of a Service"},
+		},
 		"WrongType": {
 			"A number where a text belongs is not turned into one.",
 			`{"parentResource":{"apiVersion":"v1","resource":5}}`,

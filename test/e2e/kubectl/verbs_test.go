@@ -51,7 +51,11 @@ func TestVerbs(t *testing.T) {
 		for _, name := range []string{"compositecontrollers", "compositecontroller", "cc", "cctl", "metacontroller"} {
 			expect(t, c.Kubectl(t, "get", name), "NAME", "PARENT", "CHILDREN", "READY", "AGE", "hello-controller", "helloworlds.example.com")
 		}
-		expect(t, c.Kubectl(t, "get", "cc", "-o", "wide"), "HOOKS", "SYNCS", "sync")
+		expect(t, c.Kubectl(t, "get", "cc", "-o", "wide"), "HOOKS", "SYNCS", "sync", "ADDRESS", "STRATEGY", "LAST ERROR")
+		expect(t, c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=helloworlds"), "hello-controller")
+		if output := c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=pods", "-o", "name"); output != "" {
+			t.Errorf("a field selector for another parent selects:\n%s", output)
+		}
 		expect(t, c.Kubectl(t, "get", "cc", "hello-controller", "-o", "yaml"), "generateSelector: true", "method: Recreate")
 	})
 	t.Run("explain documents fields", func(t *testing.T) {

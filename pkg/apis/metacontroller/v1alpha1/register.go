@@ -30,7 +30,7 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 var (
 	// SchemeBuilder collects the functions that add this version to a scheme; generated code registers itself here.
-	SchemeBuilder      = runtime.NewSchemeBuilder(addKnownTypes, addDefaultingFuncs)
+	SchemeBuilder      = runtime.NewSchemeBuilder(addKnownTypes, addDefaultingFuncs, addFieldSelectors)
 	localSchemeBuilder = &SchemeBuilder
 
 	// AddToScheme adds the types, defaults and conversions of this version to a scheme.

@@ -50,11 +50,13 @@ type CompositeControllerSpec struct {
 	ParentResource CompositeControllerParentResourceRule `json:"parentResource"`
 	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
 	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
-	// entries name the same kind, the last one's update strategy is used.
+	// entries name the same kind, the last one's update strategy is used. The parent's own kind is refused unless
+	// parentResource has a labelSelector. At most 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	ChildResources []CompositeControllerChildResourceRule `json:"childResources,omitempty"`
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
@@ -62,11 +64,13 @@ type CompositeControllerSpec struct {
 	// +k8s:optional
 	Hooks *CompositeControllerHooks `json:"hooks,omitempty"`
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	EndpointConfigs []EndpointConfig `json:"endpointConfigs,omitempty"`
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
@@ -113,11 +117,14 @@ type CompositeControllerParentResourceRule struct {
 // CompositeControllerRevisionHistory says what of the parent makes up a revision.
 type CompositeControllerRevisionHistory struct {
 	// fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example
-	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"].
+	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"]. At most
+	// 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
+	// +k8s:eachVal=+k8s:maxLength=1024
 	FieldPaths []string `json:"fieldPaths,omitempty"`
 }
 
@@ -170,6 +177,7 @@ type ChildUpdateStatusChecks struct {
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	Conditions []StatusConditionCheck `json:"conditions,omitempty"`
 }
 
@@ -178,14 +186,17 @@ type StatusConditionCheck struct {
 	// type is the condition's type, for example Ready. Required. The condition must exist.
 	// +required
 	// +k8s:required
+	// +k8s:maxLength=1024
 	Type string `json:"type"`
 	// status, when given, must equal the condition's status: True, False or Unknown.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=1024
 	Status *string `json:"status,omitempty"`
 	// reason, when given, must equal the condition's reason.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=1024
 	Reason *string `json:"reason,omitempty"`
 }
 

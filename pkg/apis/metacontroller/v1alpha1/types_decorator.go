@@ -43,18 +43,21 @@ type DecoratorController struct {
 // DecoratorControllerSpec says which objects are decorated, what may be attached to them, and which hooks decide.
 type DecoratorControllerSpec struct {
 	// resources lists the kinds whose objects are decorated, each with selectors. Required; a kind may be listed only once.
-	// With an empty list the controller does nothing.
+	// With an empty list the controller does nothing. At most 256 entries.
 	// +required
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	Resources []DecoratorControllerResourceRule `json:"resources"`
 	// attachments lists the kinds that the hooks may return as attachments. A hook's response that holds an attachment of a
-	// kind not listed here is rejected as a whole.
+	// kind not listed here is rejected as a whole. The kind of a target is refused unless the target's rule has a selector. At
+	// most 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	Attachments []DecoratorControllerAttachmentRule `json:"attachments,omitempty"`
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
@@ -62,11 +65,13 @@ type DecoratorControllerSpec struct {
 	// +k8s:optional
 	Hooks *DecoratorControllerHooks `json:"hooks,omitempty"`
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	EndpointConfigs []EndpointConfig `json:"endpointConfigs,omitempty"`
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
@@ -110,6 +115,7 @@ type AnnotationSelector struct {
 	// matchAnnotations are annotations that must all be present with exactly these values.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxProperties=256
 	MatchAnnotations map[string]string `json:"matchAnnotations,omitempty"`
 	// matchExpressions are set-based requirements on annotations (In, NotIn, Exists, DoesNotExist) that must all hold.
 	// +optional
@@ -117,6 +123,7 @@ type AnnotationSelector struct {
 	// +listType=atomic
 	// +k8s:listType=atomic
 	// +k8s:eachVal=+k8s:opaqueType
+	// +k8s:maxItems=256
 	MatchExpressions []metav1.LabelSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 

@@ -62,16 +62,18 @@ type Webhook struct {
 	// both service and path, must be given.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=4096
 	URL *string `json:"url,omitempty"`
 	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
-	// Default 10s; values of 0 or less mean the default.
+	// Default 10s; values of 0 or less mean the default. More than 1h is refused.
 	// +optional
 	// +k8s:optional
 	// +k8s:opaqueType
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// path is the URL path used with service, with its leading slash.
+	// path is the URL path used with service. It begins with a slash.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=4096
 	Path *string `json:"path,omitempty"`
 	// service is the in-cluster Service to call when url is absent.
 	// +optional
@@ -140,7 +142,7 @@ type ServiceReference struct {
 	// +required
 	// +k8s:required
 	Namespace string `json:"namespace"`
-	// port of the Service. Default 80.
+	// port of the Service, from 1 to 65535. Default 80.
 	// +optional
 	// +k8s:optional
 	Port *int32 `json:"port,omitempty"`
@@ -163,9 +165,10 @@ type EndpointConfig struct {
 
 // CABundle is a set of PEM certificates. Exactly one of its sources must be given.
 type CABundle struct {
-	// inline is the PEM text itself.
+	// inline is the PEM text itself, of at least one certificate.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=1048576
 	Inline *string `json:"inline,omitempty"`
 	// secretRef takes the PEM text from a key of a Secret.
 	// +optional
@@ -227,6 +230,7 @@ type WebhookAuthorization struct {
 	// type is the scheme in front of the credential. Default Bearer. Basic is rejected: use basicAuth.
 	// +optional
 	// +k8s:optional
+	// +k8s:maxLength=256
 	// +default="Bearer"
 	Type *string `json:"type,omitempty"`
 	// secretRef names the key of a Secret that holds the credential. White space around it is removed.

@@ -44,6 +44,7 @@ type ControllerRevision struct {
 	// +k8s:optional
 	// +listType=atomic
 	// +k8s:listType=atomic
+	// +k8s:maxItems=256
 	Children []ControllerRevisionChildren `json:"children,omitempty"`
 }
 

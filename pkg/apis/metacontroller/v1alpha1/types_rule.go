@@ -23,7 +23,7 @@ type ResourceRule struct {
 	// +required
 	// +k8s:required
 	APIVersion string `json:"apiVersion"`
-	// resource is the plural name of the resource in lower case, for example deployments. Required.
+	// resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.
 	// +required
 	// +k8s:required
 	Resource string `json:"resource"`

@@ -17,6 +17,9 @@ limitations under the License.
 package validation
 
 import (
+	"fmt"
+	"slices"
+
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,31 +30,81 @@ import (
 // ValidateCompositeController checks a new CompositeController.
 func ValidateCompositeController(o *metacontroller.CompositeController) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateCompositeSpec(&o.Spec, field.NewPath("spec"))...)
+	return append(errs, validateComposite(o)...)
 }
 
-// ValidateCompositeControllerUpdate checks a changed CompositeController. An unchanged spec is not checked again.
+// ValidateCompositeControllerUpdate checks a changed CompositeController. An unchanged spec is not checked again; of a changed
+// one all errors are returned, those of fields that the update left alone as well.
 func ValidateCompositeControllerUpdate(o, was *metacontroller.CompositeController) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(o.Spec, was.Spec) {
 		return nil
 	}
-	return validateCompositeSpec(&o.Spec, field.NewPath("spec"))
+	return validateComposite(o)
 }
 
-func validateCompositeSpec(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {
-	parent := path.Child("parentResource")
-	errs := validateAPIVersion(spec.ParentResource.APIVersion, parent.Child("apiVersion"))
-	errs = append(errs, validateLabelSelector(spec.ParentResource.LabelSelector, parent.Child("labelSelector"))...)
-	for i, rule := range spec.ChildResources {
-		child := path.Child("childResources").Index(i)
-		errs = append(errs, validateAPIVersion(rule.APIVersion, child.Child("apiVersion"))...)
+func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
+	spec, path := &o.Spec, field.NewPath("spec")
+	errs := validateParent(spec, path.Child("parentResource"))
+	errs = append(errs, validateChildren(spec, path.Child("childResources"))...)
+	endpoints := path.Child("endpointConfigs")
+	hooks := spec.Hooks
+	if hooks == nil {
+		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
+	}
+	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "compositecontroller-")...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
+}
+
+func validateParent(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {
+	parent := &spec.ParentResource
+	errs := validateResourceRule(parent.ResourceRule, path)
+	if own(parent.ResourceRule, compositeControllers, decoratorControllers) {
+		// Each of the two would replace what the other one wrote, for ever (docs/reference/compatibility.md#v-own-parent).
+		errs = append(errs, field.Invalid(path.Child("resource"), parent.Resource,
+			"this server writes the status of these objects itself: use a DecoratorController"))
+	}
+	errs = append(errs, validateLabelSelector(parent.LabelSelector, path.Child("labelSelector"))...)
+	return append(errs, validateFieldPaths(parent.RevisionHistory, path.Child("revisionHistory"))...)
+}
+
+// validateChildren refuses children that would have children without end (docs/reference/compatibility.md#v-recursion),
+// and those that the server itself keeps.
+func validateChildren(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {
+	rules := bounded(spec.ChildResources)
+	rolling := slices.ContainsFunc(rules, func(r metacontroller.CompositeControllerChildResourceRule) bool { return rolls(&r) })
+	parent, known := groupResource(spec.ParentResource.ResourceRule)
+	var errs field.ErrorList
+	for i := range rules {
+		rule, child := &rules[i], path.Index(i)
+		errs = append(errs, validateResourceRule(rule.ResourceRule, child)...)
 		if rule.UpdateStrategy != nil {
 			errs = append(errs, validateMaxUnavailable(rule.UpdateStrategy.MaxUnavailable,
 				child.Child("updateStrategy", "maxUnavailable"))...)
 		}
+		resource, ok := groupResource(rule.ResourceRule)
+		switch {
+		case ok && known && resource == parent && !selects(spec.ParentResource.LabelSelector):
+			errs = append(errs, invalid(child.Child("resource"), rule.Resource, fmt.Sprintf(
+				"is the parent's resource too, so that each child would have children: set %s", "spec.parentResource.labelSelector")))
+		case rolling && own(rule.ResourceRule, controllerRevisions):
+			errs = append(errs, field.Invalid(child.Child("resource"), rule.Resource,
+				"the server keeps its own objects of this kind for each parent while a child resource has a rolling update strategy"))
+		}
 	}
-	if hooks := spec.Hooks; hooks != nil {
-		errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	return errs
+}
+
+// maxNamePart is the longest name after the slash of a finalizer.
+const maxNamePart = 63
+
+// validateFinalizer refuses a name that cannot be part of the finalizer that a finalize hook needs
+// (docs/reference/compatibility.md#v-finalizer).
+func validateFinalizer(finalize *metacontroller.Hook, name, prefix string) field.ErrorList {
+	longest := maxNamePart - len(prefix)
+	if finalize == nil || len(name) <= longest {
+		return nil
 	}
-	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"))...)
+	return field.ErrorList{invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf(
+		"must be no more than %d characters, because a finalize hook needs a finalizer that ends in the name", longest))}
 }

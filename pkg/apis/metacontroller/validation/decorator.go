@@ -28,26 +28,30 @@ import (
 // ValidateDecoratorController checks a new DecoratorController.
 func ValidateDecoratorController(o *metacontroller.DecoratorController) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateDecoratorSpec(&o.Spec, field.NewPath("spec"))...)
+	return append(errs, validateDecorator(o)...)
 }
 
-// ValidateDecoratorControllerUpdate checks a changed DecoratorController. An unchanged spec is not checked again.
+// ValidateDecoratorControllerUpdate checks a changed DecoratorController. An unchanged spec is not checked again; of a changed
+// one all errors are returned, those of fields that the update left alone as well.
 func ValidateDecoratorControllerUpdate(o, was *metacontroller.DecoratorController) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(o.Spec, was.Spec) {
 		return nil
 	}
-	return validateDecoratorSpec(&o.Spec, field.NewPath("spec"))
+	return validateDecorator(o)
 }
 
-func validateDecoratorSpec(spec *metacontroller.DecoratorControllerSpec, path *field.Path) field.ErrorList {
+func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
+	spec, path := &o.Spec, field.NewPath("spec")
 	errs := validateTargets(spec.Resources, path.Child("resources"))
-	for i, rule := range spec.Attachments {
-		errs = append(errs, validateAPIVersion(rule.APIVersion, path.Child("attachments").Index(i).Child("apiVersion"))...)
+	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
+	endpoints := path.Child("endpointConfigs")
+	hooks := spec.Hooks
+	if hooks == nil {
+		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
 	}
-	if hooks := spec.Hooks; hooks != nil {
-		errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
-	}
-	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"))...)
+	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "decoratorcontroller-")...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
 func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
@@ -57,9 +61,9 @@ func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, pat
 		errs = append(errs, field.Required(path, ""))
 	}
 	seen := map[schema.GroupResource]bool{}
-	for i, rule := range rules {
+	for i, rule := range bounded(rules) {
 		target := path.Index(i)
-		errs = append(errs, validateAPIVersion(rule.APIVersion, target.Child("apiVersion"))...)
+		errs = append(errs, validateResourceRule(rule.ResourceRule, target)...)
 		errs = append(errs, validateLabelSelector(rule.LabelSelector, target.Child("labelSelector"))...)
 		errs = append(errs, validateAnnotationSelector(rule.AnnotationSelector, target.Child("annotationSelector"))...)
 		resource, ok := groupResource(rule.ResourceRule)
@@ -73,4 +77,36 @@ func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, pat
 		seen[resource] = true
 	}
 	return errs
+}
+
+func validateAttachments(spec *metacontroller.DecoratorControllerSpec, path *field.Path) field.ErrorList {
+	targets := targetsOf(spec)
+	var errs field.ErrorList
+	for i, rule := range bounded(spec.Attachments) {
+		errs = append(errs, validateResourceRule(rule.ResourceRule, path.Index(i))...)
+		resource, ok := groupResource(rule.ResourceRule)
+		if target := targets[resource]; ok && target != nil && !narrowed(target) {
+			errs = append(errs, invalid(path.Index(i).Child("resource"), rule.Resource,
+				"is a target's resource too, so that each attachment would have attachments: set a selector in spec.resources"))
+		}
+	}
+	return errs
+}
+
+// targetsOf finds the rules about targets by resource.
+func targetsOf(spec *metacontroller.DecoratorControllerSpec) map[schema.GroupResource]*metacontroller.DecoratorControllerResourceRule {
+	targets := map[schema.GroupResource]*metacontroller.DecoratorControllerResourceRule{}
+	for i := range bounded(spec.Resources) {
+		if resource, ok := groupResource(spec.Resources[i].ResourceRule); ok {
+			targets[resource] = &spec.Resources[i]
+		}
+	}
+	return targets
+}
+
+// narrowed reports whether a rule excludes any object of its resource.
+func narrowed(rule *metacontroller.DecoratorControllerResourceRule) bool {
+	annotations := rule.AnnotationSelector
+	return selects(rule.LabelSelector) ||
+		annotations != nil && len(annotations.MatchAnnotations)+len(annotations.MatchExpressions) > 0
 }

@@ -19,6 +19,8 @@ limitations under the License.
 // The shape of objects (required fields, enumerations, ranges) is checked by the validation that is generated from the
 // markers in v1alpha1; what is checked there is not checked here. A rule refuses only what could never work or what the
 // project has decided to refuse. Everything else that Metacontroller admitted is admitted, with a warning where it has no
-// effect or keeps the controller from running. The registry's strategies call this package; it reads nothing but the
-// object given.
+// effect, keeps the controller from running, or is dangerous. docs/reference/compatibility.md lists both. No value that may hold a
+// password is repeated. The registry's strategies call this package; it reads nothing but the object given.
+//
+// testdata has objects with what is said to each: accepted, warned of, refused.
 package validation

@@ -18,44 +18,88 @@ package validation
 
 import (
 	"maps"
-	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// validateAPIVersion accepts v1 and group/version. That it is given at all is checked by the generated validation.
+// The resources of our own group.
+const (
+	compositeControllers = "compositecontrollers"
+	decoratorControllers = "decoratorcontrollers"
+	controllerRevisions  = "controllerrevisions"
+)
+
+// servedVersion is the API version that this server serves, and nobody else can.
+var servedVersion = schema.GroupVersion{Group: metacontroller.GroupName, Version: "v1alpha1"}.String()
+
+// validateResourceRule checks the names in a rule (docs/reference/compatibility.md#v-resource). That both are given is
+// checked by the generated validation.
+func validateResourceRule(rule metacontroller.ResourceRule, path *field.Path) field.ErrorList {
+	errs := validateAPIVersion(rule.APIVersion, path.Child("apiVersion"))
+	at := path.Child("resource")
+	switch own := []string{compositeControllers, controllerRevisions, decoratorControllers}; {
+	case rule.Resource == "":
+	case len(validation.IsDNS1123Label(rule.Resource)) > 0:
+		errs = append(errs, invalid(at, rule.Resource,
+			"must be the plural name of a resource in lower case, such as deployments, without a subresource"))
+	case rule.APIVersion == servedVersion && !slices.Contains(own, rule.Resource):
+		// The APIService of the version leads to this server, so a custom resource of it is never served
+		// (docs/reference/compatibility.md#v-own-group).
+		errs = append(errs, field.NotSupported(at, rule.Resource, own))
+	}
+	return errs
+}
+
+// validateAPIVersion accepts v1 and group/version.
 func validateAPIVersion(apiVersion string, path *field.Path) field.ErrorList {
 	if apiVersion == "" {
 		return nil
 	}
-	version, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil || version.Version == "" || (strings.Contains(apiVersion, "/") && version.Group == "") {
-		return field.ErrorList{field.Invalid(path, apiVersion, "must be a group and version such as apps/v1, or v1 for the core group")}
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group, version = "", apiVersion
+	}
+	if len(validation.IsDNS1035Label(version)) > 0 || grouped && len(validation.IsDNS1123Subdomain(group)) > 0 {
+		return field.ErrorList{invalid(path, apiVersion, "must be a group and version such as apps/v1, or v1 for the core group")}
 	}
 	return nil
 }
 
+// groupResource is what a rule names in any version; false if it names nothing.
 func groupResource(rule metacontroller.ResourceRule) (schema.GroupResource, bool) {
 	version, err := schema.ParseGroupVersion(rule.APIVersion)
-	if err != nil || rule.Resource == "" {
+	if err != nil || rule.APIVersion == "" || rule.Resource == "" {
 		return schema.GroupResource{}, false
 	}
 	return schema.GroupResource{Group: version.Group, Resource: rule.Resource}, true
 }
 
+// own reports whether a rule names a resource that this server serves.
+func own(rule metacontroller.ResourceRule, resources ...string) bool {
+	return rule.APIVersion == servedVersion && slices.Contains(resources, rule.Resource)
+}
+
 func validateLabelSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	if n := len(selector.MatchExpressions); n > maxItems {
+		return field.ErrorList{field.TooMany(path.Child("matchExpressions"), n, maxItems)}
+	}
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+}
+
+// selects reports whether a selector excludes anything at all.
+func selects(selector *metav1.LabelSelector) bool {
+	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
 }
 
 // validateAnnotationSelector demands what Metacontroller needs to build a label selector of it (docs/reference/contract.md#s1.2). Unlike
@@ -65,38 +109,17 @@ func validateAnnotationSelector(selector *metacontroller.AnnotationSelector, pat
 		return nil
 	}
 	var errs field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(selector.MatchAnnotations)) {
-		value := selector.MatchAnnotations[key]
-		at := path.Child("matchAnnotations").Key(key)
-		for _, msg := range validation.IsQualifiedName(key) {
-			errs = append(errs, field.Invalid(at, key, msg))
+	if len(selector.MatchAnnotations) <= maxItems {
+		for _, key := range slices.Sorted(maps.Keys(selector.MatchAnnotations)) {
+			value := selector.MatchAnnotations[key]
+			at := path.Child("matchAnnotations").Key(cut(key))
+			for _, msg := range validation.IsQualifiedName(key) {
+				errs = append(errs, invalid(at, key, msg))
+			}
+			for _, msg := range validation.IsValidLabelValue(value) {
+				errs = append(errs, invalid(at, value, msg))
+			}
 		}
-		for _, msg := range validation.IsValidLabelValue(value) {
-			errs = append(errs, field.Invalid(at, value, msg))
-		}
 	}
-	return append(errs, validateLabelSelector(&metav1.LabelSelector{MatchExpressions: selector.MatchExpressions}, path)...)
-}
-
-var percentage = regexp.MustCompile(`^\d+%$`)
-
-// validateMaxUnavailable accepts 1 and more, and 1% to 100%.
-func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.ErrorList {
-	if value == nil {
-		return nil
-	}
-	if value.Type == intstr.Int {
-		if value.IntVal < 1 {
-			return field.ErrorList{field.Invalid(path, value.IntVal, "must be greater than or equal to 1")}
-		}
-		return nil
-	}
-	percent, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
-	if err != nil {
-		percent = math.MaxInt
-	}
-	if !percentage.MatchString(value.StrVal) || percent < 1 || percent > 100 {
-		return field.ErrorList{field.Invalid(path, value.StrVal, "must be a number, or a percentage from 1% to 100%")}
-	}
-	return nil
+	return append(errs, validateLabelSelector(&metav1.LabelSelector{MatchExpressions: bounded(selector.MatchExpressions)}, path)...)
 }

@@ -18,31 +18,40 @@ package validation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// WarningsForCompositeController tells what in a valid CompositeController has no effect, or will keep it from running.
+// WarningsForCompositeController tells what in a valid CompositeController has no effect, will keep it from running, or is
+// dangerous.
 func WarningsForCompositeController(o *metacontroller.CompositeController) []string {
 	path := field.NewPath("spec")
 	var w warnings
+	w.aboutParent(&o.Spec, path.Child("parentResource"))
 	rules := make([]metacontroller.ResourceRule, 0, len(o.Spec.ChildResources))
 	for i := range o.Spec.ChildResources {
 		rules = append(rules, o.Spec.ChildResources[i].ResourceRule)
 		w.aboutStrategy(o.Spec.ChildResources[i].UpdateStrategy, path.Child("childResources").Index(i).Child("updateStrategy"))
 	}
 	w.aboutDuplicates(rules, path.Child("childResources"))
+	w.aboutChildren(rules, path.Child("childResources"))
+	if parent, ok := groupResource(o.Spec.ParentResource.ResourceRule); ok {
+		w.aboutRecursion(rules, path.Child("childResources"), sets.New(parent), "spec.parentResource.labelSelector")
+	}
 	w.aboutResync(o.Spec.ResyncPeriodSeconds, path)
 	hooks := o.Spec.Hooks
 	if hooks == nil {
 		w.add(path.Child("hooks"), "without a sync or finalize hook the controller does not start")
 		return w
 	}
-	w.aboutHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))
+	w.aboutHooks(hooks.Sync, hooks.Finalize, hooks.Customize, o.Spec.EndpointConfigs)
 	if hooks.PreUpdateChild != nil {
 		w.add(path.Child("hooks", "preUpdateChild"), "has no effect: this hook is never called")
 	}
@@ -52,12 +61,21 @@ func WarningsForCompositeController(o *metacontroller.CompositeController) []str
 	return w
 }
 
-// WarningsForDecoratorController tells what in a valid DecoratorController has no effect, or will keep it from running.
+// WarningsForDecoratorController tells what in a valid DecoratorController has no effect, will keep it from running, or is
+// dangerous.
 func WarningsForDecoratorController(o *metacontroller.DecoratorController) []string {
 	path := field.NewPath("spec")
 	var w warnings
 	if len(o.Spec.Resources) == 0 {
 		w.add(path.Child("resources"), "no resources are named, so the controller does nothing")
+	}
+	targets := sets.New[schema.GroupResource]()
+	for i := range o.Spec.Resources {
+		rule := o.Spec.Resources[i].ResourceRule
+		w.aboutHandled(rule, path.Child("resources").Index(i))
+		if resource, ok := groupResource(rule); ok {
+			targets.Insert(resource)
+		}
 	}
 	rules := make([]metacontroller.ResourceRule, 0, len(o.Spec.Attachments))
 	for i, rule := range o.Spec.Attachments {
@@ -67,13 +85,38 @@ func WarningsForDecoratorController(o *metacontroller.DecoratorController) []str
 		}
 	}
 	w.aboutDuplicates(rules, path.Child("attachments"))
+	w.aboutChildren(rules, path.Child("attachments"))
+	w.aboutRecursion(rules, path.Child("attachments"), targets, "the selectors in spec.resources")
 	w.aboutResync(o.Spec.ResyncPeriodSeconds, path)
 	hooks := o.Spec.Hooks
 	if hooks == nil {
 		w.add(path.Child("hooks"), "without a sync or finalize hook the controller does not start")
 		return w
 	}
-	w.aboutHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))
+	w.aboutHooks(hooks.Sync, hooks.Finalize, hooks.Customize, o.Spec.EndpointConfigs)
+	return w
+}
+
+// WarningsForControllerRevision tells what in a valid ControllerRevision says the same twice.
+func WarningsForControllerRevision(o *metacontroller.ControllerRevision) []string {
+	var w warnings
+	kinds := sets.New[schema.GroupKind]()
+	for i, children := range o.Children {
+		at := field.NewPath("children").Index(i)
+		kind := schema.GroupKind{Group: children.APIGroup, Kind: children.Kind}
+		if kinds.Has(kind) {
+			w.add(at, kind.String()+" is listed above")
+		}
+		kinds.Insert(kind)
+		names := sets.New[string]()
+		for j, name := range children.Names {
+			if names.Has(name) {
+				w.add(at.Child("names").Index(j), "is listed above")
+				break
+			}
+			names.Insert(name)
+		}
+	}
 	return w
 }
 
@@ -82,6 +125,97 @@ type warnings []string
 
 func (w *warnings) add(path *field.Path, message string) {
 	*w = append(*w, path.String()+": "+message)
+}
+
+func (w *warnings) aboutParent(spec *metacontroller.CompositeControllerSpec, path *field.Path) {
+	w.aboutHandled(spec.ParentResource.ResourceRule, path)
+	history := spec.ParentResource.RevisionHistory
+	if history == nil || len(history.FieldPaths) == 0 {
+		return
+	}
+	at := path.Child("revisionHistory", "fieldPaths")
+	if !slices.ContainsFunc(spec.ChildResources, func(r metacontroller.CompositeControllerChildResourceRule) bool { return rolls(&r) }) {
+		w.add(at, "has no effect without a child resource that has a rolling update strategy")
+		return
+	}
+	for i, fieldPath := range bounded(history.FieldPaths) {
+		w.aboutFieldPath(history.FieldPaths, i, at.Index(i))
+		switch head, _, _ := strings.Cut(fieldPath, "."); {
+		case head == "status":
+			w.add(at.Index(i), "changes while a rollout goes on, so that one rollout starts the next")
+		case fieldPath == "metadata":
+			w.add(at.Index(i), "changes with every write of the parent, so that one rollout starts the next")
+		case strings.ContainsAny(fieldPath, "[]*"):
+			w.add(at.Index(i), "names no field: items of lists cannot be selected")
+		}
+	}
+}
+
+// aboutFieldPath warns of a path that another one contains, or repeats.
+func (w *warnings) aboutFieldPath(all []string, i int, path *field.Path) {
+	for j, other := range all {
+		switch {
+		case other == all[i] && j < i:
+			w.add(path, "is listed above")
+			return
+		case strings.HasPrefix(all[i], other+"."):
+			w.add(path, "is part of "+cut(other)+", which is listed too")
+			return
+		}
+	}
+}
+
+// aboutHandled warns of parents and targets that the server itself has to do with.
+func (w *warnings) aboutHandled(rule metacontroller.ResourceRule, path *field.Path) {
+	resource, _ := groupResource(rule)
+	switch {
+	case own(rule, compositeControllers, decoratorControllers):
+		w.add(path, "the server writes the status of these objects itself, and replaces what a hook returns as status")
+	case own(rule, controllerRevisions):
+		w.add(path, "the server creates and deletes these objects itself")
+	case resource.Resource == "events" && (resource.Group == "" || resource.Group == "events.k8s.io"):
+		w.add(path, "the server creates events about what it handles, and would handle those too")
+	}
+}
+
+// rights are resources whose objects are rights, or as good as rights, and what they let one do.
+var rights = []struct {
+	group     string
+	resources []string
+	can       string
+}{
+	{"rbac.authorization.k8s.io", []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}, "grant any right"},
+	{"admissionregistration.k8s.io", []string{
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "mutatingadmissionpolicies",
+		"mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+	}, "change what the cluster admits"},
+	{"apiextensions.k8s.io", []string{"customresourcedefinitions"}, "change which kinds the cluster serves"},
+	{"apiregistration.k8s.io", []string{"apiservices"}, "change which kinds the cluster serves"},
+	{metacontroller.GroupName, []string{compositeControllers, decoratorControllers}, "run controllers with the rights of this server"},
+}
+
+// aboutChildren warns of children and attachments that are more than objects.
+func (w *warnings) aboutChildren(rules []metacontroller.ResourceRule, path *field.Path) {
+	for i, rule := range rules {
+		resource, _ := groupResource(rule)
+		for _, right := range rights {
+			if resource.Group == right.group && slices.Contains(right.resources, resource.Resource) {
+				w.add(path.Index(i), "whoever decides what the hook returns can "+right.can)
+			}
+		}
+		if own(rule, controllerRevisions) {
+			w.add(path.Index(i), "the server creates and deletes these objects itself")
+		}
+	}
+}
+
+// aboutRecursion warns of children that are parents; validation has seen to it that there is a selector.
+func (w *warnings) aboutRecursion(rules []metacontroller.ResourceRule, path *field.Path, parents sets.Set[schema.GroupResource], selector string) {
+	for i, rule := range rules {
+		if resource, ok := groupResource(rule); ok && parents.Has(resource) {
+			w.add(path.Index(i), "those that match "+selector+" would have children of their own")
+		}
+	}
 }
 
 func (w *warnings) aboutDuplicates(rules []metacontroller.ResourceRule, path *field.Path) {
@@ -102,19 +236,37 @@ func (w *warnings) aboutStrategy(strategy *metacontroller.CompositeControllerChi
 	if strategy == nil {
 		return
 	}
-	rolling := strategy.Method == metacontroller.ChildUpdateRollingInPlace ||
-		strategy.Method == metacontroller.ChildUpdateRollingRecreate
-	checks := len(strategy.StatusChecks.Conditions) > 0
+	rolling := rolls(&metacontroller.CompositeControllerChildResourceRule{UpdateStrategy: strategy})
+	checks := strategy.StatusChecks.Conditions
 	switch {
-	case rolling && !checks:
+	case rolling && len(checks) == 0:
 		w.add(path.Child("statusChecks"), "without status checks a rolling update goes on even if updated children fail")
-	case !rolling && checks:
+	case !rolling && len(checks) > 0:
 		w.add(path.Child("statusChecks"), "have no effect without a rolling method")
+	default:
+		w.aboutStatusChecks(checks, path.Child("statusChecks", "conditions"))
 	}
 	if !rolling && strategy.MaxUnavailable != nil {
 		w.add(path.Child("maxUnavailable"), "has no effect without a rolling method")
 	}
 	w.aboutForce(strategy.Apply, strategy.Force, path)
+}
+
+// aboutStatusChecks warns of checks that no child passes.
+func (w *warnings) aboutStatusChecks(checks []metacontroller.StatusConditionCheck, path *field.Path) {
+	demanded := map[string]string{}
+	for i, check := range checks {
+		status := ptr.Deref(check.Status, "")
+		if status == "" {
+			continue
+		}
+		if !slices.Contains([]string{"True", "False", "Unknown"}, status) {
+			w.add(path.Index(i).Child("status"), "conditions are True, False or Unknown: a rolling update would wait for ever")
+		} else if other := demanded[check.Type]; other != "" && other != status {
+			w.add(path.Index(i).Child("status"), "contradicts a check above: a rolling update would wait for ever")
+		}
+		demanded[check.Type] = status
+	}
 }
 
 func (w *warnings) aboutForce(apply metacontroller.ChildApplyStrategy, force *bool, path *field.Path) {
@@ -126,54 +278,5 @@ func (w *warnings) aboutForce(apply metacontroller.ChildApplyStrategy, force *bo
 func (w *warnings) aboutResync(seconds *int32, path *field.Path) {
 	if seconds != nil && *seconds < 1 {
 		w.add(path.Child("resyncPeriodSeconds"), "values below 1 count as 1")
-	}
-}
-
-func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, path *field.Path) {
-	if !called(sync) && !called(finalize) {
-		w.add(path, "without a sync or finalize hook that has a webhook the controller does not start")
-	}
-	w.aboutHook(sync, path.Child("sync"))
-	w.aboutHook(finalize, path.Child("finalize"))
-	w.aboutHook(customize, path.Child("customize"))
-}
-
-func called(hook *metacontroller.Hook) bool {
-	return hook != nil && hook.Webhook != nil
-}
-
-func (w *warnings) aboutHook(hook *metacontroller.Hook, path *field.Path) {
-	if hook == nil {
-		return
-	}
-	if hook.Webhook == nil {
-		w.add(path.Child("webhook"), "without a webhook the hook is switched off")
-		return
-	}
-	webhook, at := hook.Webhook, path.Child("webhook")
-	switch {
-	case webhook.URL != nil:
-		if webhook.Service != nil || webhook.Path != nil {
-			w.add(at.Child("service"), "service and path have no effect, because url is set")
-		}
-	case webhook.Service == nil || webhook.Path == nil:
-		w.add(at, "either url, or both service and path, must be set: the controller does not start")
-	default:
-		w.aboutService(webhook.Service, *webhook.Path, at)
-	}
-	if webhook.Timeout != nil && webhook.Timeout.Duration <= 0 {
-		w.add(at.Child("timeout"), "values of 0 or less mean the default of 10s")
-	}
-}
-
-func (w *warnings) aboutService(service *metacontroller.ServiceReference, path string, at *field.Path) {
-	if !strings.HasPrefix(path, "/") {
-		w.add(at.Child("path"), "does not start with a slash: calls of the webhook will fail")
-	}
-	if service.Protocol != nil && !strings.EqualFold(*service.Protocol, "http") && !strings.EqualFold(*service.Protocol, "https") {
-		w.add(at.Child("service", "protocol"), "is neither http nor https: calls of the webhook will fail")
-	}
-	if service.Port != nil && (*service.Port < 1 || *service.Port > 65535) {
-		w.add(at.Child("service", "port"), "is not between 1 and 65535: calls of the webhook will fail")
 	}
 }

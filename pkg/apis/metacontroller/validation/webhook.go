@@ -17,9 +17,10 @@ limitations under the License.
 package validation
 
 import (
-	"net/url"
-	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
@@ -41,68 +42,45 @@ func validateHook(hook *metacontroller.Hook, path *field.Path) field.ErrorList {
 	if hook == nil || hook.Webhook == nil {
 		return nil
 	}
-	webhook := path.Child("webhook")
-	errs := validateURL(hook.Webhook.URL, webhook.Child("url"))
-	return append(errs, validateSecurity(&hook.Webhook.WebhookSecurity, webhook)...)
+	webhook, at := hook.Webhook, path.Child("webhook")
+	errs := validateAddress(webhook, at)
+	errs = append(errs, validateTimeout(webhook.Timeout, at.Child("timeout"))...)
+	errs = append(errs, validateSecurity(&webhook.WebhookSecurity, at)...)
+	return append(errs, validateCredentials(&webhook.WebhookSecurity, at)...)
 }
 
-func validateURL(value *string, path *field.Path) field.ErrorList {
-	if value == nil {
+const (
+	// longTimeout is more than a hook should ever need.
+	longTimeout = 5 * time.Minute
+	// maxTimeout is refused beyond: a call occupies one of the controller's workers until it ends
+	// (docs/reference/compatibility.md#v-timeout).
+	maxTimeout = time.Hour
+)
+
+func validateTimeout(timeout *metav1.Duration, path *field.Path) field.ErrorList {
+	if timeout == nil || timeout.Duration <= maxTimeout {
 		return nil
 	}
-	const demand = "must be an absolute URL that starts with http:// or https://"
-	address, err := url.Parse(*value)
-	if err != nil {
-		return field.ErrorList{field.Invalid(path, *value, demand+": "+err.Error())}
-	}
-	if (address.Scheme != "http" && address.Scheme != "https") || address.Host == "" {
-		return field.ErrorList{field.Invalid(path, *value, demand)}
-	}
-	return nil
+	return field.ErrorList{field.Invalid(path, timeout.Duration.String(),
+		"must be no more than 1h, because a call occupies one of the controller's workers until it ends")}
 }
 
-func validateEndpointConfigs(configs []metacontroller.EndpointConfig, path *field.Path) field.ErrorList {
+// validateEndpointConfigs checks all of those entries that a hook uses. Metacontroller does not read the others, so that a controller
+// may run with whatever is in them.
+func validateEndpointConfigs(configs []metacontroller.EndpointConfig, path *field.Path, hooks ...*metacontroller.Hook) field.ErrorList {
+	configs = bounded(configs)
+	used := sets.New[int]()
+	for _, hook := range hooks {
+		if called(hook) {
+			used.Insert(endpointOf(hook.Webhook, configs))
+		}
+	}
 	var errs field.ErrorList
 	for i := range configs {
 		errs = append(errs, validateSecurity(&configs[i].WebhookSecurity, path.Index(i))...)
-	}
-	return errs
-}
-
-// validateSecurity holds the rules of docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.3, which Metacontroller checks when it starts a controller.
-func validateSecurity(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
-	errs := validateCABundle(security.CABundle, path.Child("caBundle"))
-	if security.Authorization == nil {
-		return errs
-	}
-	if security.BasicAuth != nil {
-		errs = append(errs, field.Forbidden(path.Child("basicAuth"), "must not be set together with authorization"))
-	}
-	scheme := security.Authorization.Type
-	if scheme != nil && strings.EqualFold(strings.TrimSpace(*scheme), "basic") {
-		errs = append(errs, field.Invalid(path.Child("authorization", "type"), *scheme,
-			"use basicAuth for a user name and a password"))
-	}
-	return errs
-}
-
-func validateCABundle(bundle *metacontroller.CABundle, path *field.Path) field.ErrorList {
-	if bundle == nil {
-		return nil
-	}
-	given := 0
-	for _, set := range []bool{bundle.Inline != nil, bundle.SecretRef != nil, bundle.ConfigMapRef != nil} {
-		if set {
-			given++
+		if used.Has(i) {
+			errs = append(errs, validateCredentials(&configs[i].WebhookSecurity, path.Index(i))...)
 		}
 	}
-	switch given {
-	case 1:
-		return nil
-	case 0:
-		return field.ErrorList{field.Required(path, "exactly one of inline, secretRef and configMapRef must be set")}
-	default:
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{},
-			"exactly one of inline, secretRef and configMapRef must be set")}
-	}
+	return errs
 }

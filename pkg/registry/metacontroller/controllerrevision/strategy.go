@@ -31,12 +31,14 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/ratcheting"
 )
 
 // Strategy rules writes of ControllerRevisions. Create it with NewStrategy.
 type Strategy struct {
-	rest.DeclarativeValidation
+	ratcheting.Validation
 	names.NameGenerator
 }
 
@@ -49,7 +51,19 @@ var (
 
 // NewStrategy returns the strategy for objects of scheme.
 func NewStrategy(scheme *runtime.Scheme) Strategy {
-	return Strategy{rest.DeclarativeValidation{Scheme: scheme}, names.SimpleNameGenerator}
+	return Strategy{
+		ratcheting.Validation{
+			DeclarativeValidation: rest.DeclarativeValidation{Scheme: scheme},
+			Version:               v1alpha1.SchemeGroupVersion,
+			Rules:                 rules,
+		},
+		names.SimpleNameGenerator,
+	}
+}
+
+func rules(obj runtime.Object) field.ErrorList {
+	o := obj.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The store holds objects of this kind alone.
+	return validation.ValidateControllerRevision(o)
 }
 
 // NamespaceScoped is true.
@@ -81,16 +95,21 @@ func samePatch(a, b []byte) bool {
 
 // Validate checks what the generated validation cannot.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	o := obj.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The store holds objects of this kind alone.
-	return validation.ValidateControllerRevision(o)
+	return rules(obj)
 }
 
-// ValidateUpdate checks the same, and that parentPatch stays as it is: hooks are shown what is in it as the parent's. The engine
-// alone changes it, to repair what is damaged.
-func (s Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+// WarningsOnCreate tells what is said twice.
+func (Strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	o := obj.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The store holds objects of this kind alone.
+	return validation.WarningsForControllerRevision(o)
+}
+
+// ValidateUpdate checks the same, where what was wrong before and did not change is no error, and that parentPatch stays as it is:
+// hooks are shown what is in it as the parent's. The engine alone changes it, to repair what is damaged.
+func (Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	o := obj.(*metacontroller.ControllerRevision)   //nolint:forcetypeassert // The store holds objects of this kind alone.
 	was := old.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The same.
-	errs := s.Validate(ctx, obj)
+	errs := rules(obj)
 	if !samePatch(o.ParentPatch.Raw, was.ParentPatch.Raw) && !byServer(ctx) {
 		errs = append(errs, field.Forbidden(field.NewPath("parentPatch"), "may not change; only this server writes it"))
 	}
@@ -103,11 +122,15 @@ func byServer(ctx context.Context) bool {
 	return ok && requester.GetName() == user.APIServerUser && slices.Contains(requester.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// WarningsOnCreate returns nothing.
-func (Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-// WarningsOnUpdate returns nothing.
-func (Strategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }
+// WarningsOnUpdate tells the same when the children change.
+func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	o := obj.(*metacontroller.ControllerRevision)   //nolint:forcetypeassert // The store holds objects of this kind alone.
+	was := old.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The same.
+	if apiequality.Semantic.DeepEqual(o.Children, was.Children) {
+		return nil
+	}
+	return s.WarningsOnCreate(ctx, obj)
+}
 
 // Canonicalize changes nothing.
 func (Strategy) Canonicalize(runtime.Object) {}

@@ -29,11 +29,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/ratcheting"
 )
 
 // Strategy rules writes of a DecoratorController itself. Create it with NewStrategy.
 type Strategy struct {
-	rest.DeclarativeValidation
+	ratcheting.Validation
 	names.NameGenerator
 }
 
@@ -47,7 +48,19 @@ var (
 
 // NewStrategy returns the strategy for objects of scheme.
 func NewStrategy(scheme *runtime.Scheme) Strategy {
-	return Strategy{rest.DeclarativeValidation{Scheme: scheme}, names.SimpleNameGenerator}
+	return Strategy{
+		ratcheting.Validation{
+			DeclarativeValidation: rest.DeclarativeValidation{Scheme: scheme},
+			Version:               v1alpha1.SchemeGroupVersion,
+			Rules:                 rules,
+		},
+		names.SimpleNameGenerator,
+	}
+}
+
+func rules(obj runtime.Object) field.ErrorList {
+	o := obj.(*metacontroller.DecoratorController) //nolint:forcetypeassert // The store holds objects of this kind alone.
+	return validation.ValidateDecoratorController(o)
 }
 
 // NamespaceScoped is false: the kind is cluster-scoped.
@@ -78,12 +91,11 @@ func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 
 // Validate checks the rules that join several fields; the generated validation checks the rest.
 func (Strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	o := obj.(*metacontroller.DecoratorController) //nolint:forcetypeassert // The store holds objects of this kind alone.
-	return validation.ValidateDecoratorController(o)
+	return rules(obj)
 }
 
-// ValidateUpdate checks a definition only when it changes, so that objects stored under older rules can be labeled,
-// finalized and deleted.
+// ValidateUpdate checks a definition only when it changes. What was wrong before and did not change is no error then, so that
+// objects stored under older rules can be labeled, finalized, deleted, and changed elsewhere.
 func (Strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	return validation.ValidateDecoratorControllerUpdate(pair(obj, old))
 }

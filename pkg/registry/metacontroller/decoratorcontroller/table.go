@@ -39,11 +39,11 @@ func Table() table.Convertor {
 				{Name: "Attachments", Type: "string", Description: "Resources that the hooks may return as attachments."},
 			},
 			table.ReadyColumns(),
-			[]metav1.TableColumnDefinition{
-				table.AgeColumn(),
-				{Name: "Hooks", Type: "string", Priority: 1, Description: "Hooks that the controller calls."},
-			},
+			[]metav1.TableColumnDefinition{table.AgeColumn()},
+			table.HookColumns(),
+			[]metav1.TableColumnDefinition{table.StrategyColumn()},
 			table.CounterColumns("Targets"),
+			[]metav1.TableColumnDefinition{table.ErrorColumn()},
 		),
 		Cells: cells,
 		Clock: clock.RealClock{},
@@ -60,22 +60,31 @@ func cells(object runtime.Object, now time.Time) ([]any, error) {
 		resources = append(resources, table.Resource(rule.ResourceRule))
 	}
 	attachments := make([]string, 0, len(o.Spec.Attachments))
+	methods := make([]metacontroller.ChildUpdateMethod, 0, len(o.Spec.Attachments))
 	for _, rule := range o.Spec.Attachments {
 		attachments = append(attachments, table.Resource(rule.ResourceRule))
+		var method metacontroller.ChildUpdateMethod
+		if rule.UpdateStrategy != nil {
+			method = rule.UpdateStrategy.Method
+		}
+		methods = append(methods, method)
 	}
 	return slices.Concat(
 		[]any{o.Name, table.List(resources), table.List(attachments)},
 		table.ReadyCells(o.Status.ControllerStatus),
-		[]any{table.Age(o, now), table.List(hooks(o.Spec.Hooks))},
+		[]any{table.Age(o, now)},
+		hooks(o.Spec.Hooks),
+		[]any{table.StrategyCell(methods)},
 		table.CounterCells(o.Status.ControllerStatus),
+		[]any{table.ErrorCell(o.Status.ControllerStatus)},
 	), nil
 }
 
-func hooks(h *metacontroller.DecoratorControllerHooks) []string {
+func hooks(h *metacontroller.DecoratorControllerHooks) []any {
 	if h == nil {
-		return nil
+		return table.HookCells()
 	}
-	return table.Hooks(
+	return table.HookCells(
 		table.NamedHook{Name: "sync", Hook: h.Sync},
 		table.NamedHook{Name: "finalize", Hook: h.Finalize},
 		table.NamedHook{Name: "customize", Hook: h.Customize},

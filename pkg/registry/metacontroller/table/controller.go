@@ -17,6 +17,7 @@ limitations under the License.
 package table
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,11 +28,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// ReadyColumns are the columns that StatusCells fills.
+// ReadyColumns are the columns that ReadyCells fills.
 func ReadyColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: "Ready", Type: "string", Description: "Whether the controller runs: status of its condition Ready."},
-		{Name: "Reason", Type: "string", Description: "Why the controller does or does not run: reason of its condition Ready."},
+		{Name: "Ready", Type: text, Description: "Whether the controller runs: status of its condition Ready."},
+		{Name: "Reason", Type: text, Description: "Why the controller does or does not run: reason of its condition Ready."},
 	}
 }
 
@@ -44,12 +45,38 @@ func ReadyCells(status metacontroller.ControllerStatus) []any {
 	return []any{string(ready.Status), ready.Reason}
 }
 
+// ErrorColumn is the wide column that ErrorCell fills.
+func ErrorColumn() metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{
+		Name: "Last Error", Type: text, Priority: 1,
+		Description: "Why the controller does not run, or what it lacks: message of the first condition that is not True.",
+	}
+}
+
+// maxError is how much of a message a cell shows, in characters.
+const maxError = 100
+
+// ErrorCell returns the cell of ErrorColumn.
+func ErrorCell(status metacontroller.ControllerStatus) string {
+	for _, condition := range status.Conditions {
+		if condition.Status == metav1.ConditionTrue || condition.Message == "" {
+			continue
+		}
+		message := []rune(strings.Join(strings.Fields(condition.Message), " "))
+		if len(message) > maxError {
+			return string(message[:maxError]) + "…"
+		}
+		return string(message)
+	}
+	return None
+}
+
 // CounterColumns are the wide columns that CounterCells fills. The first is named for what the controller handles.
 func CounterColumns(handled string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: handled, Type: "integer", Priority: 1, Description: "Number of objects that the controller handles."},
-		{Name: "Syncs", Type: "integer", Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
-		{Name: "Failed", Type: "integer", Priority: 1, Description: "Syncs that failed since the server took the controller up."},
+		{Name: handled, Type: number, Priority: 1, Description: "Number of objects that the controller handles."},
+		{Name: "Syncs", Type: number, Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
+		{Name: "Failed", Type: number, Priority: 1, Description: "Syncs that failed since the server took the controller up."},
 	}
 }
 
@@ -70,29 +97,16 @@ func Resource(rule metacontroller.ResourceRule) string {
 	return schema.GroupResource{Group: version.Group, Resource: rule.Resource}.String()
 }
 
-// List joins the elements of one cell.
+// maxListed is how many elements a cell lists. Who has more wants their number.
+const maxListed = 3
+
+// List joins the elements of one cell. Of more than three it lists the first ones, and says how many more there are.
 func List(elements []string) string {
-	if len(elements) == 0 {
+	switch n := len(elements); {
+	case n == 0:
 		return None
+	case n > maxListed:
+		return fmt.Sprintf("%s + %d more", strings.Join(elements[:maxListed], ","), n-maxListed)
 	}
 	return strings.Join(elements, ",")
-}
-
-// NamedHook is one hook of a controller.
-type NamedHook struct {
-	// Name is the hook's name in the definition.
-	Name string
-	// Hook is the hook, nil if the definition has none.
-	Hook *metacontroller.Hook
-}
-
-// Hooks returns the names of those hooks that are called.
-func Hooks(all ...NamedHook) []string {
-	var called []string
-	for _, h := range all {
-		if h.Hook != nil && h.Hook.Webhook != nil {
-			called = append(called, h.Name)
-		}
-	}
-	return called
 }

@@ -28,6 +28,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// The types of columns.
+const (
+	text   = "string"
+	number = "integer"
+)
+
 // Unknown is printed where an object does not say.
 const Unknown = "<unknown>"
 
@@ -89,10 +95,10 @@ func Age(o metav1.Object, now time.Time) string {
 
 // NameColumn is the first column of every kind.
 func NameColumn() metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: "Name of the object."}
+	return metav1.TableColumnDefinition{Name: "Name", Type: text, Format: "name", Description: "Name of the object."}
 }
 
 // AgeColumn is the last narrow column of every kind.
 func AgeColumn() metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: "Time since the object was created."}
+	return metav1.TableColumnDefinition{Name: "Age", Type: text, Description: "Time since the object was created."}
 }

@@ -23,7 +23,7 @@ package v1alpha1
 //
 // CABundle is a set of PEM certificates. Exactly one of its sources must be given.
 type CABundleApplyConfiguration struct {
-	// inline is the PEM text itself.
+	// inline is the PEM text itself, of at least one certificate.
 	Inline *string `json:"inline,omitempty"`
 	// secretRef takes the PEM text from a key of a Secret.
 	SecretRef *CABundleReferenceApplyConfiguration `json:"secretRef,omitempty"`

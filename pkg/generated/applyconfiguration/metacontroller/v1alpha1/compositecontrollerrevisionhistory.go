@@ -24,7 +24,8 @@ package v1alpha1
 // CompositeControllerRevisionHistory says what of the parent makes up a revision.
 type CompositeControllerRevisionHistoryApplyConfiguration struct {
 	// fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example
-	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"].
+	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"]. At most
+	// 256 entries.
 	FieldPaths []string `json:"fieldPaths,omitempty"`
 }
 

@@ -29,13 +29,15 @@ type CompositeControllerSpecApplyConfiguration struct {
 	ParentResource *CompositeControllerParentResourceRuleApplyConfiguration `json:"parentResource,omitempty"`
 	// childResources lists the kinds that the hooks may return as children. A hook's response that holds a child of a kind
 	// not listed here is rejected as a whole. Empty means that the controller manages the parent's status only. When two
-	// entries name the same kind, the last one's update strategy is used.
+	// entries name the same kind, the last one's update strategy is used. The parent's own kind is refused unless
+	// parentResource has a labelSelector. At most 256 entries.
 	ChildResources []CompositeControllerChildResourceRuleApplyConfiguration `json:"childResources,omitempty"`
 	// hooks are the webhooks that decide. Without at least one of sync and finalize the controller does not start; its
 	// condition Ready says so.
 	Hooks *CompositeControllerHooksApplyConfiguration `json:"hooks,omitempty"`
 	// endpointConfigs give TLS and credentials to all webhooks of this controller by host. They are used by a webhook that
-	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins.
+	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
+	// 256 entries.
 	EndpointConfigs []EndpointConfigApplyConfiguration `json:"endpointConfigs,omitempty"`
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.

@@ -26,7 +26,7 @@ type ResourceRuleApplyConfiguration struct {
 	// apiVersion is the group and version in which objects are read and sent to hooks, for example apps/v1, or v1 for the
 	// core group. Required.
 	APIVersion *string `json:"apiVersion,omitempty"`
-	// resource is the plural name of the resource in lower case, for example deployments. Required.
+	// resource is the plural name of the resource in lower case, for example deployments, without a subresource. Required.
 	Resource *string `json:"resource,omitempty"`
 }
 

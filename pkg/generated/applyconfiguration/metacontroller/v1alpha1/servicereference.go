@@ -27,7 +27,7 @@ type ServiceReferenceApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// namespace of the Service. Required.
 	Namespace *string `json:"namespace,omitempty"`
-	// port of the Service. Default 80.
+	// port of the Service, from 1 to 65535. Default 80.
 	Port *int32 `json:"port,omitempty"`
 	// protocol is the URL scheme: http or https. Default http.
 	Protocol *string `json:"protocol,omitempty"`

@@ -32,9 +32,9 @@ type WebhookApplyConfiguration struct {
 	// both service and path, must be given.
 	URL *string `json:"url,omitempty"`
 	// timeout limits one call, from connecting to the last byte of the response, as a Go duration such as 500ms or 1m.
-	// Default 10s; values of 0 or less mean the default.
+	// Default 10s; values of 0 or less mean the default. More than 1h is refused.
 	Timeout *v1.Duration `json:"timeout,omitempty"`
-	// path is the URL path used with service, with its leading slash.
+	// path is the URL path used with service. It begins with a slash.
 	Path *string `json:"path,omitempty"`
 	// service is the in-cluster Service to call when url is absent.
 	Service *ServiceReferenceApplyConfiguration `json:"service,omitempty"`

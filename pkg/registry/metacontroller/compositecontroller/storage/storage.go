@@ -60,8 +60,10 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Stor
 		DeleteStrategy:            strategy,
 		ResetFieldsStrategy:       strategy,
 		TableConvertor:            compositecontroller.Table(),
+		PredicateFunc:             compositecontroller.Predicate,
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
+	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: compositecontroller.Attributes}
+	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
 	return &Storage{CompositeController: &REST{store}, Status: newStatusREST(store, compositecontroller.NewStatusStrategy(strategy))}, nil

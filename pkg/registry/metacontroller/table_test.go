@@ -1,0 +1,157 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metacontroller_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
+)
+
+// row prints an object as kubectl get -o wide does: its cells by the headings of their columns.
+func row(t *testing.T, columns table.Convertor, object runtime.Object) map[string]string {
+	t.Helper()
+	columns.Clock = testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC))
+	converted, err := columns.ConvertToTable(t.Context(), object, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(converted.Rows); n != 1 || len(converted.Rows[0].Cells) != len(converted.ColumnDefinitions) {
+		t.Fatalf("%d rows, the first with %d cells for %d columns", n, len(converted.Rows[0].Cells), len(converted.ColumnDefinitions))
+	}
+	cells := map[string]string{}
+	for i, column := range converted.ColumnDefinitions {
+		heading := column.Name
+		if column.Priority > 0 {
+			heading += " (wide)"
+		}
+		cells[heading] = fmt.Sprint(converted.Rows[0].Cells[i])
+	}
+	return cells
+}
+
+func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	rule := func(apiVersion, resource string) metacontroller.ResourceRule {
+		return metacontroller.ResourceRule{APIVersion: apiVersion, Resource: resource}
+	}
+	at := func(url string) *metacontroller.Hook {
+		return &metacontroller.Hook{Webhook: &metacontroller.Webhook{URL: &url}}
+	}
+	status := metacontroller.ControllerStatus{
+		Conditions: []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running", Message: "fine"},
+			{Type: "ResourcesServed", Status: metav1.ConditionFalse, Reason: "ResourceNotFound", Message: "no kind\n" + strings.Repeat("x", 200)},
+		},
+		Counters: &metacontroller.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1},
+	}
+	for name, test := range map[string]struct {
+		columns table.Convertor
+		object  runtime.Object
+		want    map[string]string
+	}{
+		"a composite with all there is to say": {
+			compositecontroller.Table(),
+			&metacontroller.CompositeController{
+				ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: created},
+				Spec: metacontroller.CompositeControllerSpec{
+					ParentResource: metacontroller.CompositeControllerParentResourceRule{ResourceRule: rule("example.com/v1", "things")},
+					ChildResources: []metacontroller.CompositeControllerChildResourceRule{
+						{ResourceRule: rule("v1", "pods")},
+						{
+							ResourceRule:   rule("apps/v1", "deployments"),
+							UpdateStrategy: &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateInPlace},
+						},
+						{ResourceRule: rule("v1", "services"), UpdateStrategy: &metacontroller.CompositeControllerChildUpdateStrategy{}},
+						{ResourceRule: rule("v1", "secrets")},
+						{ResourceRule: rule("v1", "configmaps")},
+					},
+					Hooks: &metacontroller.CompositeControllerHooks{
+						Sync: at("https://user:hunter2@hook.hooks/sync?token=hunter2"), Finalize: at("https://hook.hooks/finalize"),
+						Customize: &metacontroller.Hook{Webhook: &metacontroller.Webhook{
+							Service: &metacontroller.ServiceReference{Name: "other", Namespace: "hooks"},
+						}},
+					},
+				},
+				Status: metacontroller.CompositeControllerStatus{ControllerStatus: status},
+			},
+			map[string]string{
+				"Name": "a", "Parent": "things.example.com", "Children": "pods,deployments.apps,services + 2 more", "Ready": "True",
+				"Reason": "Running", "Age": "60m", "Hooks (wide)": "sync,finalize,customize",
+				"Address (wide)": "https://hook.hooks,http://other.hooks:80", "Strategy (wide)": "OnDelete,InPlace",
+				"Parents (wide)": "3", "Syncs (wide)": "20", "Failed (wide)": "1",
+				"Last Error (wide)": "no kind " + strings.Repeat("x", 92) + "…",
+			},
+		},
+		"a composite with nothing to say": {
+			compositecontroller.Table(), &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+			map[string]string{
+				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Age": "<unknown>",
+				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Parents (wide)": "0",
+				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "<none>",
+			},
+		},
+		"a decorator with a hook that cannot be called": {
+			decoratorcontroller.Table(),
+			&metacontroller.DecoratorController{
+				ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: created},
+				Spec: metacontroller.DecoratorControllerSpec{
+					Resources: []metacontroller.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}},
+					Attachments: []metacontroller.DecoratorControllerAttachmentRule{{
+						ResourceRule:   rule("v1", "services"),
+						UpdateStrategy: &metacontroller.DecoratorControllerAttachmentUpdateStrategy{Method: metacontroller.ChildUpdateRecreate},
+					}},
+					Hooks: &metacontroller.DecoratorControllerHooks{Sync: at("not a URL"), Finalize: &metacontroller.Hook{}},
+				},
+			},
+			map[string]string{
+				"Name": "c", "Resources": "pods", "Attachments": "services", "Ready": "<unknown>", "Reason": "", "Age": "60m",
+				"Hooks (wide)": "sync", "Address (wide)": "<unknown>", "Strategy (wide)": "Recreate", "Targets (wide)": "0",
+				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "<none>",
+			},
+		},
+		"a revision": {
+			controllerrevision.Table(),
+			&metacontroller.ControllerRevision{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "d", CreationTimestamp: created,
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Thing", Name: "t", Controller: new(true)}},
+				},
+				Children: []metacontroller.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a", "b"}}, {Kind: "Service", Names: []string{"a"}}},
+			},
+			map[string]string{"Name": "d", "Parent": "Thing.example.com/t", "Children": "3", "Age": "60m"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, row(t, test.columns, test.object)); diff != "" {
+				t.Errorf("cells differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
