@@ -240,7 +240,8 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 }
 
 func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
-	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(outcome.Resource, outcome.Key), outcome.Observed.UID()))
+	o := outcome.Observed
+	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(outcome.Resource, outcome.Key), o.UID(), o.ResourceVersion()))
 	if apierrors.IsConflict(err) || isGone(err) {
 		outcome.Stale, outcome.Cause = true, err
 		return nil

@@ -261,7 +261,7 @@ func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Done {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
 	}
-	want := []string{`DELETE /api/v1/namespaces/ns/configmaps/a {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"},` +
+	want := []string{`DELETE /api/v1/namespaces/ns/configmaps/a {"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x","resourceVersion":"9"},` +
 		`"propagationPolicy":"Background"}`}
 	if !slices.Equal(server.requests, want) {
 		t.Errorf("requests %q, want %q", server.requests, want)

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
@@ -57,6 +58,7 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 			}
 		}
 		_, err := merge.Objects(c.observed, c.applied(), c.step.shown, c.step.schema, f.note(&f.values, returned))
+		f.separateOwner(c.in.Parent)
 		return f, err
 	}
 	part, err := owned.Extract(c.observed, fields)
@@ -77,7 +79,21 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 	f.ownership = slices.DeleteFunc(f.ownership, func(d merge.Difference) bool {
 		return slices.ContainsFunc(f.values, func(value merge.Difference) bool { return within(value.Path, d.Path) })
 	})
+	f.separateOwner(c.in.Parent)
 	return f, nil
+}
+
+// separateOwner moves differences in the reference to the parent to the ownership: which version of the parent it names is our own
+// matter, and no reason to delete a child.
+func (f *findings) separateOwner(parent types.UID) {
+	reference := fmt.Sprintf("metadata.ownerReferences[%s]", parent)
+	f.values = slices.DeleteFunc(f.values, func(d merge.Difference) bool {
+		ours := within(d.Path, reference)
+		if ours {
+			f.ownership = append(f.ownership, d)
+		}
+		return ours
+	})
 }
 
 // applied returns what was applied last in the form in which it is compared.

@@ -137,13 +137,13 @@ func (c *Client) Apply(ctx context.Context, t Target, a Application) (*object.Ob
 	return c.do(ctx, call{method: http.MethodPatch, target: t, query: query, contentType: string(types.ApplyPatchType), body: a.Body})
 }
 
-// Delete deletes the object with the given UID, in the background (docs/reference/contract.md#s11). An object of that name with another
-// UID is left alone and yields a conflict.
-func (c *Client) Delete(ctx context.Context, t Target, uid types.UID) error {
+// Delete deletes the object with the given UID and resourceVersion, in the background (docs/reference/contract.md#s11,
+// docs/reference/compatibility.md#d11). Another object of that name, or a later version, is left alone and yields a conflict.
+func (c *Client) Delete(ctx context.Context, t Target, uid types.UID, version string) error {
 	background := metav1.DeletePropagationBackground
 	body, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-		Preconditions:     &metav1.Preconditions{UID: &uid},
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 		PropagationPolicy: &background,
 	})
 	if err != nil {

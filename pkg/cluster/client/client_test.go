@@ -128,9 +128,9 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 				`application/apply-patch+yaml {"a":1}`,
 		},
 		"delete": {
-			func(ctx context.Context, c *client.Client) error { return c.Delete(ctx, one, "u") },
+			func(ctx context.Context, c *client.Client) error { return c.Delete(ctx, one, "u", "7") },
 			"DELETE /clusters/one/api/v1/namespaces/default/configmaps/a application/json " +
-				`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u"},"propagationPolicy":"Background"}`,
+				`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u","resourceVersion":"7"},"propagationPolicy":"Background"}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
 func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
-	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID())
+	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

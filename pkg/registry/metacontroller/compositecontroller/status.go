@@ -17,6 +17,7 @@ limitations under the License.
 package compositecontroller
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,9 +52,10 @@ func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // PrepareForUpdate keeps everything but the status. The managed fields are kept as well, since they say who wrote it.
 func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	o, was := pair(obj, old)
-	status, managed := o.Status, o.ManagedFields
+	uid, status, managed := o.UID, o.Status, o.ManagedFields
 	was.DeepCopyInto(o)
-	o.Status, o.ManagedFields = status, managed
+	// A UID that is not the object's is a precondition that fails.
+	o.UID, o.Status, o.ManagedFields = cmp.Or(uid, was.UID), status, managed
 }
 
 // ValidateUpdate leaves the status to the generated validation.
