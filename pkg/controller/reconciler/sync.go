@@ -296,7 +296,7 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 	}
 	desired, unserved, err := children.Validate(s.Scope, s.controller.rules, list)
 	if err != nil {
-		response.Reject()
+		response.Reject(err)
 		return nil, nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
 	}
 	return desired, unserved, nil
