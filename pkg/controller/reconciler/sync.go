@@ -108,6 +108,9 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 		}
 		return worker.Result{}, nil
 	}
+	if err == nil {
+		c.parents.synced(key)
+	}
 	return worker.Result{ResyncAfter: worker.Earliest(s.Decision.ResyncAfter, s.again)}, err
 }
 
@@ -207,6 +210,11 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 		}
 	}
 	return nil
+}
+
+// Rollout notes whether a rolling update of the parent is under way, and how many of its children are not on the latest revision.
+func (s *Sync) Rollout(underWay bool, outdated int) {
+	s.controller.parents.rollout(s.Key, underWay, outdated)
 }
 
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
