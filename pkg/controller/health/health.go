@@ -70,13 +70,13 @@ type Hook struct {
 // AllFailing reports whether the last sync of every parent has failed.
 func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Parents }
 
-// Conditions returns the conditions of a running controller, without generation and time.
+// Conditions returns the conditions of a running controller, without generation and time: Ready is the first.
 func (s *State) Conditions() []metav1.Condition {
 	return []metav1.Condition{s.ready(), s.established(), s.hooksHealthy(), s.progressing()}
 }
 
-// NotRunning returns the conditions of a controller that does not run, beside Ready. The reason and message are those of Ready, and
-// releasing says how far the release of finalizers is, empty if none is under way.
+// NotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release
+// of finalizers is, empty if none is under way.
 func NotRunning(reason, message, releasing string) []metav1.Condition {
 	idle := State{Releasing: releasing}
 	progressing := idle.progressing()
@@ -84,6 +84,7 @@ func NotRunning(reason, message, releasing string) []metav1.Condition {
 		progressing = condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNotRunning, "The controller does not run.")
 	}
 	return []metav1.Condition{
+		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message),
 		condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, reason, message),
 		condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The controller does not run and calls no hook."),
 		progressing,

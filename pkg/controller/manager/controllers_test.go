@@ -38,6 +38,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
@@ -172,8 +173,12 @@ func (s *store) ready() string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
+// wantReady wants the condition Ready as it is within two seconds.
 func (s *store) wantReady(part string) {
 	s.t.Helper()
+	for n := 0; n < 20 && !strings.Contains(s.ready(), part); n++ {
+		after(100 * time.Millisecond)
+	}
 	if got := s.ready(); !strings.Contains(got, part) {
 		s.t.Errorf("Ready is %q, want %q in it", got, part)
 	}
@@ -258,17 +263,20 @@ func (*idle) Started() <-chan struct{} {
 	return started
 }
 
-// Problem implements supervisor.Instance.
-func (*idle) Problem() error { return nil }
-
-// Missing implements supervisor.Instance.
-func (*idle) Missing() []string { return nil }
+// Health implements supervisor.Instance.
+func (*idle) Health() health.State { return health.State{Started: true} }
 
 // Redefine implements supervisor.Instance.
 func (*idle) Redefine(definition.Definition) error { return nil }
 
 // Counters implements supervisor.Instance.
 func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }
+
+// Hooks implements supervisor.Instance.
+func (*idle) Hooks() []v1alpha1.HookStatus { return nil }
+
+// LastErrors implements supervisor.Instance.
+func (*idle) LastErrors() []v1alpha1.ParentError { return nil }
 
 func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

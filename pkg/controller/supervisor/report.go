@@ -84,9 +84,7 @@ func (r *report) stopped() {
 
 // notRunning sets the conditions while no instance runs, and reports whether Ready changed.
 func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
-	return r.set(d, append([]metav1.Condition{
-		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message},
-	}, health.NotRunning(reason, message, releasing)...)...)
+	return r.set(d, health.NotRunning(reason, message, releasing)...)
 }
 
 // set sets conditions, which are published soon. It reports whether the first of them changed.

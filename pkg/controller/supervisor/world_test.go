@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
@@ -365,6 +366,9 @@ type instance struct {
 	redefined int
 	problem   error
 	counters  v1alpha1.ControllerCounters
+	state     health.State
+	hooks     []v1alpha1.HookStatus
+	errors    []v1alpha1.ParentError
 }
 
 // Run implements supervisor.Instance.
@@ -399,18 +403,22 @@ func (i *instance) Run(ctx context.Context) {
 // Started implements supervisor.Instance.
 func (i *instance) Started() <-chan struct{} { return i.started }
 
-// Problem implements supervisor.Instance.
-func (i *instance) Problem() error {
+// Health implements supervisor.Instance.
+func (i *instance) Health() health.State {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	if i.world.panics["problem"] {
 		panic("problem")
 	}
-	return i.problem
+	state := i.state
+	select {
+	case <-i.started:
+		state.Started = true
+	default:
+	}
+	state.Missing, state.Problem = i.missing, i.problem
+	return state
 }
-
-// Missing implements supervisor.Instance.
-func (i *instance) Missing() []string { return i.missing }
 
 // Redefine implements supervisor.Instance.
 func (i *instance) Redefine(definition.Definition) error {
@@ -428,6 +436,27 @@ func (i *instance) Counters() *v1alpha1.ControllerCounters {
 		panic("counters")
 	}
 	return i.counters.DeepCopy()
+}
+
+// Hooks implements supervisor.Instance.
+func (i *instance) Hooks() []v1alpha1.HookStatus {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	return slices.Clone(i.hooks)
+}
+
+// LastErrors implements supervisor.Instance.
+func (i *instance) LastErrors() []v1alpha1.ParentError {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	return slices.Clone(i.errors)
+}
+
+// is changes how the running instance is doing.
+func (w *world) is(change func(*health.State)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.instance.state)
 }
 
 func (w *world) counted(change func(*v1alpha1.ControllerCounters)) {
@@ -479,8 +508,13 @@ func (w *world) shows(condition string) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
+// wantShows wants a condition as it is within two seconds.
 func (w *world) wantShows(condition string, parts ...string) {
 	w.t.Helper()
+	lacks := func(part string) bool { return !strings.Contains(w.shows(condition), part) }
+	for n := 0; n < 20 && slices.ContainsFunc(parts, lacks); n++ {
+		after(100 * time.Millisecond)
+	}
 	got := w.shows(condition)
 	for _, part := range parts {
 		if !strings.Contains(got, part) {

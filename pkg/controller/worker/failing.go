@@ -93,4 +93,4 @@ func (p *Pool) Errors() []Failed {
 }
 
 // Pending returns how many keys wait to be synced now, or are being synced.
-func (p *Pool) Pending() int { return p.queue.Len() }
+func (p *Pool) Pending() int { return p.queue.Pending() }

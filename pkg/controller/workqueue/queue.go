@@ -242,8 +242,8 @@ func (q *Queue[K]) Remove(key K) {
 	q.drop(i)
 }
 
-// Len returns the number of keys that are queued or that a worker has. Those that are delayed or held are not among them.
-func (q *Queue[K]) Len() int {
+// Pending returns the number of keys that are queued or that a worker has. Those that are delayed or held are not among them.
+func (q *Queue[K]) Pending() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.processing
