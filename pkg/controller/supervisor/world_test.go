@@ -70,6 +70,7 @@ type world struct {
 	blocked map[string]chan struct{}
 	missing map[string]bool // resources that are not served
 	unknown bool            // the cluster does not say what is served
+	problem error           // what an instance that is built from now on cannot watch
 	version int
 	// statuses counts publications.
 	statuses int
@@ -312,7 +313,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := &instance{world: w, started: make(chan struct{})}
+	i := &instance{world: w, started: make(chan struct{}), problem: w.problem}
 	names := []string{}
 	for _, rule := range d.Parents {
 		names = append(names, rule.Resource)
