@@ -64,13 +64,15 @@ func (c *Controller) Health() health.State {
 	return s
 }
 
-// blocks reports whether no sync can succeed without a hook. Responses of the customize hook are remembered, and only parents that are
-// being deleted are finalized.
+// blocks reports whether there are syncs and none can succeed without a hook. Responses of the customize hook are remembered, and only
+// parents that are being deleted are finalized.
 func (c *Controller) blocks(name hook.Name) bool {
-	switch name {
-	case hook.Finalize:
+	switch {
+	case c.parents.len() == 0:
+		return false
+	case name == hook.Finalize:
 		return c.hooks.Sync == nil
-	case hook.Customize:
+	case name == hook.Customize:
 		return c.pool.Counters.Syncs.Load() == 0
 	default:
 		return true
