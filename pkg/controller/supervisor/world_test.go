@@ -38,7 +38,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
@@ -356,114 +355,6 @@ func (w *world) Fingerprint(_ context.Context, d definition.Definition) []string
 		}
 	}
 	return texts
-}
-
-// instance finalizes all objects of its resources.
-type instance struct {
-	world     *world
-	started   chan struct{}
-	finalizes []string
-	missing   []string
-	redefined int
-	problem   error
-	counters  v1alpha1.ControllerCounters
-	state     health.State
-	hooks     []v1alpha1.HookStatus
-	errors    []v1alpha1.ParentError
-}
-
-// Run implements supervisor.Instance.
-func (i *instance) Run(ctx context.Context) {
-	w := i.world
-	w.mu.Lock()
-	if len(w.running) > 0 {
-		w.t.Errorf("an instance runs while another one finalizes %v", w.running)
-	}
-	w.running = i.finalizes
-	for _, r := range i.finalizes {
-		for name := range w.objects[r] {
-			w.objects[r][name] = true
-		}
-	}
-	panics, ends := w.panics["run"], w.panics["end"]
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.running = nil
-	}()
-	close(i.started)
-	if panics {
-		panic("run")
-	}
-	if !ends {
-		<-ctx.Done()
-	}
-}
-
-// Started implements supervisor.Instance.
-func (i *instance) Started() <-chan struct{} { return i.started }
-
-// Health implements supervisor.Instance.
-func (i *instance) Health() health.State {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	if i.world.panics["problem"] {
-		panic("problem")
-	}
-	state := i.state
-	select {
-	case <-i.started:
-		state.Started = true
-	default:
-	}
-	state.Missing, state.Problem = i.missing, i.problem
-	return state
-}
-
-// Redefine implements supervisor.Instance.
-func (i *instance) Redefine(definition.Definition) error {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	i.redefined++
-	return nil
-}
-
-// Counters implements supervisor.Instance.
-func (i *instance) Counters() *v1alpha1.ControllerCounters {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	if i.world.panics["counters"] {
-		panic("counters")
-	}
-	return i.counters.DeepCopy()
-}
-
-// Hooks implements supervisor.Instance.
-func (i *instance) Hooks() []v1alpha1.HookStatus {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	return slices.Clone(i.hooks)
-}
-
-// LastErrors implements supervisor.Instance.
-func (i *instance) LastErrors() []v1alpha1.ParentError {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	return slices.Clone(i.errors)
-}
-
-// is changes how the running instance is doing.
-func (w *world) is(change func(*health.State)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change(&w.instance.state)
-}
-
-func (w *world) counted(change func(*v1alpha1.ControllerCounters)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change(&w.instance.counters)
 }
 
 // carries returns the objects that carry the finalizer.
