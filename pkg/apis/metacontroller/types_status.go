@@ -114,7 +114,8 @@ const (
 	// ConditionHooksHealthy is False while all recent calls of one of the hooks have failed, or its credentials are missing. It is
 	// Unknown before the first call.
 	ConditionHooksHealthy = "HooksHealthy"
-	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way.
+	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way, or
+	// the finalize hook takes more than a minute.
 	ConditionProgressing = "Progressing"
 	// ConditionResourcesServed is True while the cluster serves every resource that the definition names.
 	ConditionResourcesServed = "ResourcesServed"
@@ -163,6 +164,8 @@ const (
 	ReasonFirstSync = "FirstSync"
 	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.
 	ReasonRollingUpdate = "RollingUpdate"
+	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute.
+	ReasonFinalizing = "Finalizing"
 	// ReasonSettled says that nothing is under way.
 	ReasonSettled = "Settled"
 )

@@ -49,6 +49,8 @@ const (
 	ReasonStarted       = "Started"
 	ReasonStopping      = "Stopping"
 	ReasonStopped       = "Stopped"
+	// ReasonFinalizeWaits is for a parent whose finalize hook takes long.
+	ReasonFinalizeWaits = "FinalizeWaits"
 	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
 	ReasonReleaseError = "ReleaseError"
 )

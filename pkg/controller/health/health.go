@@ -47,6 +47,8 @@ type State struct {
 	// Rolling is the number of parents with a rolling update under way, and Outdated that of their children that are not on the latest
 	// revision.
 	Rolling, Outdated int
+	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute.
+	Finalizing int
 	// Releasing says how far the release of finalizers is, empty if none is under way.
 	Releasing string
 	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
@@ -205,6 +207,10 @@ func (s *State) progressing() metav1.Condition {
 	if s.Rolling > 0 {
 		add(v1alpha1.ReasonRollingUpdate, fmt.Sprintf("Updating children to the latest revision; %d left, of %d parents. The condition Updated "+
 			"of a parent says what it waits for.", s.Outdated, s.Rolling))
+	}
+	if s.Finalizing > 0 {
+		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %d parents since more than a "+
+			"minute, and they stay until it does. See the log of the hook, and the events of the parents.", s.Finalizing))
 	}
 	if s.Releasing != "" {
 		add(v1alpha1.ReasonReleasing, s.Releasing)

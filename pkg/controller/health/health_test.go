@@ -128,6 +128,11 @@ func TestConditions(t *testing.T) {
 				"Updating children to the latest revision; 7 left, of 2 parents. The condition Updated of a parent says what it waits for. " +
 				"Taking the finalizer f off; 9 left.",
 		},
+		"Finalizing": {
+			"Somebody waits for a parent to go.", func(s *health.State) { s.Finalizing = 2 },
+			"True Running", "True Established", "True Responding",
+			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents`,
+		},
 		"RollingUpdate": {
 			"The last child is updated, and not ready.", func(s *health.State) { s.Rolling = 1 },
 			"True Running", "True Established", "True Responding", "True RollingUpdate Updating children to the latest revision; 0 left, of 1 parents.",

@@ -85,8 +85,11 @@ type Controller struct {
 	rejected atomic.Int64
 
 	// encoded is the controller as hooks see it.
-	encoded atomic.Pointer[[]byte]
-	started chan struct{}
+	encoded    atomic.Pointer[[]byte]
+	started    chan struct{}
+	finalizing finalizing
+	// late is the number of parents for which the finalize hook takes long.
+	late atomic.Int64
 	// recheck asks for a look at the credentials of the hooks.
 	recheck chan struct{}
 }
@@ -211,6 +214,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
 	running.Go(func() { c.checkCredentials(ctx) })
+	running.Go(func() { c.watchFinalizing(ctx) })
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})

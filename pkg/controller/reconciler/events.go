@@ -164,6 +164,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 // forgetSynced drops what syncs of a parent remember. Expectations stay: a parent that is selected again must not be synced before the
 // informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
+	c.finalizing.forget(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)

@@ -119,7 +119,13 @@ func (s *Sync) run(ctx context.Context) error {
 	decide := func(ctx context.Context, s *Sync) error {
 		// The decision holds nothing of the responses, whose room others wait for.
 		defer s.release()
-		return kind.Decide(ctx, s)
+		if err := kind.Decide(ctx, s); err != nil {
+			return err
+		}
+		if s.controller.hooks.Finalize != nil {
+			s.controller.finalizing.called(s.Key, s.Decision.Finalized || !s.finalizing(), time.Now())
+		}
+		return nil
 	}
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
