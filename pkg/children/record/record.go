@@ -375,14 +375,13 @@ func (r Records) Settled(f Fingerprint, observed []*object.Object, epoch func(gr
 		return false
 	}
 	for _, o := range observed {
-		kind := o.GroupVersionKind()
-		known := r.Get(children.Key{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name()})
+		known := r.Get(children.KeyOf(o))
 		if known == nil || known.Fingerprint != f || int(known.Siblings) != len(observed) || o.Deleting() {
 			return false
 		}
 		var present int64
 		if len(known.Returned()) > 0 {
-			present = epoch(kind.Group)
+			present = epoch(known.Key.Group)
 		}
 		if known.NeedsNothing(known.Desired, o.ResourceVersion(), present, now) == Unknown {
 			return false

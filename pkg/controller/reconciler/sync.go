@@ -23,7 +23,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -198,9 +197,9 @@ func relate(ctx context.Context, s *Sync) error {
 // one kind in two versions: the hook is shown its children twice, and they are observed once.
 func (s *Sync) Show(rule int, shown, now []*object.Object) {
 	declared := &s.controller.config.Children[rule]
-	s.Shown = append(s.Shown, wire.GroupOf(typeKey(declared.Kind), shown))
+	s.Shown = append(s.Shown, wire.GroupOf(hook.TypeKey(declared.Kind.GroupVersion().String(), declared.Kind.Kind), shown))
 	for _, o := range now {
-		key := plan.KeyOf(o)
+		key := children.KeyOf(o)
 		if _, twice := s.seen[key]; !twice {
 			s.seen[key] = struct{}{}
 			s.Observed = append(s.Observed, o)
@@ -225,16 +224,12 @@ func (s *Sync) Rollout(underWay bool, outdated int) {
 
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
 func (s *Sync) Observes(o *object.Object) bool {
-	_, ok := s.seen[plan.KeyOf(o)]
+	_, ok := s.seen[children.KeyOf(o)]
 	return ok
 }
 
 // errNoHook is the error of a parent for which no hook is declared (docs/reference/contract.md#s17.3).
 var errNoHook = errors.New("no enabled hooks found")
-
-func typeKey(kind schema.GroupVersionKind) string {
-	return hook.TypeKey(kind.GroupVersion().String(), kind.Kind)
-}
 
 // finalizing reports whether the finalize hook is called in place of the sync hook.
 func (s *Sync) finalizing() bool {
@@ -257,13 +252,11 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 		Version: called.Version, Controller: *c.encoded.Load(), Parent: shown,
 		Children: s.Shown, Related: s.Related, Finalizing: finalizing,
 	}
-	var response *hookclient.Response
-	var err error
+	encode, decode := wire.Composite, wire.DecodeComposite
 	if c.config.Definition.Kind == definition.KindDecorator {
-		response, err = called.Decorator(ctx, s.Root, wire.Decorator(request))
-	} else {
-		response, err = called.Composite(ctx, s.Root, wire.Composite(request))
+		encode, decode = wire.Decorator, wire.DecodeDecorator
 	}
+	response, err := called.Call(ctx, s.Root, encode(request), decode)
 	if err != nil {
 		return nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
 	}

@@ -197,7 +197,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	f := classify(err)
 	after := f.after
 	if f.result != metrics.Postponed || f.passing != "" {
-		last, times := p.queue.Failure(key)
+		times, last := p.queue.Failure(key)
 		f.follows(last, times+1)
 		after = p.queue.Fail(key, f)
 		if f.wait != nil && f.wait.Done != nil {
@@ -218,7 +218,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	default:
 		p.Counters.Failed.Add(1)
 		p.failing.add(Failed{Key: key, Time: p.config.Clock.Now(), Err: err})
-		if last, _ := p.queue.Failure(key); last == nil {
+		if _, last := p.queue.Failure(key); last == nil {
 			p.failing.remove(key) // It was forgotten meanwhile.
 		}
 		p.config.Metrics.SyncError(f.reason)
