@@ -27,13 +27,17 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -49,11 +53,12 @@ type stage struct {
 }
 
 func TestStatus(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+	// A finalize hook is given a minute.
+	e := fixture.SetUp(t, fixture.Options{Limit: 2 * time.Minute})
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		for name, run := range map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
-			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen,
+			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Children": children, "Finalizing": finalizing,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
 				t.Parallel()
@@ -215,6 +220,49 @@ func unseen(s *stage) {
 	if first, last := shown(before[0]), shown(after[len(after)-1]); !bytes.Equal(first, last) || !bytes.Contains(first, []byte(c.Name)) {
 		s.T.Errorf("the hook was shown the controller as\n%s\nand, after its status changed, as\n%s", first, last)
 	}
+}
+
+// children has the hook return a field that no ConfigMap has, and then a change that OnDelete leaves undone.
+func children(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		child := fixture.ConfigMap(c.Parent.GetName(), map[string]any{"n": fixture.Value(c.Parent, "spec", "n")})
+		child.Object["dta"] = map[string]any{"n": "1"}
+		return &fixture.Reply{Children: []*hook.Object{child}}, nil
+	})
+	s.Handle("/sync", script)
+	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{{Resource: fixture.ConfigMaps}}})
+	s.Parent("p", map[string]any{"n": "1"})
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ChildWarning", `unknown field "dta"`)
+	s.Await(fixture.ConfigMaps, "p", "to be created", cluster.Exists)
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ChildNotUpdated", "ConfigMap "+s.Namespace+"/p (data.n)")
+}
+
+// finalizing has a finalize hook that does not end, and then does.
+func finalizing(s *stage) {
+	var mu sync.Mutex
+	done := false
+	script := s.NewScript(s.kind)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return &fixture.Reply{Finalized: done && c.Finalizing}, nil
+	})
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Finalize: s.At("/sync")})
+	s.Parent("p", nil)
+	s.Await(fixture.Things, "p", "to be kept", func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetFinalizers()) > 0 })
+	s.Delete(fixture.Things, "p")
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to be true", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
+	s.AwaitEvent("p", corev1.EventTypeWarning, "FinalizeWaits", "metadata.finalizers")
+	c.AwaitCondition(v1alpha1.ConditionProgressing, "to say so", is(metav1.ConditionTrue, v1alpha1.ReasonFinalizing, "1 parents"))
+	mu.Lock()
+	done = true
+	mu.Unlock()
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
+	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+	c.AwaitCondition(v1alpha1.ConditionProgressing, "to settle", is(metav1.ConditionFalse, v1alpha1.ReasonSettled))
 }
 
 // free returns an address at which nobody listens.
