@@ -163,24 +163,29 @@ func (s *store) publish(who string, d definition.Definition, version string, sta
 	return nil
 }
 
-func (s *store) ready() string {
+func (s *store) shows(condition string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := meta.FindStatusCondition(s.object.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(s.object.Status.Conditions, condition)
 	if c == nil {
 		return "none"
 	}
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
-// wantReady wants the condition Ready as it is within two seconds.
 func (s *store) wantReady(part string) {
 	s.t.Helper()
-	for n := 0; n < 20 && !strings.Contains(s.ready(), part); n++ {
+	s.wantCondition(v1alpha1.ConditionReady, part)
+}
+
+// wantCondition wants a condition as it is within two seconds.
+func (s *store) wantCondition(condition, part string) {
+	s.t.Helper()
+	for n := 0; n < 20 && !strings.Contains(s.shows(condition), part); n++ {
 		after(100 * time.Millisecond)
 	}
-	if got := s.ready(); !strings.Contains(got, part) {
-		s.t.Errorf("Ready is %q, want %q in it", got, part)
+	if got := s.shows(condition); !strings.Contains(got, part) {
+		s.t.Errorf("%s is %q, want %q in it", condition, got, part)
 	}
 }
 
@@ -289,6 +294,9 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		if got := v.runs(); len(got) > 0 {
 			t.Errorf("%v runs", got)
 		}
+		s.wantCondition(v1alpha1.ConditionEstablished, "False NotSelected")
+		s.wantCondition(v1alpha1.ConditionHooksHealthy, "Unknown NotRunning")
+		s.wantCondition(v1alpha1.ConditionProgressing, "False NotRunning")
 		if n := s.wrote("a excludes"); n != 1 {
 			t.Errorf("%d writes, want 1", n)
 		}

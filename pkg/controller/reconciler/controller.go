@@ -88,8 +88,6 @@ type Controller struct {
 	encoded    atomic.Pointer[[]byte]
 	started    chan struct{}
 	finalizing finalizing
-	// late is the number of parents for which the finalize hook takes long.
-	late atomic.Int64
 	// recheck asks for a look at the credentials of the hooks.
 	recheck chan struct{}
 }

@@ -69,22 +69,30 @@ func (f *finalizing) forget(key parent.Key) {
 	delete(f.since, key)
 }
 
-// late returns how many parents have been finalized for longer than the limit, and those of them that were not returned before.
-func (f *finalizing) late(now time.Time) (n int, unreported []parent.Key) {
+// late returns how many parents have been finalized for longer than the limit.
+func (f *finalizing) late(now time.Time) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, each := range f.since {
+		if now.Sub(each.since) >= finalizeLimit {
+			n++
+		}
+	}
+	return n
+}
+
+// report returns those of them that it did not return before.
+func (f *finalizing) report(now time.Time) (keys []parent.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, each := range f.since {
-		if now.Sub(each.since) < finalizeLimit {
-			continue
-		}
-		n++
-		if !each.reported {
+		if !each.reported && now.Sub(each.since) >= finalizeLimit {
 			each.reported = true
 			f.since[key] = each
-			unreported = append(unreported, key)
+			keys = append(keys, key)
 		}
 	}
-	return n, unreported
+	return keys
 }
 
 // watchFinalizing reports, once for each, parents for which the finalize hook takes long.
@@ -101,9 +109,7 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 		case <-ticker.C:
 		}
 		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
-			n, unreported := c.finalizing.late(time.Now())
-			c.late.Store(int64(n))
-			for _, key := range unreported {
+			for _, key := range c.finalizing.report(time.Now()) {
 				c.reportFinalizing(key)
 			}
 			return nil

@@ -42,7 +42,7 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 		{"One is gone.", func() { f.forget(b) }, time.Hour, 0, 0},
 	} {
 		step.do()
-		if n, reported := f.late(began.Add(step.after)); n != step.n || len(reported) != step.reported {
+		if n, reported := f.late(began.Add(step.after)), f.report(began.Add(step.after)); n != step.n || len(reported) != step.reported {
 			t.Errorf("%d are late, of which %d are reported now; want %d and %d: %s", n, len(reported), step.n, step.reported, step.reason)
 		}
 	}

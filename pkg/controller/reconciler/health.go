@@ -43,7 +43,7 @@ const (
 func (c *Controller) Health() health.State {
 	s := health.State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Finalizing: int(c.late.Load()),
+		Finalizing: c.finalizing.late(time.Now()),
 	}
 	select {
 	case <-c.started:
