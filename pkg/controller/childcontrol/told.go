@@ -88,11 +88,7 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 		if step.Reason != plan.OnDelete || step.RecordOnly || len(step.Changed) == 0 {
 			continue
 		}
-		topic := topicOnDelete + step.Key.String()
-		for _, change := range step.Changed {
-			topic += fmt.Sprintf(" %s=%x", change.Path, record.HashOf(change.Desired))
-		}
-		if c.told.tell(p.Parent, topic) {
+		if c.told.tell(p.Parent, topicOnDelete+changeOf(step)) {
 			left = append(left, step.Key.String()+" ("+first(step.Changed)+")")
 		}
 	}
@@ -101,6 +97,16 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 			"OnDelete, the default, which leaves children as they are until they are deleted. To have them updated, set "+
 			"updateStrategy.method to InPlace or Recreate")
 	}
+}
+
+// changeOf returns a text that stands for a child and how it is to be changed.
+func changeOf(step *plan.Step) string {
+	var text strings.Builder
+	text.WriteString(step.Key.String())
+	for _, change := range step.Changed {
+		fmt.Fprintf(&text, " %s=%x", change.Path, record.HashOf(change.Desired))
+	}
+	return text.String()
 }
 
 // reportWarnings records, once for each parent, what the API server said about a write that it did.

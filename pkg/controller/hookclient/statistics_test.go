@@ -19,7 +19,6 @@ package hookclient
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 	fail := func(err error) func(*statistics) { return func(s *statistics) { s.called(time.Millisecond, err) } }
 	succeed := func(s *statistics) { s.called(time.Millisecond, nil); s.succeeded() }
 	reject := func(s *statistics) { s.called(time.Millisecond, nil); s.failed(invalid) }
-	wait := func(d time.Duration) func(*statistics) { return func(*statistics) { time.Sleep(d) } }
+	wait := func(d time.Duration) func(*statistics) { return func(*statistics) { <-time.After(d) } }
 	for name, tc := range map[string]struct {
 		reason string
 		steps  []func(*statistics)
@@ -64,33 +63,46 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 			"The call may succeed when it is repeated.", []func(*statistics){fail(refused), wait(failingAfter - 1)}, nil, false, false, 0,
 		},
 		"Refused": {
-			"It is known after half a second, since when.", []func(*statistics){wait(time.Minute), fail(refused), wait(time.Second), fail(refused)},
-			[]string{"calling http://h: connection refused; start the hook"}, true, false, time.Minute,
+			"It is known after half a second, since when.",
+			[]func(*statistics){wait(time.Minute), fail(refused), wait(time.Second), fail(refused)},
+			[]string{"calling http://h: connection refused; start the hook"},
+			true, false, time.Minute,
 		},
 		"Success": {"It ends what was before.", []func(*statistics){fail(refused), wait(time.Hour), succeed, wait(time.Hour)}, nil, false, false, 0},
 		"FailureAfterSuccess": {
-			"It begins anew.", []func(*statistics){fail(refused), wait(time.Hour), succeed, fail(slow), wait(time.Second)},
-			[]string{"no response within 10s"}, false, false, time.Hour,
+			"It begins anew.",
+			[]func(*statistics){fail(refused), wait(time.Hour), succeed, fail(slow), wait(time.Second)},
+			[]string{"no response within 10s"},
+			false, false, time.Hour,
 		},
 		"LatestCause": {
-			"The cause is the latest.", []func(*statistics){fail(refused), wait(time.Second), fail(&webhook.StatusError{Code: 500, Body: "boom"})},
-			[]string{"calling http://hook.example.com/sync: unsupported status code: 500 body: boom; see the log of the hook"}, false, false, 0,
+			"The cause is the latest.",
+			[]func(*statistics){fail(refused), wait(time.Second), fail(&webhook.StatusError{Code: 500, Body: "boom"})},
+			[]string{"calling http://hook.example.com/sync: unsupported status code: 500 body: boom; see the log of the hook"},
+			false, false, 0,
 		},
 		"Gateway": {
-			"So says a proxy for a hook that is not there.", []func(*statistics){fail(&webhook.StatusError{Code: http.StatusBadGateway}), wait(time.Second)},
-			[]string{"502"}, true, false, 0,
+			"So says a proxy for a hook that is not there.",
+			[]func(*statistics){fail(&webhook.StatusError{Code: http.StatusBadGateway}), wait(time.Second)},
+			[]string{"502"},
+			true, false, 0,
 		},
 		"Rejected": {
-			"A response that cannot be used is a failure.", []func(*statistics){reject, wait(time.Second), reject},
-			[]string{"children: must be a list", "correct the response"}, false, false, 0,
+			"A response that cannot be used is a failure.",
+			[]func(*statistics){reject, wait(time.Second), reject},
+			[]string{"children: must be a list", "correct the response"},
+			false, false, 0,
 		},
 		"Patience": {
-			"A hook that asks for patience does not fail.", []func(*statistics){fail(&webhook.RetryLaterError{Status: 429}), wait(30 * time.Second)},
+			"A hook that asks for patience does not fail.",
+			[]func(*statistics){fail(&webhook.RetryLaterError{Status: 429}), wait(30 * time.Second)},
 			nil, false, false, 0,
 		},
 		"NoEndOfPatience": {
-			"It does when it asks for nothing else.", []func(*statistics){fail(&webhook.RetryLaterError{Status: 429}), wait(time.Minute)},
-			[]string{"429", "overloaded"}, true, false, 0,
+			"It does when it asks for nothing else.",
+			[]func(*statistics){fail(&webhook.RetryLaterError{Status: 429}), wait(time.Minute)},
+			[]string{"429", "overloaded"},
+			true, false, 0,
 		},
 		"Stopped": {
 			"The end of the controller is no failure.",
@@ -98,24 +110,33 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 			nil, false, false, 0,
 		},
 		"Credentials": {
-			"Object and cure are named.", []func(*statistics){fail(missing), wait(time.Second)},
-			[]string{"basicAuth of the hook, Secret ns/s: not found", "as soon as it is there"}, true, true, 0,
+			"Object and cure are named.",
+			[]func(*statistics){fail(missing), wait(time.Second)},
+			[]string{"basicAuth of the hook, Secret ns/s: not found", "as soon as it is there"},
+			true, true, 0,
 		},
 		"CredentialsAreChecked": {
-			"No call is needed.", []func(*statistics){func(s *statistics) { s.checked(missing) }, wait(time.Hour), func(s *statistics) { s.checked(missing) }},
-			[]string{"Secret ns/s"}, true, true, 0,
+			"No call is needed.",
+			[]func(*statistics){func(s *statistics) { s.checked(missing) }, wait(time.Hour), func(s *statistics) { s.checked(missing) }},
+			[]string{"Secret ns/s"},
+			true, true, 0,
 		},
 		"CredentialsAreBack": {
 			"Neither is one to see that they are back.",
-			[]func(*statistics){fail(missing), wait(time.Second), func(s *statistics) { s.checked(nil) }, wait(time.Second)}, nil, false, false, 0,
+			[]func(*statistics){fail(missing), wait(time.Second), func(s *statistics) { s.checked(nil) }, wait(time.Second)},
+			nil, false, false, 0,
 		},
 		"CredentialsAreBackAndTheHookIsDead": {
-			"Then the hook is the cause.", []func(*statistics){fail(missing), wait(time.Second), fail(refused), wait(time.Second)},
-			[]string{"connection refused"}, true, false, 0,
+			"Then the hook is the cause.",
+			[]func(*statistics){fail(missing), wait(time.Second), fail(refused), wait(time.Second)},
+			[]string{"connection refused"},
+			true, false, 0,
 		},
 		"LongCause": {
 			"What a hook returns does not fill the status.",
-			[]func(*statistics){fail(&webhook.StatusError{Code: 500, Body: strings.Repeat("ä", 4000)}), wait(time.Second)}, []string{"…"}, false, false, 0,
+			[]func(*statistics){fail(&webhook.StatusError{Code: 500, Body: strings.Repeat("ä", 4000)}), wait(time.Second)},
+			[]string{"…"},
+			false, false, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +180,7 @@ func TestStatusOfAHook(t *testing.T) {
 			h.made.called(time.Duration(n+1)*time.Millisecond, nil)
 			h.made.succeeded()
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		h.made.called(time.Second, &webhook.StatusError{Code: 500, Body: "boom"})
 		s := set.Statuses()[0]
 		if !set.Called() || s.Calls != 201 || !s.LastSuccessTime.Time.Equal(began) || s.LastFailureTime.Sub(began) != time.Second ||
@@ -174,7 +195,7 @@ func TestStatusOfAHook(t *testing.T) {
 
 func TestQuantiles(t *testing.T) {
 	for _, took := range []time.Duration{0, time.Microsecond, 3 * time.Microsecond, 7 * time.Microsecond, time.Millisecond, 10 * time.Second, time.Hour} {
-		t.Run(fmt.Sprint(took), func(t *testing.T) {
+		t.Run(took.String(), func(t *testing.T) {
 			if b := bucket(took); end(b) < took || b > 0 && took > 4*time.Microsecond && end(b-1) > took {
 				t.Errorf("bucket %d ends at %s", b, end(b))
 			}

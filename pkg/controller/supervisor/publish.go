@@ -146,7 +146,7 @@ func (r *report) news(ctx context.Context) (status *v1alpha1.ControllerStatus, n
 }
 
 // number matches what differs between messages that say the same.
-var number = regexp.MustCompile(`[0-9]+`)
+var number = regexp.MustCompile(`\d+`)
 
 // differs reports whether the conditions of two statuses say different things: numbers in messages are left aside.
 func differs(before, after *v1alpha1.ControllerStatus) bool {

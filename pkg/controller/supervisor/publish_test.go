@@ -18,7 +18,6 @@ package supervisor_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,6 +250,6 @@ func TestProgressingTellsOfTheRelease(t *testing.T) {
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		w.delete()
 		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
-		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", fmt.Sprint("services/ns/a: refused"))
+		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", "services/ns/a: refused")
 	})
 }
