@@ -148,7 +148,8 @@ func (r *report) news(ctx context.Context) (status *v1alpha1.ControllerStatus, n
 // number matches what differs between messages that say the same.
 var number = regexp.MustCompile(`\d+`)
 
-// differs reports whether the conditions of two statuses say different things: numbers in messages are left aside.
+// differs reports whether the conditions of two statuses say different things. Numbers in messages are left aside, but for those of the
+// release, for which somebody waits and which change with attempts only.
 func differs(before, after *v1alpha1.ControllerStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration {
 		return true
@@ -158,7 +159,8 @@ func differs(before, after *v1alpha1.ControllerStatus) bool {
 		if shown == nil || c.Status != shown.Status || c.Reason != shown.Reason || c.ObservedGeneration != shown.ObservedGeneration {
 			return true
 		}
-		if c.Message != shown.Message && number.ReplaceAllString(c.Message, "#") != number.ReplaceAllString(shown.Message, "#") {
+		if c.Message != shown.Message && (c.Type == v1alpha1.ConditionFinalizersReleased ||
+			number.ReplaceAllString(c.Message, "#") != number.ReplaceAllString(shown.Message, "#")) {
 			return true
 		}
 	}

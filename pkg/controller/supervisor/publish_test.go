@@ -55,13 +55,13 @@ func TestAStartIsOneWriteThatWaitsForClients(t *testing.T) {
 				defer w.run()()
 				<-time.After(990 * time.Millisecond)
 				synctest.Wait()
-				if w.statuses != tc.early {
-					t.Errorf("%d writes within a second, want %d: %s", w.statuses, tc.early, tc.reason)
+				if w.published() != tc.early {
+					t.Errorf("%d writes within a second, want %d: %s", w.published(), tc.early, tc.reason)
 				}
 				after(20 * time.Millisecond)
 				after(time.Minute)
-				if w.statuses != tc.late {
-					t.Errorf("%d writes, want %d: %s", w.statuses, tc.late, tc.reason)
+				if w.published() != tc.late {
+					t.Errorf("%d writes, want %d: %s", w.published(), tc.late, tc.reason)
 				}
 			})
 		})
@@ -75,12 +75,12 @@ func TestARestartWithoutNewsWritesNothing(t *testing.T) {
 		stop := w.run()
 		after(time.Minute)
 		stop()
-		before := w.statuses
+		before := w.published()
 		stop = w.run()
 		defer stop()
 		after(time.Hour)
-		if w.statuses != before {
-			t.Errorf("%d writes after a restart", w.statuses-before)
+		if w.published() != before {
+			t.Errorf("%d writes after a restart", w.published()-before)
 		}
 	})
 }
@@ -90,10 +90,10 @@ func TestEveryConditionIsAboutTheLatestGeneration(t *testing.T) {
 		w := unfinalized(t)
 		defer w.run()()
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		w.declare("configmaps")
 		after(time.Minute)
-		if n := w.statuses - before; n != 1 {
+		if n := w.published() - before; n != 1 {
 			t.Errorf("an edit is %d writes, want 1", n)
 		}
 		for _, name := range []string{
@@ -134,7 +134,7 @@ func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
 		w := unfinalized(t)
 		defer w.run()()
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		all := func(failing int) {
 			w.is(func(s *health.State) { s.Parents, s.Failing, s.LastError = 2, failing, "things/ns/a: forbidden" })
 		}
@@ -144,8 +144,8 @@ func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
 			all(1)
 			after(900 * time.Millisecond)
 		}
-		if w.statuses != before {
-			t.Errorf("%d writes", w.statuses-before)
+		if w.published() != before {
+			t.Errorf("%d writes", w.published()-before)
 		}
 		all(2)
 		after(1600 * time.Millisecond)
@@ -160,12 +160,12 @@ func TestNumbersInMessagesAreNotToldAtOnce(t *testing.T) {
 		w := unfinalized(t)
 		defer w.run()()
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		for left := 60; left > 0; left-- {
 			w.is(func(s *health.State) { s.Unsynced, s.Parents = left, 60 })
 			after(time.Second)
 		}
-		if n := w.statuses - before; n < 2 || n > 3 {
+		if n := w.published() - before; n < 2 || n > 3 {
 			t.Errorf("%d writes within a minute in which only a number changed, want one and another one every 30 s", n)
 		}
 		w.is(func(s *health.State) { s.Unsynced = 0 })
@@ -178,7 +178,7 @@ func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
 		w := unfinalized(t)
 		defer w.run()()
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		for n := range 600 {
 			w.is(func(s *health.State) {
 				s.Called, s.Hooks = true, nil
@@ -188,7 +188,7 @@ func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
 			})
 			after(time.Second)
 		}
-		if n := w.statuses - before; n > 10+600/5 {
+		if n := w.published() - before; n > 10+600/5 {
 			t.Errorf("%d writes within 10 minutes", n)
 		}
 		after(30 * time.Second)
@@ -201,7 +201,7 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 		w := unfinalized(t)
 		defer w.run()()
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		quantile := int64(5)
 		change := func(n int) {
 			w.mu.Lock()
@@ -219,7 +219,7 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 			change(n)
 			after(10 * time.Second)
 		}
-		if n := w.statuses - before; n != 1 {
+		if n := w.published() - before; n != 1 {
 			t.Errorf("%d writes, want 1", n)
 		}
 	})

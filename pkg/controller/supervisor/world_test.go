@@ -415,6 +415,13 @@ func (w *world) wantShows(condition string, parts ...string) {
 	}
 }
 
+// published returns the number of publications so far.
+func (w *world) published() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.statuses
+}
+
 func equal(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
