@@ -43,8 +43,10 @@ const (
 	// startTime is how long a start may take before the status says that it is under way. Until then only failures are published: a client
 	// that creates or updates a controller, and then updates what it got, finds it in that version, and a start is one write.
 	startTime = time.Second
-	// conditionsPerSecond and conditionsBurst bound the publications of conditions that change all the time.
-	conditionsPerSecond, conditionsBurst = 0.2, 10
+	// changesPerSecond and changesBurst bound the publications of conditions that change all the time; rewordingsPerSecond and
+	// rewordingsBurst those of conditions of which only the message does: a hook may fail for each parent in other words.
+	changesPerSecond, changesBurst       = 0.2, 10
+	rewordingsPerSecond, rewordingsBurst = 1.0 / 30, 3
 )
 
 // observe takes note of the status that the object shows now.
@@ -132,42 +134,56 @@ func (r *report) news(ctx context.Context) (status *v1alpha1.ControllerStatus, n
 			return nil
 		})
 	}
+	change := compare(r.published, status)
 	switch settling := time.Until(r.settled); {
 	case !slices.Equal(status.FinalizedResources, r.published.FinalizedResources):
 		return status, true, 0
-	case !differs(r.published, status):
-		return status, time.Since(r.publishedAt) >= quietInterval && (r.overwritten || !sameNumbers(r.published, status)), 0
-	case settling > 0 && !fails(status):
+	case change != none && settling > 0 && !fails(status):
 		return nil, false, settling
-	case !r.pace.TryAccept():
+	case change == different && !r.changes.TryAccept():
 		return nil, false, reportInterval
+	case change == different, change == reworded && r.rewordings.TryAccept():
+		return status, true, 0
 	}
-	return status, true, 0
+	return status, time.Since(r.publishedAt) >= quietInterval && (r.overwritten || !sameNumbers(r.published, status)), 0
 }
 
 // number matches what differs between messages that say the same.
 var number = regexp.MustCompile(`\d+`)
 
-// differs reports whether the conditions of two statuses say different things. Numbers in messages are left aside, but for those of the
-// release, for which somebody waits and which change with attempts only.
-func differs(before, after *v1alpha1.ControllerStatus) bool {
+// change is how the conditions of two statuses differ.
+type change int
+
+const (
+	none change = iota
+	// reworded says that a message says the same of something else.
+	reworded
+	different
+)
+
+// compare returns how the conditions of two statuses differ. Numbers in messages are left aside, but for those of the release, for which
+// somebody waits and which change with attempts only.
+func compare(before, after *v1alpha1.ControllerStatus) change {
+	result := none
 	if before.ObservedGeneration != after.ObservedGeneration {
-		return true
+		result = different
 	}
 	for _, c := range after.Conditions {
 		shown := meta.FindStatusCondition(before.Conditions, c.Type)
-		if shown == nil || c.Status != shown.Status || c.Reason != shown.Reason || c.ObservedGeneration != shown.ObservedGeneration {
-			return true
-		}
-		if c.Message != shown.Message && (c.Type == v1alpha1.ConditionFinalizersReleased ||
-			number.ReplaceAllString(c.Message, "#") != number.ReplaceAllString(shown.Message, "#")) {
-			return true
+		switch {
+		case shown == nil, c.Status != shown.Status, c.Reason != shown.Reason, c.ObservedGeneration != shown.ObservedGeneration:
+			result = different
+		case c.Message == shown.Message:
+		case c.Type == v1alpha1.ConditionFinalizersReleased:
+			result = different
+		case number.ReplaceAllString(c.Message, "#") != number.ReplaceAllString(shown.Message, "#"):
+			result = max(result, reworded)
 		}
 	}
-	return false
+	return result
 }
 
-// sameNumbers reports whether two statuses, whose conditions say the same, are equal in what counts. How long the calls of hooks took is
+// sameNumbers reports whether two statuses, whose conditions have not changed, are equal in what counts. How long the calls of hooks took is
 // no reason to publish.
 func sameNumbers(before, after *v1alpha1.ControllerStatus) bool {
 	if !equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.LastErrors, after.LastErrors) ||

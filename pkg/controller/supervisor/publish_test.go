@@ -196,6 +196,27 @@ func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
 	})
 }
 
+func TestAHookThatFailsInOtherWordsEachTimeIsPublishedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		for n := range 600 {
+			w.is(func(s *health.State) {
+				s.Called, s.Hooks = true, []health.Hook{{Name: "sync", Cause: "does not like " + string(rune('a'+n%26)), Since: time.Now()}}
+			})
+			after(time.Second)
+			if n == 3 {
+				w.wantShows(v1alpha1.ConditionHooksHealthy, "does not like d")
+			}
+		}
+		if n := w.published() - before; n > 4+600/30 {
+			t.Errorf("%d writes within 10 minutes", n)
+		}
+	})
+}
+
 func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := unfinalized(t)

@@ -39,8 +39,8 @@ type report struct {
 	urgent chan struct{}
 	// publishing is full while a status is being published.
 	publishing chan struct{}
-	// pace bounds how often conditions are published.
-	pace flowcontrol.RateLimiter
+	// changes and rewordings bound how often conditions are published.
+	changes, rewordings flowcontrol.RateLimiter
 
 	mu       sync.Mutex
 	status   v1alpha1.ControllerStatus
@@ -57,8 +57,9 @@ type report struct {
 func newReport(o Objects, d definition.Definition) *report {
 	r := &report{
 		objects: o, object: d, urgent: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
-		pace:   flowcontrol.NewTokenBucketRateLimiter(conditionsPerSecond, conditionsBurst),
-		status: *d.Status.DeepCopy(), published: d.Status.DeepCopy(), settled: time.Now().Add(startTime),
+		changes:    flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesBurst),
+		rewordings: flowcontrol.NewTokenBucketRateLimiter(rewordingsPerSecond, rewordingsBurst),
+		status:     *d.Status.DeepCopy(), published: d.Status.DeepCopy(), settled: time.Now().Add(startTime),
 	}
 	if len(r.status.FinalizedResources) == 0 && held(d) {
 		// An object of before the record, or one that was restored without its status.
