@@ -175,16 +175,22 @@ func (c *Controller) AwaitReady() {
 	})
 }
 
-// AwaitCounters waits until the controller publishes counters as wanted. Numbers alone are published at most every 30 s.
-func (c *Controller) AwaitCounters(what string, want func(*v1alpha1.ControllerCounters) bool) {
+// AwaitStatus waits until the status of the controller is as wanted. Numbers alone are published at most every 30 s.
+func (c *Controller) AwaitStatus(what string, want func(*v1alpha1.ControllerStatus) bool) {
 	c.t.Helper()
-	cluster.Eventually(c.t, c.limit+30*time.Second, "the counters of "+what, func(ctx context.Context) (bool, string) {
+	cluster.Eventually(c.t, c.limit+30*time.Second, "the status to have "+what, func(ctx context.Context) (bool, string) {
 		_, status, err := c.get(ctx)
 		if err != nil {
 			return false, err.Error()
 		}
-		return status.Counters != nil && want(status.Counters), fmt.Sprintf("%+v", status.Counters)
+		return want(status), fmt.Sprintf("%+v %+v", status, status.Counters)
 	})
+}
+
+// AwaitCounters waits until the controller publishes counters as wanted. Numbers alone are published at most every 30 s.
+func (c *Controller) AwaitCounters(what string, want func(*v1alpha1.ControllerCounters) bool) {
+	c.t.Helper()
+	c.AwaitStatus("the counters of "+what, func(status *v1alpha1.ControllerStatus) bool { return status.Counters != nil && want(status.Counters) })
 }
 
 // Delete deletes the controller. It may take its time to go, as its finalizer says.

@@ -22,8 +22,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type ControllerStatus struct {
 	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
 	ObservedGeneration int64
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed,
-	// FinalizersReleased.
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
+	// Progressing, ResourcesServed, FinalizersReleased.
 	Conditions []metav1.Condition
 	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
 	// finalizes now, and those that it finalized before until the finalizer is off all their objects.
@@ -31,6 +31,11 @@ type ControllerStatus struct {
 	// counters count what the controller did since this server process took it up. They are published at most every 30
 	// seconds while they change, and with every change of a condition.
 	Counters *ControllerCounters
+	// hooks tell how the calls of each hook that the definition declares have gone since this server process took the
+	// controller up.
+	Hooks []HookStatus
+	// lastErrors are the errors of parents whose last sync failed, the latest first: at most 10, one for each parent.
+	LastErrors []ParentError
 }
 
 // FinalizedResource is a resource in any version.
@@ -57,12 +62,61 @@ type ControllerCounters struct {
 	Conflicts int64
 	// flapping is the number of times that a child was left alone because it kept changing back after each write.
 	Flapping int64
+	// failing is the number of parents whose last sync failed.
+	Failing int64
+	// pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an
+	// error are not among them.
+	Pending int64
+}
+
+// HookStatus tells how the calls of one hook have gone.
+type HookStatus struct {
+	// name is that of the hook in spec.hooks: sync, finalize or customize.
+	Name string
+	// lastSuccessTime is when the hook last returned a response that could be used.
+	LastSuccessTime *metav1.Time
+	// lastFailureTime is when a call last failed, or its response could not be used.
+	LastFailureTime *metav1.Time
+	// lastFailure is the cause of that failure, and what to do.
+	LastFailure string
+	// calls is the number of calls since this server process took the controller up.
+	Calls int64
+	// p50Milliseconds is the time within which half of the calls of the last minutes ended, as far as there were any.
+	P50Milliseconds *int64
+	// p99Milliseconds is the time within which 99 of 100 calls of the last minutes ended.
+	P99Milliseconds *int64
+}
+
+// ParentError is why the last sync of a parent failed.
+type ParentError struct {
+	// group is the API group of the parent, empty for the core group.
+	Group string
+	// resource is the plural name of the parent's resource.
+	Resource string
+	// namespace is that of the parent, empty for one that is cluster-scoped.
+	Namespace string
+	// name is that of the parent.
+	Name string
+	// time is when the sync failed.
+	Time metav1.Time
+	// message is the beginning of the error.
+	Message string
 }
 
 // Condition types and reasons of the controller kinds.
 const (
-	// ConditionReady is True while the controller runs with the definition of observedGeneration.
+	// ConditionReady is True while the controller runs with the definition of observedGeneration and syncs can succeed. It is
+	// the one to wait for.
 	ConditionReady = "Ready"
+	// ConditionEstablished is True while the cluster serves every resource that the definition names, and the controller's
+	// caches are filled.
+	ConditionEstablished = "Established"
+	// ConditionHooksHealthy is False while all recent calls of one of the hooks have failed, or its credentials are missing. It is
+	// Unknown before the first call.
+	ConditionHooksHealthy = "HooksHealthy"
+	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way, or
+	// the finalize hook takes more than a minute.
+	ConditionProgressing = "Progressing"
 	// ConditionResourcesServed is True while the cluster serves every resource that the definition names.
 	ConditionResourcesServed = "ResourcesServed"
 	// ConditionFinalizersReleased is False while objects carry the controller's finalizer that the definition does not
@@ -92,4 +146,26 @@ const (
 	ReasonReleaseFailed = "ReleaseFailed"
 	// ReasonReleased says that no finalizer is left to take off.
 	ReasonReleased = "Released"
+	// ReasonHookFailing says that all recent calls of a hook have failed.
+	ReasonHookFailing = "HookFailing"
+	// ReasonCredentialsMissing says that a Secret or ConfigMap that a hook refers to cannot be read or used.
+	ReasonCredentialsMissing = "CredentialsMissing"
+	// ReasonSyncsFailing says that the last sync of every parent has failed.
+	ReasonSyncsFailing = "SyncsFailing"
+	// ReasonEstablished says that all resources are served and all caches are filled.
+	ReasonEstablished = "Established"
+	// ReasonResponding says that the hooks return responses that can be used.
+	ReasonResponding = "Responding"
+	// ReasonNotCalled says that no hook was called yet.
+	ReasonNotCalled = "NotCalled"
+	// ReasonNotRunning says that the controller does not run; the condition Ready says why.
+	ReasonNotRunning = "NotRunning"
+	// ReasonFirstSync says that parents have not been synced since the controller started.
+	ReasonFirstSync = "FirstSync"
+	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.
+	ReasonRollingUpdate = "RollingUpdate"
+	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute.
+	ReasonFinalizing = "Finalizing"
+	// ReasonSettled says that nothing is under way.
+	ReasonSettled = "Settled"
 )

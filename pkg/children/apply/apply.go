@@ -158,6 +158,9 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 
 func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
 	target := targetOf(outcome.Resource, outcome.Key)
+	var warnings client.Warnings
+	ctx = warnings.Collect(ctx)
+	defer func() { outcome.Warnings = warnings.All() }()
 	if outcome.Action == plan.Create {
 		err = a.create(ctx, p, target, outcome)
 	} else {

@@ -38,6 +38,8 @@ type Outcome struct {
 	// Existing is the object that has the name of a child to be created, and the same parent. The step is stale then, if the object
 	// is a child of this controller.
 	Existing *object.Object
+	// Warnings are what the API server said about the write, beside doing it.
+	Warnings []string
 }
 
 // Next returns the records of the parent's children after a plan was carried out, for which f is the fingerprint of the response

@@ -172,6 +172,7 @@ func (s *server) once(outer context.Context, c call, u *url.URL, attempt int, re
 		warnings, _ := utilnet.ParseWarningHeaders(response.Header["Warning"])
 		for _, w := range warnings {
 			s.warn(outer, w.Code, w.Agent, w.Text)
+			collect(outer, w.Code, w.Text)
 		}
 	}
 	metrics.ResponseSize.Observe(ctx, c.method, u.Host, float64(buffer.Len()))

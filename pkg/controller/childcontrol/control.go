@@ -97,8 +97,8 @@ type Config struct {
 type Control struct {
 	config  Config
 	records *record.Store
-	// ignored remembers which parents know that the status of a kind is not written.
-	ignored ignoredStatus
+	// told remembers what parents were told that is told once.
+	told told
 	// stale counts the syncs in a row for which the children were not as observed.
 	stale staleParents
 	// makePlan is plan.Make, or makeTwice.
@@ -125,7 +125,7 @@ func (c *Control) Prepare(ctx context.Context) {
 // Forget drops the records of a parent that is gone.
 func (c *Control) Forget(parent types.UID) {
 	c.records.Forget(parent)
-	c.ignored.forget(parent)
+	c.told.forget(parent)
 	c.stale.count(parent, false)
 }
 

@@ -56,12 +56,17 @@ func status(code int, reason string) string {
 type api struct {
 	answers map[string]string
 	writes  []string
+	// warning goes with every answer to a write, if it is not empty.
+	warning string
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if r.Method != http.MethodGet {
 		a.writes = append(a.writes, r.Method+" "+r.URL.RawQuery+" "+string(body))
+		if a.warning != "" {
+			w.Header().Set("Warning", `299 - "`+a.warning+`"`)
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	answer, ok := a.answers[r.Method]
@@ -103,6 +108,11 @@ type control struct {
 
 func newControl(t *testing.T, a *api) *control {
 	t.Helper()
+	return newControlOf(t, a, v1alpha1.ChildUpdateInPlace)
+}
+
+func newControlOf(t *testing.T, a *api, method v1alpha1.ChildUpdateMethod) *control {
+	t.Helper()
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	window, err := cluster.New(cluster.Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
@@ -114,7 +124,7 @@ func newControl(t *testing.T, a *api) *control {
 	c.Control = childcontrol.New(childcontrol.Config{
 		Cluster: window, Applier: apply.New(apply.Options{Client: window.Client}), Recorder: &c.events, Counters: &c.counters,
 		Rules: children.NewRules([]children.Rule{{
-			Kind: kind, Resource: kind.GroupVersion().WithResource("configmaps"), Namespaced: true, Method: v1alpha1.ChildUpdateInPlace,
+			Kind: kind, Resource: kind.GroupVersion().WithResource("configmaps"), Namespaced: true, Method: method,
 		}}),
 		Informers:    map[schema.GroupKind]*cache.Informer{kind.GroupKind(): {}},
 		Expectations: &c.expected, Mine: func(_, _ *object.Object) bool { return c.mine },
@@ -134,11 +144,17 @@ func parse(t *testing.T, text string) *object.Object {
 // reconcile syncs the parent with one desired child.
 func (c *control) reconcile(t *testing.T, observed ...*object.Object) (time.Duration, error) {
 	t.Helper()
+	return c.reconcileTo(t, "v", observed...)
+}
+
+// reconcileTo syncs the parent with one desired child, which has a value.
+func (c *control) reconcileTo(t *testing.T, value string, observed ...*object.Object) (time.Duration, error) {
+	t.Helper()
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	desired := []children.Desired{{
 		Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}, APIVersion: "v1",
 		Content: map[string]any{
-			"apiVersion": "v1", "kind": kind.Kind, "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": "v"},
+			"apiVersion": "v1", "kind": kind.Kind, "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": value},
 		},
 	}}
 	in, err := c.Gather(t.Context(), c.parent, observed, desired, false)

@@ -21,11 +21,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -40,6 +37,10 @@ const (
 	reasonUntried  = "ChildNotRecreated"
 	// reasonStatusIgnored is for a child whose status a hook tries to set.
 	reasonStatusIgnored = "ChildStatusIgnored"
+	// reasonNotUpdated is for children that differ and whose method is OnDelete, and reasonWarning for what the API server says about a
+	// child that it accepts.
+	reasonNotUpdated = "ChildNotUpdated"
+	reasonWarning    = "ChildWarning"
 )
 
 // named is how many children an event names.
@@ -86,6 +87,10 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 			c.report(logger, parent, &p.Steps[i])
 		}
 	}
+	c.reportLeft(parent, p)
+	for i := range outcomes {
+		c.reportWarnings(parent, p, &outcomes[i])
+	}
 }
 
 // report says why a child is left as it is.
@@ -130,41 +135,13 @@ func enumerate(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
 }
 
-// ignoredStatus remembers of which kinds a parent knows that their status is not written. The zero value is ready; it is safe for
-// concurrent use.
-type ignoredStatus struct {
-	mu       sync.Mutex
-	reported map[types.UID][]schema.GroupKind
-}
-
-func (s *ignoredStatus) isReported(parent types.UID, kind schema.GroupKind) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.reported[parent], kind)
-}
-
-func (s *ignoredStatus) report(parent types.UID, kind schema.GroupKind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reported == nil {
-		s.reported = map[types.UID][]schema.GroupKind{}
-	}
-	s.reported[parent] = append(s.reported[parent], kind)
-}
-
-func (s *ignoredStatus) forget(parent types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.reported, parent)
-}
-
 // reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
 // (docs/reference/contract.md#s12.2). A hook that returns the status that it was shown sets nothing.
 func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 	for i := range in.Desired {
 		d := &in.Desired[i]
 		status, ok := d.Content["status"].(map[string]any)
-		if !ok || len(status) == 0 || c.ignored.isReported(in.Parent, d.GroupKind()) {
+		if !ok || len(status) == 0 || c.told.knows(in.Parent, topicStatus+d.GroupKind().String()) {
 			continue
 		}
 		if at := slices.IndexFunc(in.Observed, func(o *object.Object) bool { return children.KeyOf(o) == d.Key }); at >= 0 {
@@ -175,7 +152,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus {
 			continue
 		}
-		c.ignored.report(in.Parent, d.GroupKind())
+		c.told.tell(in.Parent, topicStatus+d.GroupKind().String())
 		c.config.Recorder.Warning(Reference(p), reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))

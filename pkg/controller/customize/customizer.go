@@ -136,8 +136,9 @@ func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller [
 			return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 		})
 	if refused, ok := errors.AsType[*related.RuleError](err); ok {
-		err = &hook.RejectedError{Detail: refused.Error()}
+		return related.Rules{}, z.config.Hook.Reject(root, &hook.RejectedError{Detail: refused.Error()})
 	}
+	z.config.Hook.Used()
 	if err != nil {
 		return related.Rules{}, z.config.Hook.Failed(err)
 	}

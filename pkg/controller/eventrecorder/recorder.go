@@ -41,12 +41,16 @@ const Component = "metacontroller"
 
 // Reasons of events on parents and controller objects.
 const (
-	ReasonSyncError   = "SyncError"
-	ReasonCreateError = "CreateError"
-	ReasonStarting    = "Starting"
-	ReasonStarted     = "Started"
-	ReasonStopping    = "Stopping"
-	ReasonStopped     = "Stopped"
+	ReasonSyncError = "SyncError"
+	// ReasonSyncRecovered is for a parent that was synced again after errors.
+	ReasonSyncRecovered = "SyncRecovered"
+	ReasonCreateError   = "CreateError"
+	ReasonStarting      = "Starting"
+	ReasonStarted       = "Started"
+	ReasonStopping      = "Stopping"
+	ReasonStopped       = "Stopped"
+	// ReasonFinalizeWaits is for a parent whose finalize hook takes long.
+	ReasonFinalizeWaits = "FinalizeWaits"
 	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
 	ReasonReleaseError = "ReleaseError"
 )

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -99,6 +100,7 @@ type Hook struct {
 	client *webhook.Client
 	// calls are shared with the controller's other hooks.
 	calls slots
+	made  statistics
 }
 
 func newHook(c webhook.Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
@@ -120,6 +122,8 @@ type Response struct {
 	hook   *Hook
 	parent webhook.RootKey
 	body   webhook.Response
+	// counted says that the statistics have the outcome of the call.
+	counted bool
 }
 
 // Children decodes the children, or attachments; see [wire.Response.Children]. An error rejects the response as a whole, is
@@ -127,21 +131,32 @@ type Response struct {
 func (r *Response) Children() ([]map[string]any, error) {
 	children, err := r.Response.Children()
 	if err != nil {
-		return nil, r.hook.reject(r.parent, err)
+		r.Reject(err)
+		return nil, r.hook.Failed(err)
 	}
 	return children, nil
 }
 
-// Reject says that the response cannot be used: a hook that repeats it is not taken at its entity tag, since a corrected hook may return
-// the same one.
-func (r *Response) Reject() { r.hook.client.Forget(r.parent) }
+// Reject says that the response cannot be used because of err, before it is released: a hook that repeats it is not taken at its entity
+// tag, since a corrected hook may return the same one.
+func (r *Response) Reject(err error) {
+	r.hook.client.Forget(r.parent)
+	if !r.counted {
+		r.counted = true
+		r.hook.made.failed(err)
+	}
+}
 
 // Release gives the memory of the response back to the budget of the process. RawChildren is empty afterwards; what is decoded
-// already stays. Every response must be released, and before the next call of a hook: calls wait for room in the budget.
+// already stays. A response that was not rejected counts as one that could be used. Every response must be released, and before the next call of a hook: calls wait for room in the budget.
 // Releasing twice does nothing.
 func (r *Response) Release() {
 	r.body.Release()
 	r.RawChildren = nil
+	if !r.counted {
+		r.counted = true
+		r.hook.made.succeeded()
+	}
 }
 
 // Call calls a sync or finalize hook, whose response decode reads: wire.DecodeComposite or wire.DecodeDecorator. The caller releases the
@@ -156,12 +171,12 @@ func (h *Hook) Call(
 	decoded, err := decode(response.Body, h.options(response))
 	if err != nil {
 		response.Release()
-		return nil, h.reject(parent, err)
+		return nil, h.Reject(parent, err)
 	}
 	return &Response{Response: decoded, hook: h, parent: parent, body: response}, nil
 }
 
-// Related calls a customize hook.
+// Related calls a customize hook. The caller says by Used or Reject whether the response can be used.
 func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
 	response, err := h.send(ctx, parent, body)
 	if err != nil {
@@ -170,7 +185,7 @@ func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte)
 	defer response.Release()
 	decoded, err := wire.DecodeCustomize(response.Body, h.options(response))
 	if err != nil {
-		return nil, h.reject(parent, err)
+		return nil, h.Reject(parent, err)
 	}
 	return decoded, nil
 }
@@ -179,11 +194,15 @@ func (h *Hook) options(r webhook.Response) wire.ResponseOptions {
 	return wire.ResponseOptions{Strict: h.strict, ContentType: r.ContentType}
 }
 
-// reject returns the error of a response that cannot be used. Its entity tag is dropped: a corrected hook may return the same one.
-func (h *Hook) reject(parent webhook.RootKey, err error) error {
+// Reject returns the error of a response that cannot be used. Its entity tag is dropped: a corrected hook may return the same one.
+func (h *Hook) Reject(parent webhook.RootKey, err error) error {
 	h.client.Forget(parent)
+	h.made.failed(err)
 	return h.Failed(err)
 }
+
+// Used says that a response of a customize hook could be used.
+func (h *Hook) Used() { h.made.succeeded() }
 
 // send calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
 func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Response, error) {
@@ -191,7 +210,12 @@ func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (w
 		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)
 	}
 	defer h.calls.release()
-	return h.client.Call(ctx, parent, body)
+	began := time.Now()
+	response, err := h.client.Call(ctx, parent, body)
+	if ctx.Err() == nil {
+		h.made.called(time.Since(began), err)
+	}
+	return response, err
 }
 
 // Failed says which hook an error is about (docs/reference/contract.md#s18.3).

@@ -38,6 +38,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
@@ -162,10 +163,10 @@ func (s *store) publish(who string, d definition.Definition, version string, sta
 	return nil
 }
 
-func (s *store) ready() string {
+func (s *store) shows(condition string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := meta.FindStatusCondition(s.object.Status.Conditions, v1alpha1.ConditionReady)
+	c := meta.FindStatusCondition(s.object.Status.Conditions, condition)
 	if c == nil {
 		return "none"
 	}
@@ -174,8 +175,17 @@ func (s *store) ready() string {
 
 func (s *store) wantReady(part string) {
 	s.t.Helper()
-	if got := s.ready(); !strings.Contains(got, part) {
-		s.t.Errorf("Ready is %q, want %q in it", got, part)
+	s.wantCondition(v1alpha1.ConditionReady, part)
+}
+
+// wantCondition wants a condition as it is within two seconds.
+func (s *store) wantCondition(condition, part string) {
+	s.t.Helper()
+	for n := 0; n < 20 && !strings.Contains(s.shows(condition), part); n++ {
+		after(100 * time.Millisecond)
+	}
+	if got := s.shows(condition); !strings.Contains(got, part) {
+		s.t.Errorf("%s is %q, want %q in it", condition, got, part)
 	}
 }
 
@@ -258,17 +268,20 @@ func (*idle) Started() <-chan struct{} {
 	return started
 }
 
-// Problem implements supervisor.Instance.
-func (*idle) Problem() error { return nil }
-
-// Missing implements supervisor.Instance.
-func (*idle) Missing() []string { return nil }
+// Health implements supervisor.Instance.
+func (*idle) Health() health.State { return health.State{Started: true} }
 
 // Redefine implements supervisor.Instance.
 func (*idle) Redefine(definition.Definition) error { return nil }
 
 // Counters implements supervisor.Instance.
 func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }
+
+// Hooks implements supervisor.Instance.
+func (*idle) Hooks() []v1alpha1.HookStatus { return nil }
+
+// LastErrors implements supervisor.Instance.
+func (*idle) LastErrors() []v1alpha1.ParentError { return nil }
 
 func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -281,6 +294,9 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		if got := v.runs(); len(got) > 0 {
 			t.Errorf("%v runs", got)
 		}
+		s.wantCondition(v1alpha1.ConditionEstablished, "False NotSelected")
+		s.wantCondition(v1alpha1.ConditionHooksHealthy, "Unknown NotRunning")
+		s.wantCondition(v1alpha1.ConditionProgressing, "False NotRunning")
 		if n := s.wrote("a excludes"); n != 1 {
 			t.Errorf("%d writes, want 1", n)
 		}

@@ -31,6 +31,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -144,11 +145,13 @@ func (e *exclusions) write(ctx context.Context, id identity) error {
 		}
 	}
 	status := d.Status.DeepCopy()
-	status.Counters = nil
-	if meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSelected, Message: e.message(d),
-		ObservedGeneration: d.Meta.Generation, LastTransitionTime: metav1.NewTime(time.Now()),
-	}) {
+	status.Counters, status.Hooks, status.LastErrors = nil, nil, nil
+	changed := false
+	for _, c := range health.NotRunning(v1alpha1.ReasonNotSelected, e.message(d), "") {
+		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
+		changed = meta.SetStatusCondition(&status.Conditions, c) || changed
+	}
+	if changed {
 		if err := e.apply(ctx, d, d.Meta.ResourceVersion, status); err != nil {
 			return err
 		}

@@ -86,8 +86,11 @@ type Controller struct {
 	rejected atomic.Int64
 
 	// encoded is the controller as hooks see it.
-	encoded atomic.Pointer[[]byte]
-	started chan struct{}
+	encoded    atomic.Pointer[[]byte]
+	started    chan struct{}
+	finalizing finalizing
+	// recheck asks for a look at the credentials of the hooks.
+	recheck chan struct{}
 }
 
 // New builds a controller. It opens no connection and starts nothing; Run does. The error of a definition that cannot run before it
@@ -100,7 +103,7 @@ func New(c Config) (*Controller, error) {
 	r := &Controller{
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
-		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
+		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}), recheck: make(chan struct{}, 1),
 	}
 	for _, s := range c.Sources {
 		r.byResource[s.Resource.GroupResource()] = s
@@ -135,8 +138,8 @@ func (c *Controller) assemble() {
 	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
 	c.pool = worker.New(worker.Config{
 		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
-		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed, Metrics: c.metrics,
-		Random: c.shared.Options.Random,
+		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed,
+		Recovered: c.recovered, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
 	c.metrics.CountParents(c.parents.len)
@@ -211,6 +214,8 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() { c.resyncPeriodically(ctx) })
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
+	running.Go(func() { c.checkCredentials(ctx) })
+	running.Go(func() { c.watchFinalizing(ctx) })
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
@@ -244,14 +249,6 @@ func (c *Controller) Redefine(d definition.Definition) error {
 	}
 	c.encoded.Store(&encoded)
 	return nil
-}
-
-// Counters returns what the controller did so far.
-func (c *Controller) Counters() *v1alpha1.ControllerCounters {
-	return &v1alpha1.ControllerCounters{
-		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
-		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
-	}
 }
 
 // remembered is called once the controller runs.

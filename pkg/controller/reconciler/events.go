@@ -19,7 +19,6 @@ package reconciler
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,36 +36,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
-
-// parents are the keys of the parents that a controller handles. It is safe for concurrent use; the zero value is ready.
-type parents struct {
-	mu   sync.Mutex
-	keys map[parent.Key]struct{}
-}
-
-func (p *parents) add(key parent.Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.keys == nil {
-		p.keys = map[parent.Key]struct{}{}
-	}
-	p.keys[key] = struct{}{}
-}
-
-// remove reports whether the key was there.
-func (p *parents) remove(key parent.Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.keys[key]
-	delete(p.keys, key)
-	return ok
-}
-
-func (p *parents) len() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.keys)
-}
 
 // relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer
 // (docs/reference/contract.md#s5.1, docs/reference/contract.md#s17.1).
@@ -195,6 +164,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 // forgetSynced drops what syncs of a parent remember. Expectations stay: a parent that is selected again must not be synced before the
 // informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
+	c.finalizing.forget(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)
@@ -210,6 +180,10 @@ func (s *Source) root(o *object.Object) webhook.RootKey {
 func (c *Controller) credentialsChanged(r credentials.Reference) {
 	if c.hooks.Reads(webhook.Reference(r)) {
 		c.pool.RetryFailed(nil)
+		select {
+		case c.recheck <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -225,10 +199,18 @@ func (c *Controller) kindsChanged(ctx context.Context) {
 
 // failed records a failed sync on the parent.
 func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
+	c.parents.synced(key)
 	if hook.IsRejected(err) {
 		c.rejected.Add(1)
 	}
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
 		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())
+	}
+}
+
+// recovered records that a parent is synced again.
+func (c *Controller) recovered(key parent.Key) {
+	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
+		c.shared.Recorder.Normal(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }

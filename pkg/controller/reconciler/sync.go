@@ -107,6 +107,9 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 		}
 		return worker.Result{}, nil
 	}
+	if err == nil {
+		c.parents.synced(key)
+	}
 	return worker.Result{ResyncAfter: worker.Earliest(s.Decision.ResyncAfter, s.again)}, err
 }
 
@@ -115,7 +118,13 @@ func (s *Sync) run(ctx context.Context) error {
 	decide := func(ctx context.Context, s *Sync) error {
 		// The decision holds nothing of the responses, whose room others wait for.
 		defer s.release()
-		return kind.Decide(ctx, s)
+		if err := kind.Decide(ctx, s); err != nil {
+			return err
+		}
+		if s.controller.hooks.Finalize != nil {
+			s.controller.finalizing.called(s.Key, s.Decision.Finalized || !s.finalizing(), time.Now())
+		}
+		return nil
 	}
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
@@ -208,6 +217,11 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 	return nil
 }
 
+// Rollout notes whether a rolling update of the parent is under way, and how many of its children are not on the latest revision.
+func (s *Sync) Rollout(underWay bool, outdated int) {
+	s.controller.parents.rollout(s.Key, underWay, outdated)
+}
+
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
 func (s *Sync) Observes(o *object.Object) bool {
 	_, ok := s.seen[children.KeyOf(o)]
@@ -289,7 +303,7 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 	}
 	desired, unserved, err := children.Validate(s.Scope, s.controller.rules, list)
 	if err != nil {
-		response.Reject()
+		response.Reject(err)
 		return nil, nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
 	}
 	return desired, unserved, nil

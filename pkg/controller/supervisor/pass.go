@@ -187,7 +187,7 @@ func (r *releaser) publish(left int, failed attempt) {
 	r.message = message
 	r.mu.Unlock()
 	if status == metav1.ConditionFalse || r.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
-		r.report.set(d, v1alpha1.ConditionFinalizersReleased, status, reason, message)
+		r.report.set(d, metav1.Condition{Type: v1alpha1.ConditionFinalizersReleased, Status: status, Reason: reason, Message: message})
 	}
 	if failure != "" && failure != r.failure {
 		r.recorder.Warning(d.Reference(), eventrecorder.ReasonReleaseError, message)

@@ -244,7 +244,7 @@ func (s *Supervisor) prepare(ctx context.Context, d definition.Definition) error
 	if err := s.hold(ctx, d); err != nil {
 		return err
 	}
-	if err := s.report.publish(ctx); err != nil {
+	if _, err := s.report.publish(ctx); err != nil {
 		return fmt.Errorf("recording the resources to finalize: %w", err)
 	}
 	return nil

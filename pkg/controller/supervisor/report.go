@@ -17,34 +17,21 @@ limitations under the License.
 package supervisor
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 )
 
-const (
-	// reportInterval is how often counters are read, and failed publications tried again.
-	reportInterval = 5 * time.Second
-	// quietInterval is the least time between a publication and the next one that has nothing new but counters, or that
-	// repairs a status which another client wrote.
-	quietInterval = 30 * time.Second
-)
-
-// report holds the status of one controller object, and publishes it when it changed. It is safe for concurrent use.
+// report holds the status of one controller object, and publishes it when it changed (publish.go). It is safe for concurrent use.
 type report struct {
 	objects Objects
 	// object is the definition that names the object.
@@ -52,10 +39,14 @@ type report struct {
 	urgent chan struct{}
 	// publishing is full while a status is being published.
 	publishing chan struct{}
+	// changes and rewordings bound how often conditions are published.
+	changes, rewordings flowcontrol.RateLimiter
 
 	mu       sync.Mutex
 	status   v1alpha1.ControllerStatus
 	instance Instance // nil while none runs
+	// settled is when a start is over for which nothing but a failure is published.
+	settled time.Time
 	// published is the status that was published last, at publishedAt.
 	published   *v1alpha1.ControllerStatus
 	publishedAt time.Time
@@ -66,7 +57,9 @@ type report struct {
 func newReport(o Objects, d definition.Definition) *report {
 	r := &report{
 		objects: o, object: d, urgent: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
-		status: *d.Status.DeepCopy(), published: d.Status.DeepCopy(),
+		changes:    flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesBurst),
+		rewordings: flowcontrol.NewTokenBucketRateLimiter(rewordingsPerSecond, rewordingsBurst),
+		status:     *d.Status.DeepCopy(), published: d.Status.DeepCopy(), settled: time.Now().Add(startTime),
 	}
 	if len(r.status.FinalizedResources) == 0 && held(d) {
 		// An object of before the record, or one that was restored without its status.
@@ -75,12 +68,13 @@ func newReport(o Objects, d definition.Definition) *report {
 	return r
 }
 
+// starting takes note of an instance that is about to run.
 func (r *report) starting(d definition.Definition, instance Instance) {
 	r.mu.Lock()
-	r.instance = instance
+	r.instance, r.settled = instance, time.Now().Add(startTime)
 	r.mu.Unlock()
-	r.served(d, instance.Missing())
-	r.notReady(d, v1alpha1.ReasonStarting, "Reading the objects that the controller watches.")
+	state := instance.Health()
+	r.set(d, append(state.Conditions(), health.Served(state.Missing))...)
 }
 
 func (r *report) stopped() {
@@ -89,42 +83,28 @@ func (r *report) stopped() {
 	r.instance = nil
 }
 
-func (r *report) ready(d definition.Definition) {
-	r.set(d, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "The controller runs.")
+// notRunning sets the conditions while no instance runs, and reports whether Ready changed.
+func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
+	return r.set(d, health.NotRunning(reason, message, releasing)...)
 }
 
-// notReady reports whether this is news.
-func (r *report) notReady(d definition.Definition, reason, message string) bool {
-	return r.set(d, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
-}
-
-// served publishes which of the declared resources are missing though the controller runs.
-func (r *report) served(d definition.Definition, missing []string) {
-	if len(missing) == 0 {
-		r.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionTrue, v1alpha1.ReasonServed,
-			"The cluster serves every resource that the definition names.")
-		return
-	}
-	r.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, fmt.Sprintf(
-		"The cluster does not serve %s. The controller runs without, and takes up what appears. Install what is missing, or remove it from spec.",
-		strings.Join(missing, ", ")))
-}
-
-// set sets a condition, which is published at once. It reports whether it changed.
-func (r *report) set(d definition.Definition, condition string, status metav1.ConditionStatus, reason, message string) bool {
+// set sets conditions, which are published soon. It reports whether the first of them changed.
+func (r *report) set(d definition.Definition, conditions ...metav1.Condition) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if condition == v1alpha1.ConditionReady {
-		r.status.ObservedGeneration = d.Meta.Generation
+	some := false
+	for i, c := range conditions {
+		if c.Type == v1alpha1.ConditionReady {
+			r.status.ObservedGeneration = d.Meta.Generation
+		}
+		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
+		changed := meta.SetStatusCondition(&r.status.Conditions, c)
+		some, news = some || changed, news || changed && i == 0
 	}
-	changed := meta.SetStatusCondition(&r.status.Conditions, metav1.Condition{
-		Type: condition, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: d.Meta.Generation, LastTransitionTime: metav1.NewTime(time.Now()),
-	})
-	if changed {
+	if some {
 		poke(r.urgent)
 	}
-	return changed
+	return news
 }
 
 // shows reports whether a condition is there with a status.
@@ -173,85 +153,4 @@ func (r *report) withRecord(d definition.Definition) definition.Definition {
 	status.FinalizedResources = slices.Clone(r.status.FinalizedResources)
 	d.Status = status
 	return d
-}
-
-// observe takes note of the status that the object shows now.
-func (r *report) observe(d definition.Definition) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.overwritten = !showsAll(d.Status, r.published)
-}
-
-// showsAll reports whether other has all of s but counters and the times of transitions. It may have conditions of other clients.
-func showsAll(other, s *v1alpha1.ControllerStatus) bool {
-	if !slices.Equal(s.FinalizedResources, other.FinalizedResources) {
-		return false
-	}
-	for _, c := range s.Conditions {
-		shown := meta.FindStatusCondition(other.Conditions, c.Type)
-		if shown == nil {
-			return false
-		}
-		if c.LastTransitionTime = shown.LastTransitionTime; c != *shown {
-			return false
-		}
-	}
-	return true
-}
-
-// run publishes until ctx ends.
-func (r *report) run(ctx context.Context) {
-	ticker := time.NewTicker(reportInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-r.urgent:
-		}
-		err := recovery.Call(ctx, "publishing the status of the controller", func() error { return r.publish(ctx) })
-		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-			klog.FromContext(ctx).Error(err, "Status of the controller is not published; trying again", "after", reportInterval)
-		}
-	}
-}
-
-// publish publishes the status if there is something new.
-func (r *report) publish(ctx context.Context) error {
-	select {
-	case r.publishing <- struct{}{}:
-		defer func() { <-r.publishing }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	status, news := r.news(ctx)
-	if !news {
-		return nil
-	}
-	if err := r.objects.PublishStatus(ctx, r.object, status); err != nil {
-		return fmt.Errorf("publishing the status of %s %s: %w", r.object.Kind, r.object.Meta.Name, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.published, r.publishedAt, r.overwritten = status, time.Now(), false
-	return nil
-}
-
-// news returns the status, and whether it is to be published now.
-func (r *report) news(ctx context.Context) (*v1alpha1.ControllerStatus, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	status := r.status.DeepCopy()
-	if status.Counters = r.published.Counters; r.instance != nil {
-		_ = recovery.Call(ctx, "reading the counters of the controller", func() error { // The former ones stay.
-			status.Counters = r.instance.Counters()
-			return nil
-		})
-	}
-	if status.ObservedGeneration != r.published.ObservedGeneration || !showsAll(r.published, status) {
-		return status, true
-	}
-	return status, time.Since(r.publishedAt) >= quietInterval &&
-		(r.overwritten || !equality.Semantic.DeepEqual(status.Counters, r.published.Counters))
 }

@@ -19,7 +19,7 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -201,11 +202,11 @@ func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) err
 	if err := s.hold(ctx, d); err != nil {
 		return err
 	}
-	message := "The controller is being deleted."
+	message, releasing := "The controller is being deleted.", ""
 	if len(s.report.recorded()) > 0 {
-		message += " " + s.releaser.progress()
+		releasing = s.releaser.progress()
 	}
-	s.report.notReady(d, v1alpha1.ReasonTerminating, message)
+	s.report.notRunning(d, v1alpha1.ReasonTerminating, strings.TrimSpace(message+" "+releasing), releasing)
 	select {
 	case <-ctx.Done():
 	case <-s.wake:
@@ -219,20 +220,23 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 		// A conflict says that there is a newer definition, which is on its way; NotFound that the object is gone.
 		return
 	}
-	reason, message := v1alpha1.ReasonStarting, err.Error()
+	reason, message, releasing := v1alpha1.ReasonStarting, err.Error(), ""
 	if d.Meta.DeletionTimestamp != nil {
 		reason = v1alpha1.ReasonTerminating
 	} else if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
 		reason = v1alpha1.ReasonResourceNotFound
 		message += ". The controller starts by itself when the cluster serves the resource. Install it, or change spec."
-		s.report.set(d, v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, reason, message)
+		s.report.set(d, metav1.Condition{Type: v1alpha1.ConditionResourcesServed, Status: metav1.ConditionFalse, Reason: reason, Message: message})
 	} else if _, invalid := errors.AsType[*definition.InvalidError](err); invalid {
 		reason = v1alpha1.ReasonInvalidDefinition
 	} else if _, panicked := errors.AsType[*recovery.PanicError](err); panicked || errors.Is(err, errEnded) {
 		reason = v1alpha1.ReasonInternalError
 		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
 	}
-	if s.report.notReady(d, reason, message) {
+	if s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
+		releasing = s.releaser.progress()
+	}
+	if s.report.notRunning(d, reason, message, releasing) {
 		klog.FromContext(ctx).Error(err, "Controller does not run")
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonCreateError, "Cannot create new controller: "+message)
 	}
@@ -245,15 +249,16 @@ type Instance interface {
 	Run(ctx context.Context)
 	// Started is closed when the caches are filled and parents are being reconciled.
 	Started() <-chan struct{}
-	// Problem says why the instance cannot list or watch its objects, nil if it can.
-	Problem() error
-	// Missing returns the declared resources that the cluster does not serve and that the instance does without, for example
-	// "foos.example.com/v1".
-	Missing() []string
+	// Health returns how the instance is doing. Releasing and SyncsFailing are not set.
+	Health() health.State
 	// Redefine gives the instance a definition with the same spec and other metadata.
 	Redefine(d definition.Definition) error
 	// Counters returns what the instance did so far.
 	Counters() *v1alpha1.ControllerCounters
+	// Hooks returns how the calls of its hooks have gone.
+	Hooks() []v1alpha1.HookStatus
+	// LastErrors returns the errors of parents whose last sync failed, the latest first.
+	LastErrors() []v1alpha1.ParentError
 }
 
 // A Builder builds instances.
@@ -278,8 +283,12 @@ func changed(before, now []string) bool {
 	return false
 }
 
-// checkInterval is how often the problems of a running instance are read.
-const checkInterval = 2 * time.Second
+const (
+	// checkInterval is how often the health of a running instance is read.
+	checkInterval = 500 * time.Millisecond
+	// failingAfter is how long the last syncs of all parents must have failed before the controller counts as not ready.
+	failingAfter = time.Second
+)
 
 // errEnded says that an instance ended before its context did.
 var errEnded = errors.New("the controller ended by itself")
@@ -312,6 +321,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 	checks := time.NewTicker(checkInterval)
 	defer checks.Stop()
 	started := instance.Started()
+	var failing time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -322,9 +332,9 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 			started = nil
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
 			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
-			s.check(ctx, d, instance, true)
+			failing = s.check(ctx, d, instance, failing)
 		case <-checks.C:
-			s.check(ctx, d, instance, started == nil)
+			failing = s.check(ctx, d, instance, failing)
 		case <-s.wake:
 			latest, fits := s.reconsider(ctx, d, fingerprint, instance)
 			if !fits {
@@ -352,19 +362,26 @@ func (s *Supervisor) reconsider(
 	return latest, true
 }
 
-// check publishes whether the instance sees its objects, and does what could not be done before.
-func (s *Supervisor) check(ctx context.Context, d definition.Definition, instance Instance, started bool) {
-	s.report.served(d, instance.Missing())
-	problem := instance.Problem()
-	switch {
-	case problem != nil:
-		if s.report.notReady(d, v1alpha1.ReasonStarting, fmt.Sprintf("Cannot watch: %v", problem)) {
-			s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+problem.Error())
-		}
-	case started:
-		s.report.ready(d)
+// check publishes how the instance is doing, and does what could not be done before. It takes and returns since when the last syncs of all
+// parents have failed, zero if they have not.
+func (s *Supervisor) check(ctx context.Context, d definition.Definition, instance Instance, failing time.Time) time.Time {
+	state := instance.Health()
+	switch now := time.Now(); {
+	case !state.AllFailing():
+		failing = time.Time{}
+	case failing.IsZero():
+		failing = now
+	default:
+		state.SyncsFailing = now.Sub(failing) >= failingAfter
+	}
+	if s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
+		state.Releasing = s.releaser.progress()
+	}
+	if s.report.set(d, append(state.Conditions(), health.Served(state.Missing))...) && state.Problem != nil {
+		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil {
 		klog.FromContext(ctx).V(2).Info("Finalizer of the controller object is not written yet", "err", err)
 	}
+	return failing
 }

@@ -149,16 +149,16 @@ func TestCountersArePublishedAtMostEvery30Seconds(t *testing.T) {
 		defer w.run()()
 		count := func(n *v1alpha1.ControllerCounters) { n.Syncs++ }
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		after(time.Minute)
-		if w.statuses != before {
-			t.Errorf("%d publications without a change", w.statuses-before)
+		if w.published() != before {
+			t.Errorf("%d publications without a change", w.published()-before)
 		}
 		for range 300 {
 			w.counted(count)
 			after(time.Second)
 		}
-		if n := w.statuses - before; n < 9 || n > 11 {
+		if n := w.published() - before; n < 9 || n > 11 {
 			t.Errorf("%d publications within 5 minutes, want one in 30 s", n)
 		}
 		// A condition is published at once.
@@ -208,7 +208,7 @@ func TestAStatusThatAnotherClientWritesIsRepaired(t *testing.T) {
 				w := newWorld(t, "services")
 				defer w.run()()
 				after(time.Minute)
-				want, before := w.controller.Status.DeepCopy(), w.statuses
+				want, before := w.controller.Status.DeepCopy(), w.published()
 				overwrite := func() { w.write(func(c *v1alpha1.DecoratorController) { change(&c.Status.ControllerStatus) }) }
 				overwrite()
 				after(5 * time.Second)
@@ -220,7 +220,7 @@ func TestAStatusThatAnotherClientWritesIsRepaired(t *testing.T) {
 					overwrite()
 					after(3 * time.Second)
 				}
-				if n := w.statuses - before; n > 12 {
+				if n := w.published() - before; n > 12 {
 					t.Errorf("%d publications within 5 minutes", n)
 				}
 			})
@@ -233,13 +233,13 @@ func TestConditionsOfOtherClientsStay(t *testing.T) {
 		w := newWorld(t, "services")
 		defer w.run()()
 		after(time.Minute)
-		before := w.statuses
+		before := w.published()
 		w.write(func(c *v1alpha1.DecoratorController) {
 			c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "example.com/Reviewed", Status: metav1.ConditionTrue})
 		})
 		after(time.Hour)
-		if w.statuses != before {
-			t.Errorf("%d publications without a change", w.statuses-before)
+		if w.published() != before {
+			t.Errorf("%d publications without a change", w.published()-before)
 		}
 	})
 }

@@ -69,6 +69,7 @@ type world struct {
 	blocked map[string]chan struct{}
 	missing map[string]bool // resources that are not served
 	unknown bool            // the cluster does not say what is served
+	problem error           // what an instance that is built from now on cannot watch
 	version int
 	// statuses counts publications.
 	statuses int
@@ -311,7 +312,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := &instance{world: w, started: make(chan struct{})}
+	i := &instance{world: w, started: make(chan struct{}), problem: w.problem}
 	names := []string{}
 	for _, rule := range d.Parents {
 		names = append(names, rule.Resource)
@@ -354,86 +355,6 @@ func (w *world) Fingerprint(_ context.Context, d definition.Definition) []string
 		}
 	}
 	return texts
-}
-
-// instance finalizes all objects of its resources.
-type instance struct {
-	world     *world
-	started   chan struct{}
-	finalizes []string
-	missing   []string
-	redefined int
-	problem   error
-	counters  v1alpha1.ControllerCounters
-}
-
-// Run implements supervisor.Instance.
-func (i *instance) Run(ctx context.Context) {
-	w := i.world
-	w.mu.Lock()
-	if len(w.running) > 0 {
-		w.t.Errorf("an instance runs while another one finalizes %v", w.running)
-	}
-	w.running = i.finalizes
-	for _, r := range i.finalizes {
-		for name := range w.objects[r] {
-			w.objects[r][name] = true
-		}
-	}
-	panics, ends := w.panics["run"], w.panics["end"]
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.running = nil
-	}()
-	close(i.started)
-	if panics {
-		panic("run")
-	}
-	if !ends {
-		<-ctx.Done()
-	}
-}
-
-// Started implements supervisor.Instance.
-func (i *instance) Started() <-chan struct{} { return i.started }
-
-// Problem implements supervisor.Instance.
-func (i *instance) Problem() error {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	if i.world.panics["problem"] {
-		panic("problem")
-	}
-	return i.problem
-}
-
-// Missing implements supervisor.Instance.
-func (i *instance) Missing() []string { return i.missing }
-
-// Redefine implements supervisor.Instance.
-func (i *instance) Redefine(definition.Definition) error {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	i.redefined++
-	return nil
-}
-
-// Counters implements supervisor.Instance.
-func (i *instance) Counters() *v1alpha1.ControllerCounters {
-	i.world.mu.Lock()
-	defer i.world.mu.Unlock()
-	if i.world.panics["counters"] {
-		panic("counters")
-	}
-	return i.counters.DeepCopy()
-}
-
-func (w *world) counted(change func(*v1alpha1.ControllerCounters)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change(&w.instance.counters)
 }
 
 // carries returns the objects that carry the finalizer.
@@ -479,14 +400,26 @@ func (w *world) shows(condition string) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 }
 
+// wantShows wants a condition as it is within two seconds.
 func (w *world) wantShows(condition string, parts ...string) {
 	w.t.Helper()
+	lacks := func(part string) bool { return !strings.Contains(w.shows(condition), part) }
+	for n := 0; n < 20 && slices.ContainsFunc(parts, lacks); n++ {
+		after(100 * time.Millisecond)
+	}
 	got := w.shows(condition)
 	for _, part := range parts {
 		if !strings.Contains(got, part) {
 			w.t.Errorf("condition %s is %q, want %q in it", condition, got, part)
 		}
 	}
+}
+
+// published returns the number of publications so far.
+func (w *world) published() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.statuses
 }
 
 func equal(t *testing.T, what string, got, want []string) {

@@ -50,6 +50,8 @@ type Config struct {
 	Ready func(key parent.Key) bool
 	// Failed reports an error that is retried with backoff: an event, usually.
 	Failed func(ctx context.Context, key parent.Key, err error)
+	// Recovered reports that a parent was synced again after its last sync had failed. Nil: nothing is reported.
+	Recovered func(key parent.Key)
 	// Grace is how long a sync that is under way may take after Run's context ended. Default 5 s.
 	Grace time.Duration
 	// Clock is the time source. Default: the real one.
@@ -71,8 +73,9 @@ type Pool struct {
 	// Counters count what the pool did.
 	Counters Counters
 
-	config Config
-	queue  *workqueue.Queue[parent.Key]
+	config  Config
+	queue   *workqueue.Queue[parent.Key]
+	failing failing
 
 	mu sync.Mutex
 	// waits are what the keys whose last syncs ended with a WaitError wait for. Each has a goroutine of awaiting.
@@ -105,6 +108,7 @@ func (p *Pool) Enqueue(key parent.Key, priority workqueue.Priority) { p.queue.Ad
 func (p *Pool) Forget(key parent.Key) {
 	p.queue.Remove(key)
 	p.wait(key, nil)
+	p.failing.remove(key)
 }
 
 // Reset has the back-off of a key start over: its parent changed.
@@ -178,6 +182,9 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	p.wait(key, nil)
 	p.Counters.Syncs.Add(1)
 	p.config.Metrics.Synced(metrics.Succeeded, took)
+	if p.failing.remove(key) && p.config.Recovered != nil {
+		p.config.Recovered(key)
+	}
 	if result.ResyncAfter > 0 {
 		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
 	}
@@ -212,6 +219,10 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 		logger.V(4).Info("Sync has to wait", "parent", key, "reason", err.Error(), "retryAfter", after)
 	default:
 		p.Counters.Failed.Add(1)
+		p.failing.add(Failed{Key: key, Time: p.config.Clock.Now(), Err: err})
+		if _, last := p.queue.Failure(key); last == nil {
+			p.failing.remove(key) // It was forgotten meanwhile.
+		}
 		p.config.Metrics.SyncError(f.reason)
 		logger.Error(err, "Sync failed", "parent", key, "retryAfter", after)
 		p.config.Failed(ctx, key, err)

@@ -242,6 +242,17 @@ func (q *Queue[K]) Remove(key K) {
 	q.drop(i)
 }
 
+// Pending returns the number of keys that are queued or that a worker has. Those that are delayed or held are not among them.
+func (q *Queue[K]) Pending() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.processing
+	for p := range q.lists {
+		n += q.lists[p].len
+	}
+	return n
+}
+
 // Hold says that a worker, which got key at the given priority, is going to find out whether it may process it. If it may not,
 // something will release it. Until it is processed it is queued at that priority at least. Workers call it before they
 // find out, and Begin if they may.

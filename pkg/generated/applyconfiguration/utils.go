@@ -86,6 +86,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &metacontrollerv1alpha1.FinalizedResourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Hook"):
 		return &metacontrollerv1alpha1.HookApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HookStatus"):
+		return &metacontrollerv1alpha1.HookStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ParentError"):
+		return &metacontrollerv1alpha1.ParentErrorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceRule"):
 		return &metacontrollerv1alpha1.ResourceRuleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretKeyReference"):

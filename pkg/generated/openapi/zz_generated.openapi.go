@@ -64,6 +64,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.EndpointConfig{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_EndpointConfig(ref),
 		v1alpha1.FinalizedResource{}.OpenAPIModelName():                           schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref),
 		v1alpha1.Hook{}.OpenAPIModelName():                                        schema_pkg_apis_metacontroller_v1alpha1_Hook(ref),
+		v1alpha1.HookStatus{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_HookStatus(ref),
+		v1alpha1.ParentError{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_ParentError(ref),
 		v1alpha1.ResourceRule{}.OpenAPIModelName():                                schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref),
 		v1alpha1.SecretKeyReference{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_SecretKeyReference(ref),
 		v1alpha1.SecretReference{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_SecretReference(ref),
@@ -760,7 +762,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed, FinalizersReleased.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Progressing, ResourcesServed, FinalizersReleased.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -795,11 +797,50 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							Ref:         ref(v1alpha1.ControllerCounters{}.OpenAPIModelName()),
 						},
 					},
+					"hooks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "hooks tell how the calls of each hook that the definition declares have gone since this server process took the controller up.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.HookStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"lastErrors": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "lastErrors are the errors of parents whose last sync failed, the latest first: at most 10, one for each parent.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ParentError{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1alpha1.HookStatus{}.OpenAPIModelName(), v1alpha1.ParentError{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -848,6 +889,20 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref common.Refer
 					"flapping": {
 						SchemaProps: spec.SchemaProps{
 							Description: "flapping is the number of times that a child was left alone because it kept changing back after each write.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"failing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failing is the number of parents whose last sync failed.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an error are not among them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1044,7 +1099,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed, FinalizersReleased.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Progressing, ResourcesServed, FinalizersReleased.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1079,11 +1134,50 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							Ref:         ref(v1alpha1.ControllerCounters{}.OpenAPIModelName()),
 						},
 					},
+					"hooks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "hooks tell how the calls of each hook that the definition declares have gone since this server process took the controller up.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.HookStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"lastErrors": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "lastErrors are the errors of parents whose last sync failed, the latest first: at most 10, one for each parent.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ParentError{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1alpha1.HookStatus{}.OpenAPIModelName(), v1alpha1.ParentError{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1462,7 +1556,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed, FinalizersReleased.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Progressing, ResourcesServed, FinalizersReleased.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1497,11 +1591,50 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							Ref:         ref(v1alpha1.ControllerCounters{}.OpenAPIModelName()),
 						},
 					},
+					"hooks": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "hooks tell how the calls of each hook that the definition declares have gone since this server process took the controller up.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.HookStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"lastErrors": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "lastErrors are the errors of parents whose last sync failed, the latest first: at most 10, one for each parent.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ParentError{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1alpha1.HookStatus{}.OpenAPIModelName(), v1alpha1.ParentError{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1610,6 +1743,130 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 		},
 		Dependencies: []string{
 			v1alpha1.Webhook{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_HookStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HookStatus tells how the calls of one hook have gone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the hook in spec.hooks: sync, finalize or customize.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastSuccessTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastSuccessTime is when the hook last returned a response that could be used.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"lastFailureTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastFailureTime is when a call last failed, or its response could not be used.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"lastFailure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastFailure is the cause of that failure, and what to do.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"calls": {
+						SchemaProps: spec.SchemaProps{
+							Description: "calls is the number of calls since this server process took the controller up.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"p50Milliseconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "p50Milliseconds is the time within which half of the calls of the last minutes ended, as far as there were any.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"p99Milliseconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "p99Milliseconds is the time within which 99 of 100 calls of the last minutes ended.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ParentError(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ParentError is why the last sync of a parent failed.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the parent, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the parent's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the sync failed.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is the beginning of the error.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "name", "time", "message"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -147,7 +147,7 @@ const (
 
 // failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's.
 func (c *Client) failure(outer, ctx context.Context, reached stage, err error) error {
-	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Err: err}
+	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Connected: reached != connecting, Err: err}
 	switch {
 	case outer.Err() != nil:
 		e.Err = context.Cause(outer)

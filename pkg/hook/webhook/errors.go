@@ -101,6 +101,8 @@ type CallError struct {
 	Cause string
 	// Advice says what to do, or is empty.
 	Advice string
+	// Connected says that there was a connection: the hook may respond to other calls.
+	Connected bool
 	// Err is the cause as it was. Its text may hold what must not be shown; use it for errors.Is and errors.As only.
 	Err error
 }

@@ -66,10 +66,8 @@ var metacontrollerRows = []row{
 		r := silent(c, "GET", composites+"/$ns", "")
 		c.silently(func() { c.apply(200, "truth", composites+"/$ns/status?force=true", status(r.metadata("uid"), "5")) })
 		c.shown(silent(c, "GET", composites+"/$ns", ""))
-		// The UID of what is applied does not count here.
-		c.silently(func() {
-			c.apply(200, "truth", composites+"/$ns/status?force=true", status("00000000-0000-0000-0000-000000000000", "5"))
-		})
+		// The status of an object is not written to another one of its name.
+		c.apply(409, "truth", composites+"/$ns/status?force=true", status("00000000-0000-0000-0000-000000000000", "6"))
 		c.shown(silent(c, "GET", composites+"/$ns", ""))
 	}},
 	{"put of a composite controller needs a resourceVersion", func(c *client) {

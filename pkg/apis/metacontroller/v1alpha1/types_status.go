@@ -24,8 +24,8 @@ type ControllerStatus struct {
 	// +optional
 	// +k8s:optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed,
-	// FinalizersReleased.
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
+	// Progressing, ResourcesServed, FinalizersReleased.
 	// +optional
 	// +k8s:optional
 	// +patchMergeKey=type
@@ -48,6 +48,21 @@ type ControllerStatus struct {
 	// +optional
 	// +k8s:optional
 	Counters *ControllerCounters `json:"counters,omitempty"`
+	// hooks tell how the calls of each hook that the definition declares have gone since this server process took the
+	// controller up.
+	// +optional
+	// +k8s:optional
+	// +listType=map
+	// +listMapKey=name
+	// +k8s:listType=map
+	// +k8s:listMapKey=name
+	Hooks []HookStatus `json:"hooks,omitempty"`
+	// lastErrors are the errors of parents whose last sync failed, the latest first: at most 10, one for each parent.
+	// +optional
+	// +k8s:optional
+	// +listType=atomic
+	// +k8s:listType=atomic
+	LastErrors []ParentError `json:"lastErrors,omitempty"`
 }
 
 // FinalizedResource is a resource in any version.
@@ -86,12 +101,84 @@ type ControllerCounters struct {
 	// +optional
 	// +k8s:optional
 	Flapping int64 `json:"flapping,omitempty"`
+	// failing is the number of parents whose last sync failed.
+	// +optional
+	// +k8s:optional
+	Failing int64 `json:"failing,omitempty"`
+	// pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an
+	// error are not among them.
+	// +optional
+	// +k8s:optional
+	Pending int64 `json:"pending,omitempty"`
+}
+
+// HookStatus tells how the calls of one hook have gone.
+type HookStatus struct {
+	// name is that of the hook in spec.hooks: sync, finalize or customize.
+	Name string `json:"name"`
+	// lastSuccessTime is when the hook last returned a response that could be used.
+	// +optional
+	// +k8s:optional
+	// +k8s:opaqueType
+	LastSuccessTime *metav1.Time `json:"lastSuccessTime,omitempty"`
+	// lastFailureTime is when a call last failed, or its response could not be used.
+	// +optional
+	// +k8s:optional
+	// +k8s:opaqueType
+	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
+	// lastFailure is the cause of that failure, and what to do.
+	// +optional
+	// +k8s:optional
+	LastFailure string `json:"lastFailure,omitempty"`
+	// calls is the number of calls since this server process took the controller up.
+	// +optional
+	// +k8s:optional
+	Calls int64 `json:"calls,omitempty"`
+	// p50Milliseconds is the time within which half of the calls of the last minutes ended, as far as there were any.
+	// +optional
+	// +k8s:optional
+	P50Milliseconds *int64 `json:"p50Milliseconds,omitempty"`
+	// p99Milliseconds is the time within which 99 of 100 calls of the last minutes ended.
+	// +optional
+	// +k8s:optional
+	P99Milliseconds *int64 `json:"p99Milliseconds,omitempty"`
+}
+
+// ParentError is why the last sync of a parent failed.
+type ParentError struct {
+	// group is the API group of the parent, empty for the core group.
+	// +optional
+	// +k8s:optional
+	Group string `json:"group,omitempty"`
+	// resource is the plural name of the parent's resource.
+	Resource string `json:"resource"`
+	// namespace is that of the parent, empty for one that is cluster-scoped.
+	// +optional
+	// +k8s:optional
+	Namespace string `json:"namespace,omitempty"`
+	// name is that of the parent.
+	Name string `json:"name"`
+	// time is when the sync failed.
+	// +k8s:opaqueType
+	Time metav1.Time `json:"time"`
+	// message is the beginning of the error.
+	Message string `json:"message"`
 }
 
 // Condition types and reasons of the controller kinds.
 const (
-	// ConditionReady is True while the controller runs with the definition of observedGeneration.
+	// ConditionReady is True while the controller runs with the definition of observedGeneration and syncs can succeed. It is
+	// the one to wait for.
 	ConditionReady = "Ready"
+	// ConditionEstablished is True while the cluster serves every resource that the definition names, and the controller's
+	// caches are filled.
+	ConditionEstablished = "Established"
+	// ConditionHooksHealthy is False while all recent calls of one of the hooks have failed, or its credentials are missing. It is
+	// Unknown before the first call.
+	ConditionHooksHealthy = "HooksHealthy"
+	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way, or
+	// the finalize hook takes more than a minute.
+	ConditionProgressing = "Progressing"
 	// ConditionResourcesServed is True while the cluster serves every resource that the definition names.
 	ConditionResourcesServed = "ResourcesServed"
 	// ConditionFinalizersReleased is False while objects carry the controller's finalizer that the definition does not
@@ -121,4 +208,26 @@ const (
 	ReasonReleaseFailed = "ReleaseFailed"
 	// ReasonReleased says that no finalizer is left to take off.
 	ReasonReleased = "Released"
+	// ReasonHookFailing says that all recent calls of a hook have failed.
+	ReasonHookFailing = "HookFailing"
+	// ReasonCredentialsMissing says that a Secret or ConfigMap that a hook refers to cannot be read or used.
+	ReasonCredentialsMissing = "CredentialsMissing"
+	// ReasonSyncsFailing says that the last sync of every parent has failed.
+	ReasonSyncsFailing = "SyncsFailing"
+	// ReasonEstablished says that all resources are served and all caches are filled.
+	ReasonEstablished = "Established"
+	// ReasonResponding says that the hooks return responses that can be used.
+	ReasonResponding = "Responding"
+	// ReasonNotCalled says that no hook was called yet.
+	ReasonNotCalled = "NotCalled"
+	// ReasonNotRunning says that the controller does not run; the condition Ready says why.
+	ReasonNotRunning = "NotRunning"
+	// ReasonFirstSync says that parents have not been synced since the controller started.
+	ReasonFirstSync = "FirstSync"
+	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.
+	ReasonRollingUpdate = "RollingUpdate"
+	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute.
+	ReasonFinalizing = "Finalizing"
+	// ReasonSettled says that nothing is under way.
+	ReasonSettled = "Settled"
 )

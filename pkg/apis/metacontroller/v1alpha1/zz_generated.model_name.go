@@ -172,6 +172,16 @@ func (in Hook) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in HookStatus) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.HookStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ParentError) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ParentError"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ResourceRule) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ResourceRule"
 }

@@ -1540,6 +1540,62 @@ func Validate_ControllerCounters(
 		errs = append(errs, fn(fldPath.Child("flapping"), &obj.Flapping, oldVal, oldObj != nil)...)
 	}
 
+	{ // field ControllerCounters.Failing
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerCounters) *int64 {
+				return &oldObj.Failing
+			})
+		errs = append(errs, fn(fldPath.Child("failing"), &obj.Failing, oldVal, oldObj != nil)...)
+	}
+
+	{ // field ControllerCounters.Pending
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerCounters) *int64 {
+				return &oldObj.Pending
+			})
+		errs = append(errs, fn(fldPath.Child("pending"), &obj.Pending, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -1783,6 +1839,76 @@ func Validate_ControllerStatus(
 				return oldObj.Counters
 			})
 		errs = append(errs, fn(fldPath.Child("counters"), obj.Counters, oldVal, oldObj != nil)...)
+	}
+
+	{ // field ControllerStatus.Hooks
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []HookStatus,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with map semantics require unique keys
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
+				func(a *HookStatus, b *HookStatus) bool { return a.Name == b.Name }); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
+				func(a *HookStatus, b *HookStatus) bool { return a.Name == b.Name }, validate.SemanticDeepEqual, Validate_HookStatus); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerStatus) []HookStatus {
+				return oldObj.Hooks
+			})
+		errs = append(errs, fn(fldPath.Child("hooks"), obj.Hooks, oldVal, oldObj != nil)...)
+	}
+
+	{ // field ControllerStatus.LastErrors
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []ParentError,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_ParentError); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerStatus) []ParentError {
+				return oldObj.LastErrors
+			})
+		errs = append(errs, fn(fldPath.Child("lastErrors"), obj.LastErrors, oldVal, oldObj != nil)...)
 	}
 
 	return errs
@@ -2589,6 +2715,185 @@ func Validate_Hook(
 	return errs
 }
 
+// Validate_HookStatus validates an instance of HookStatus according
+// to declarative validation rules in the API schema.
+func Validate_HookStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *HookStatus) (errs field.ErrorList) {
+
+	// field HookStatus.Name has no validation
+
+	{ // field HookStatus.LastSuccessTime
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.Time,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookStatus) *v1.Time {
+				return oldObj.LastSuccessTime
+			})
+		errs = append(errs, fn(fldPath.Child("lastSuccessTime"), obj.LastSuccessTime, oldVal, oldObj != nil)...)
+	}
+
+	{ // field HookStatus.LastFailureTime
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.Time,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookStatus) *v1.Time {
+				return oldObj.LastFailureTime
+			})
+		errs = append(errs, fn(fldPath.Child("lastFailureTime"), obj.LastFailureTime, oldVal, oldObj != nil)...)
+	}
+
+	{ // field HookStatus.LastFailure
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookStatus) *string {
+				return &oldObj.LastFailure
+			})
+		errs = append(errs, fn(fldPath.Child("lastFailure"), &obj.LastFailure, oldVal, oldObj != nil)...)
+	}
+
+	{ // field HookStatus.Calls
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookStatus) *int64 {
+				return &oldObj.Calls
+			})
+		errs = append(errs, fn(fldPath.Child("calls"), &obj.Calls, oldVal, oldObj != nil)...)
+	}
+
+	{ // field HookStatus.P50Milliseconds
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookStatus) *int64 {
+				return oldObj.P50Milliseconds
+			})
+		errs = append(errs, fn(fldPath.Child("p50Milliseconds"), obj.P50Milliseconds, oldVal, oldObj != nil)...)
+	}
+
+	{ // field HookStatus.P99Milliseconds
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookStatus) *int64 {
+				return oldObj.P99Milliseconds
+			})
+		errs = append(errs, fn(fldPath.Child("p99Milliseconds"), obj.P99Milliseconds, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
 var symbolsForHookVersion = sets.New(HookVersionV1, HookVersionV2)
 
 // Validate_HookVersion validates an instance of HookVersion according
@@ -2601,6 +2906,76 @@ func Validate_HookVersion(
 		errs = append(errs, e...)
 	}
 
+	return errs
+}
+
+// Validate_ParentError validates an instance of ParentError according
+// to declarative validation rules in the API schema.
+func Validate_ParentError(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *ParentError) (errs field.ErrorList) {
+
+	{ // field ParentError.Group
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ParentError) *string {
+				return &oldObj.Group
+			})
+		errs = append(errs, fn(fldPath.Child("group"), &obj.Group, oldVal, oldObj != nil)...)
+	}
+
+	// field ParentError.Resource has no validation
+
+	{ // field ParentError.Namespace
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ParentError) *string {
+				return &oldObj.Namespace
+			})
+		errs = append(errs, fn(fldPath.Child("namespace"), &obj.Namespace, oldVal, oldObj != nil)...)
+	}
+
+	// field ParentError.Name has no validation
+	// field ParentError.Time has no validation
+	// field ParentError.Message has no validation
 	return errs
 }
 

@@ -77,3 +77,29 @@ func (b *CompositeControllerStatusApplyConfiguration) WithCounters(value *Contro
 	b.ControllerStatusApplyConfiguration.Counters = value
 	return b
 }
+
+// WithHooks adds the given value to the Hooks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Hooks field.
+func (b *CompositeControllerStatusApplyConfiguration) WithHooks(values ...*HookStatusApplyConfiguration) *CompositeControllerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithHooks")
+		}
+		b.ControllerStatusApplyConfiguration.Hooks = append(b.ControllerStatusApplyConfiguration.Hooks, *values[i])
+	}
+	return b
+}
+
+// WithLastErrors adds the given value to the LastErrors field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the LastErrors field.
+func (b *CompositeControllerStatusApplyConfiguration) WithLastErrors(values ...*ParentErrorApplyConfiguration) *CompositeControllerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithLastErrors")
+		}
+		b.ControllerStatusApplyConfiguration.LastErrors = append(b.ControllerStatusApplyConfiguration.LastErrors, *values[i])
+	}
+	return b
+}

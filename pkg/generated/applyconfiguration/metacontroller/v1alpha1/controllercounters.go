@@ -37,6 +37,11 @@ type ControllerCountersApplyConfiguration struct {
 	Conflicts *int64 `json:"conflicts,omitempty"`
 	// flapping is the number of times that a child was left alone because it kept changing back after each write.
 	Flapping *int64 `json:"flapping,omitempty"`
+	// failing is the number of parents whose last sync failed.
+	Failing *int64 `json:"failing,omitempty"`
+	// pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an
+	// error are not among them.
+	Pending *int64 `json:"pending,omitempty"`
 }
 
 // ControllerCountersApplyConfiguration constructs a declarative configuration of the ControllerCounters type for use with
@@ -90,5 +95,21 @@ func (b *ControllerCountersApplyConfiguration) WithConflicts(value int64) *Contr
 // If called multiple times, the Flapping field is set to the value of the last call.
 func (b *ControllerCountersApplyConfiguration) WithFlapping(value int64) *ControllerCountersApplyConfiguration {
 	b.Flapping = &value
+	return b
+}
+
+// WithFailing sets the Failing field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Failing field is set to the value of the last call.
+func (b *ControllerCountersApplyConfiguration) WithFailing(value int64) *ControllerCountersApplyConfiguration {
+	b.Failing = &value
+	return b
+}
+
+// WithPending sets the Pending field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Pending field is set to the value of the last call.
+func (b *ControllerCountersApplyConfiguration) WithPending(value int64) *ControllerCountersApplyConfiguration {
+	b.Pending = &value
 	return b
 }

@@ -29,8 +29,8 @@ import (
 type ControllerStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, ResourcesServed,
-	// FinalizersReleased.
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
+	// Progressing, ResourcesServed, FinalizersReleased.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
 	// finalizes now, and those that it finalized before until the finalizer is off all their objects.
@@ -38,6 +38,11 @@ type ControllerStatusApplyConfiguration struct {
 	// counters count what the controller did since this server process took it up. They are published at most every 30
 	// seconds while they change, and with every change of a condition.
 	Counters *ControllerCountersApplyConfiguration `json:"counters,omitempty"`
+	// hooks tell how the calls of each hook that the definition declares have gone since this server process took the
+	// controller up.
+	Hooks []HookStatusApplyConfiguration `json:"hooks,omitempty"`
+	// lastErrors are the errors of parents whose last sync failed, the latest first: at most 10, one for each parent.
+	LastErrors []ParentErrorApplyConfiguration `json:"lastErrors,omitempty"`
 }
 
 // ControllerStatusApplyConfiguration constructs a declarative configuration of the ControllerStatus type for use with
@@ -85,5 +90,31 @@ func (b *ControllerStatusApplyConfiguration) WithFinalizedResources(values ...*F
 // If called multiple times, the Counters field is set to the value of the last call.
 func (b *ControllerStatusApplyConfiguration) WithCounters(value *ControllerCountersApplyConfiguration) *ControllerStatusApplyConfiguration {
 	b.Counters = value
+	return b
+}
+
+// WithHooks adds the given value to the Hooks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Hooks field.
+func (b *ControllerStatusApplyConfiguration) WithHooks(values ...*HookStatusApplyConfiguration) *ControllerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithHooks")
+		}
+		b.Hooks = append(b.Hooks, *values[i])
+	}
+	return b
+}
+
+// WithLastErrors adds the given value to the LastErrors field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the LastErrors field.
+func (b *ControllerStatusApplyConfiguration) WithLastErrors(values ...*ParentErrorApplyConfiguration) *ControllerStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithLastErrors")
+		}
+		b.LastErrors = append(b.LastErrors, *values[i])
+	}
 	return b
 }

@@ -1,0 +1,95 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// of returns the events of a reason.
+func (r *recorder) of(reason string) []string {
+	return slices.DeleteFunc(slices.Clone(r.events), func(e string) bool { return !strings.HasPrefix(e, reason+": ") })
+}
+
+func TestAChildThatOnDeleteLeavesIsToldOnceForEachChange(t *testing.T) {
+	c := newControlOf(t, &api{}, v1alpha1.ChildUpdateOnDelete)
+	version := func(number, value string) string {
+		return strings.NewReplacer(`"5"`, `"`+number+`"`, `"old"`, `"`+value+`"`).Replace(theChild)
+	}
+	for _, step := range []struct {
+		reason, desired, child string
+		told                   int
+	}{
+		{"It differs.", "v", version("5", "old"), 1},
+		{"Nothing is new.", "v", version("5", "old"), 1},
+		{"The child changed, and differs in the same way.", "v", version("6", "older"), 1},
+		{"Something else is desired.", "w", version("6", "older"), 2},
+		{"It does not differ.", "older", version("6", "older"), 2},
+		{"A parent that is forgotten is told anew.", "w", version("6", "older"), 3},
+	} {
+		if step.told == 3 {
+			c.Forget("p")
+		}
+		if _, err := c.reconcileTo(t, step.desired, parse(t, step.child)); err != nil {
+			t.Fatal(err)
+		}
+		events := c.events.of("ChildNotUpdated")
+		if len(events) != step.told {
+			t.Errorf("%q, want %d events: %s", events, step.told, step.reason)
+		}
+		for _, e := range events {
+			if !strings.Contains(e, "ConfigMap ns/a (data.k)") || !strings.Contains(e, "OnDelete") || !strings.Contains(e, "InPlace") {
+				t.Errorf("the event %q names no child, field or cure", e)
+			}
+		}
+	}
+}
+
+func TestWhatTheAPIServerWarnsAboutIsToldOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		warning string
+		want    []string
+	}{
+		"UnknownField": {`unknown field \"data.K\"`, []string{"ConfigMap ns/a", `unknown field "data.K"`, "does not store such a field"}},
+		"Deprecation":  {"v1beta1 CronJob is deprecated", []string{"ConfigMap ns/a", "v1beta1 CronJob is deprecated"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := strings.NewReplacer(`"old"`, `"v"`, `"5"`, `"6"`).Replace(theChild)
+			a := &api{answers: map[string]string{http.MethodPut: written}, warning: tc.warning}
+			c := newControl(t, a)
+			for range 2 {
+				if _, err := c.reconcile(t, parse(t, theChild)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			events := c.events.of("ChildWarning")
+			if len(a.writes) != 2 || len(events) != 1 {
+				t.Fatalf("%d writes, events %q", len(a.writes), events)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(events[0], part) {
+					t.Errorf("the event is %q, want %q in it", events[0], part)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,226 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package health
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// State is how a controller is doing.
+type State struct {
+	// Started says that the caches are filled and parents are reconciled.
+	Started bool
+	// Problem says why the controller cannot list or watch its objects, nil if it can.
+	Problem error
+	// Missing are the declared resources that the cluster does not serve and that the controller does without.
+	Missing []string
+	// Hooks are the hooks of which all recent calls have failed.
+	Hooks []Hook
+	// Called says that the outcome of a call of a hook is known.
+	Called bool
+	// Parents is the number of parents, and Failing that of those whose last sync failed.
+	Parents, Failing int
+	// LastError is the latest error of a parent whose last sync failed, with the name of the parent; empty if there is none.
+	LastError string
+	// Unsynced is the number of parents that were not synced since the start; zero from the moment at which all were.
+	Unsynced int
+	// Rolling is the number of parents with a rolling update under way, and Outdated that of their children that are not on the latest
+	// revision.
+	Rolling, Outdated int
+	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute.
+	Finalizing int
+	// Releasing says how far the release of finalizers is, empty if none is under way.
+	Releasing string
+	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
+	SyncsFailing bool
+}
+
+// Hook is a hook of which all recent calls have failed.
+type Hook struct {
+	// Name is that of the hook in spec.hooks.
+	Name string
+	// Since is when the first of these calls failed.
+	Since time.Time
+	// Cause is why the last of them failed, and what to do.
+	Cause string
+	// Credentials says that a Secret or ConfigMap is missing or cannot be used.
+	Credentials bool
+	// Blocking says that no sync can succeed until the hook can be called again.
+	Blocking bool
+}
+
+// AllFailing reports whether the last sync of every parent has failed.
+func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Parents }
+
+// Conditions returns the conditions of a running controller, without generation and time: Ready is the first.
+func (s *State) Conditions() []metav1.Condition {
+	return []metav1.Condition{s.ready(), s.established(), s.hooksHealthy(), s.progressing()}
+}
+
+// NotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release
+// of finalizers is, empty if none is under way.
+func NotRunning(reason, message, releasing string) []metav1.Condition {
+	idle := State{Releasing: releasing}
+	progressing := idle.progressing()
+	if releasing == "" {
+		progressing = condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNotRunning, "The controller does not run.")
+	}
+	return []metav1.Condition{
+		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message),
+		condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, reason, message),
+		condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The controller does not run and calls no hook."),
+		progressing,
+	}
+}
+
+// Served returns the condition about the resources that the definition names.
+func Served(missing []string) metav1.Condition {
+	if len(missing) > 0 {
+		return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, without(missing))
+	}
+	return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionTrue, v1alpha1.ReasonServed,
+		"The cluster serves every resource that the definition names.")
+}
+
+func without(missing []string) string {
+	return fmt.Sprintf("The cluster does not serve %s. The controller runs without, and takes up what appears. Install what is missing, "+
+		"or remove it from spec.", strings.Join(missing, ", "))
+}
+
+func (s *State) ready() metav1.Condition {
+	is := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	}
+	switch starting := s.starting(); {
+	case starting != "":
+		return is(v1alpha1.ReasonStarting, starting)
+	case s.blocked():
+		return is(s.reason(), "No sync can succeed. "+s.failures())
+	// Where a kind is missing, syncs do what they can and fail all the same.
+	case s.SyncsFailing && len(s.Missing) == 0 && len(s.Hooks) > 0:
+		return is(s.reason(), "The last sync of every parent has failed. "+s.failures())
+	case s.SyncsFailing && len(s.Missing) == 0:
+		return is(v1alpha1.ReasonSyncsFailing, fmt.Sprintf("The last sync of every parent has failed, lately that of %s. Correct what the error "+
+			"names; syncs are retried. See also status.lastErrors, and the events of the parents.", s.LastError))
+	}
+	return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "The controller runs.")
+}
+
+// starting says why parents are not reconciled yet, empty if they are.
+func (s *State) starting() string {
+	switch {
+	case s.Problem != nil:
+		return fmt.Sprintf("Cannot watch: %v", s.Problem)
+	case !s.Started:
+		return "Reading the objects that the controller watches."
+	}
+	return ""
+}
+
+func (s *State) blocked() bool {
+	for i := range s.Hooks {
+		if s.Hooks[i].Blocking {
+			return true
+		}
+	}
+	return false
+}
+
+// reason is why hooks fail: credentials are not the reason unless they are for all.
+func (s *State) reason() string {
+	for i := range s.Hooks {
+		if !s.Hooks[i].Credentials {
+			return v1alpha1.ReasonHookFailing
+		}
+	}
+	return v1alpha1.ReasonCredentialsMissing
+}
+
+func (s *State) failures() string {
+	sentences := make([]string, len(s.Hooks))
+	for i, h := range s.Hooks {
+		verb := "fails"
+		if h.Credentials {
+			verb = "cannot be called"
+		}
+		sentences[i] = fmt.Sprintf("The %s hook %s since %s: %s.", h.Name, verb, h.Since.UTC().Format(time.RFC3339), strings.TrimSuffix(h.Cause, "."))
+	}
+	return strings.Join(sentences, " ")
+}
+
+func (s *State) established() metav1.Condition {
+	is := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, reason, message)
+	}
+	switch starting := s.starting(); {
+	case starting != "":
+		return is(v1alpha1.ReasonStarting, starting)
+	case len(s.Missing) > 0:
+		return is(v1alpha1.ReasonResourceNotFound, without(s.Missing))
+	}
+	return condition(v1alpha1.ConditionEstablished, metav1.ConditionTrue, v1alpha1.ReasonEstablished,
+		"The cluster serves every resource that the definition names, and the caches are filled.")
+}
+
+func (s *State) hooksHealthy() metav1.Condition {
+	switch {
+	case len(s.Hooks) > 0:
+		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, s.reason(), s.failures())
+	case !s.Called:
+		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotCalled, "No hook was called yet.")
+	}
+	return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionTrue, v1alpha1.ReasonResponding, "The hooks return responses that can be used.")
+}
+
+func (s *State) progressing() metav1.Condition {
+	var reason string
+	var sentences []string
+	add := func(r, sentence string) {
+		if reason == "" {
+			reason = r
+		}
+		sentences = append(sentences, sentence)
+	}
+	if s.Unsynced > 0 {
+		add(v1alpha1.ReasonFirstSync, fmt.Sprintf("Syncing every parent once since the start; %d of %d left.", s.Unsynced, s.Parents))
+	}
+	if s.Rolling > 0 {
+		add(v1alpha1.ReasonRollingUpdate, fmt.Sprintf("Updating children to the latest revision; %d left, of %d parents. The condition Updated "+
+			"of a parent says what it waits for.", s.Outdated, s.Rolling))
+	}
+	if s.Finalizing > 0 {
+		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %d parents since more than a "+
+			"minute, and they stay until it does. See the log of the hook, and the events of the parents.", s.Finalizing))
+	}
+	if s.Releasing != "" {
+		add(v1alpha1.ReasonReleasing, s.Releasing)
+	}
+	if reason == "" {
+		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "Nothing is under way.")
+	}
+	return condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reason, strings.Join(sentences, " "))
+}
+
+func condition(name string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: name, Status: status, Reason: reason, Message: message}
+}

@@ -1,0 +1,185 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package health_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+)
+
+var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// dead is a sync hook that cannot be reached.
+func dead() health.Hook {
+	return health.Hook{Name: "sync", Since: since, Cause: "calling http://h: connection refused; start the hook", Blocking: true}
+}
+
+func show(t *testing.T, conditions []metav1.Condition, name string) string {
+	t.Helper()
+	c := meta.FindStatusCondition(conditions, name)
+	if c == nil {
+		t.Fatalf("there is no condition %s", name)
+	}
+	return string(c.Status) + " " + c.Reason + " " + c.Message
+}
+
+func TestConditions(t *testing.T) {
+	running := health.State{Started: true, Called: true, Parents: 4}
+	for name, tc := range map[string]struct {
+		reason                              string
+		change                              func(*health.State)
+		ready, established, hooks, progress string
+	}{
+		"Runs": {
+			"All is well.", func(*health.State) {},
+			"True Running", "True Established", "True Responding", "False Settled",
+		},
+		"Starts": {
+			"Nothing is reconciled before the caches are filled.", func(s *health.State) { *s = health.State{} },
+			"False Starting Reading", "False Starting Reading", "Unknown NotCalled", "False Settled",
+		},
+		"CannotWatch": {
+			"The message has the error, before and after the start.", func(s *health.State) { s.Problem = errors.New("pods is forbidden") },
+			"False Starting Cannot watch: pods is forbidden", "False Starting Cannot watch: pods is forbidden", "True Responding", "False Settled",
+		},
+		"KindIsMissing": {
+			"The rest runs on, so Ready stays True although syncs say what they could not do.",
+			func(s *health.State) {
+				s.Missing, s.Failing, s.SyncsFailing = []string{"foos in example.com/v1"}, 4, true
+			},
+			"True Running", "False ResourceNotFound The cluster does not serve foos in example.com/v1.", "True Responding", "False Settled",
+		},
+		"HookIsDead": {
+			"No sync can succeed; hook, time, cause and cure are named.", func(s *health.State) { s.Hooks = []health.Hook{dead()} },
+			"False HookFailing No sync can succeed. The sync hook fails since 2026-01-02T03:04:05Z: calling http://h: connection refused; start the hook.",
+			"True Established",
+			"False HookFailing The sync hook fails since 2026-01-02T03:04:05Z: calling http://h: connection refused; start the hook.",
+			"False Settled",
+		},
+		"HookFailsForSome": {
+			"Other syncs can succeed.", func(s *health.State) {
+				s.Hooks, s.Failing = []health.Hook{{Name: "finalize", Since: since, Cause: "500."}}, 3
+			},
+			"True Running", "True Established", "False HookFailing The finalize hook fails since 2026-01-02T03:04:05Z: 500.", "False Settled",
+		},
+		"HookFailsForAll": {
+			"Every sync has failed, and the hook is why.", func(s *health.State) {
+				s.Hooks, s.Failing, s.SyncsFailing = []health.Hook{{Name: "sync", Since: since, Cause: "500"}}, 4, true
+			},
+			"False HookFailing The last sync of every parent has failed. The sync hook fails", "True Established", "False HookFailing", "False Settled",
+		},
+		"SyncsFailForAll": {
+			"Every sync has failed, and no hook is why: a write is refused, for example.", func(s *health.State) {
+				s.Failing, s.SyncsFailing, s.LastError = 4, true, "things/ns/a: forbidden"
+			},
+			"False SyncsFailing The last sync of every parent has failed, lately that of things/ns/a: forbidden. Correct", "True Established",
+			"True Responding", "False Settled",
+		},
+		"SyncsFailForAMoment": {
+			"A retry may follow at once.", func(s *health.State) { s.Failing = 4 },
+			"True Running", "True Established", "True Responding", "False Settled",
+		},
+		"CredentialsAreMissing": {
+			"A reason of its own.", func(s *health.State) {
+				s.Hooks = []health.Hook{{Name: "sync", Since: since, Cause: "Secret ns/s: not found", Credentials: true, Blocking: true}}
+			},
+			"False CredentialsMissing No sync can succeed. The sync hook cannot be called since", "True Established",
+			"False CredentialsMissing The sync hook cannot be called since 2026-01-02T03:04:05Z: Secret ns/s: not found.", "False Settled",
+		},
+		"TwoHooksFail": {
+			"Both are named; credentials are not the reason of both.", func(s *health.State) {
+				s.Hooks = []health.Hook{dead(), {Name: "customize", Since: since, Cause: "Secret ns/s: not found", Credentials: true}}
+			},
+			"False HookFailing No sync", "True Established", "False HookFailing The sync hook fails since 2026-01-02T03:04:05Z: calling http://h: " +
+				"connection refused; start the hook. The customize hook cannot be called since 2026-01-02T03:04:05Z: Secret ns/s: not found.",
+			"False Settled",
+		},
+		"FirstSync": {
+			"It says how many are left.", func(s *health.State) { s.Unsynced = 3 },
+			"True Running", "True Established", "True Responding", "True FirstSync Syncing every parent once since the start; 3 of 4 left.",
+		},
+		"All at once": {
+			"One condition, one reason, all sentences.", func(s *health.State) {
+				s.Unsynced, s.Rolling, s.Outdated, s.Releasing = 1, 2, 7, "Taking the finalizer f off; 9 left."
+			},
+			"True Running", "True Established", "True Responding", "True FirstSync Syncing every parent once since the start; 1 of 4 left. " +
+				"Updating children to the latest revision; 7 left, of 2 parents. The condition Updated of a parent says what it waits for. " +
+				"Taking the finalizer f off; 9 left.",
+		},
+		"Finalizing": {
+			"Somebody waits for a parent to go.", func(s *health.State) { s.Finalizing = 2 },
+			"True Running", "True Established", "True Responding",
+			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents`,
+		},
+		"RollingUpdate": {
+			"The last child is updated, and not ready.", func(s *health.State) { s.Rolling = 1 },
+			"True Running", "True Established", "True Responding", "True RollingUpdate Updating children to the latest revision; 0 left, of 1 parents.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := running
+			tc.change(&state)
+			conditions := state.Conditions()
+			if conditions[0].Type != v1alpha1.ConditionReady {
+				t.Errorf("the first condition is %s", conditions[0].Type)
+			}
+			for condition, want := range map[string]string{
+				v1alpha1.ConditionReady: tc.ready, v1alpha1.ConditionEstablished: tc.established,
+				v1alpha1.ConditionHooksHealthy: tc.hooks, v1alpha1.ConditionProgressing: tc.progress,
+			} {
+				if got := show(t, conditions, condition); !strings.HasPrefix(got, want) {
+					t.Errorf("%s is %q, want %q…: %s", condition, got, want, tc.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestNotRunning(t *testing.T) {
+	for releasing, progress := range map[string]string{
+		"":                    "False NotRunning",
+		"Taking it off; left": "True Releasing Taking it off; left",
+	} {
+		conditions := health.NotRunning("Terminating", "It is being deleted.", releasing)
+		for condition, want := range map[string]string{
+			v1alpha1.ConditionReady: "False Terminating It is being deleted.", v1alpha1.ConditionEstablished: "False Terminating It is being deleted.",
+			v1alpha1.ConditionHooksHealthy: "Unknown NotRunning", v1alpha1.ConditionProgressing: progress,
+		} {
+			if got := show(t, conditions, condition); !strings.HasPrefix(got, want) {
+				t.Errorf("releasing %q: %s is %q, want %q…", releasing, condition, got, want)
+			}
+		}
+	}
+}
+
+func TestAllFailing(t *testing.T) {
+	for s, want := range map[*health.State]bool{
+		{}: false, {Parents: 2, Failing: 1}: false, {Parents: 2, Failing: 2}: true, {Parents: 1, Failing: 2}: true, {Failing: 1}: false,
+	} {
+		if got := s.AllFailing(); got != want {
+			t.Errorf("%d of %d: %v", s.Failing, s.Parents, got)
+		}
+	}
+}

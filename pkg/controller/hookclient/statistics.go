@@ -1,0 +1,266 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hookclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+)
+
+const (
+	// failingAfter is how long all calls of a hook must have failed before it counts as failing: one call that fails, and succeeds when it
+	// is repeated, says nothing. A hook that only asks for patience is given postponedAfter.
+	failingAfter   = 500 * time.Millisecond
+	postponedAfter = time.Minute
+	// maxCause bounds the texts of causes, which may hold what a hook returned.
+	maxCause = 400
+)
+
+// Failing is a hook of which all calls have failed for a while, or whose credentials cannot be used.
+type Failing struct {
+	// Hook says which hook it is.
+	Hook hook.Name
+	// Since is when the first of these calls failed.
+	Since time.Time
+	// Cause is why the last of them failed, and what to do. It has at most some hundred bytes.
+	Cause string
+	// Credentials says that a Secret or ConfigMap is missing or cannot be used.
+	Credentials bool
+	// Unreachable says that the cause concerns all calls, whatever they are about.
+	Unreachable bool
+}
+
+// Failing returns the hooks that are failing now.
+func (s *Set) Failing() []Failing {
+	var list []Failing
+	for _, h := range s.declared() {
+		if f, failing := h.failing(time.Now()); failing {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// Called reports whether a call of any hook has ended.
+func (s *Set) Called() bool {
+	for _, h := range s.declared() {
+		if h.made.any() {
+			return true
+		}
+	}
+	return false
+}
+
+// Statuses returns how the calls of the declared hooks have gone.
+func (s *Set) Statuses() []v1alpha1.HookStatus {
+	var list []v1alpha1.HookStatus
+	for _, h := range s.declared() {
+		list = append(list, h.status())
+	}
+	return list
+}
+
+// CheckCredentials reads the credentials of all hooks without a call, and reports whether all can be used. A hook whose credentials
+// cannot be used counts as failing.
+func (s *Set) CheckCredentials(ctx context.Context) bool {
+	usable := true
+	for _, h := range s.declared() {
+		if len(h.client.References()) == 0 {
+			continue
+		}
+		err := h.client.Check(ctx)
+		if ctx.Err() != nil && err != nil {
+			return false // Nothing is known.
+		}
+		h.made.checked(err)
+		usable = usable && err == nil
+	}
+	return usable
+}
+
+// statistics are what is known of the calls of one hook, in memory of a fixed size. They are safe for concurrent use; the zero value is
+// ready.
+type statistics struct {
+	mu    sync.Mutex
+	calls int64
+	times times
+
+	lastSuccess, lastFailure time.Time
+	// err is the error of the last failure, also of one that is over.
+	err error
+	// since is when the first of the failures in a row began, zero if the last call succeeded. patient says that in all of them the
+	// hook asked to be called later.
+	since   time.Time
+	patient bool
+	// credentials is why the credentials cannot be used, nil if nothing is known against them.
+	credentials      error
+	credentialsSince time.Time
+}
+
+// called counts a call. One that succeeded is counted by succeeded or failed, too, once it is known whether its response can be used.
+func (s *statistics) called(took time.Duration, err error) {
+	s.mu.Lock()
+	credentials, missing := errors.AsType[*webhook.CredentialsError](err)
+	if missing {
+		s.setCredentials(credentials)
+	} else {
+		s.credentials = nil
+		s.calls++
+		s.times.add(time.Now(), took)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.failed(err)
+	}
+}
+
+func (s *statistics) succeeded() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastSuccess, s.since = now, time.Time{}
+}
+
+func (s *statistics) failed(err error) {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
+		return // The controller is being stopped.
+	}
+	_, later := errors.AsType[*webhook.RetryLaterError](err)
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		s.since, s.patient = now, true
+	}
+	s.lastFailure, s.err = now, err
+	s.patient = s.patient && later
+}
+
+// checked notes whether the credentials can be used.
+func (s *statistics) checked(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.setCredentials(err)
+		return
+	}
+	s.credentials = nil
+	if _, ok := errors.AsType[*webhook.CredentialsError](s.err); ok {
+		s.since = time.Time{} // It is known again with the next call.
+	}
+}
+
+// setCredentials is called with the lock held.
+func (s *statistics) setCredentials(err error) {
+	if s.credentials == nil {
+		s.credentialsSince = time.Now()
+	}
+	s.credentials = err
+}
+
+func (s *statistics) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.lastSuccess.IsZero() || !s.lastFailure.IsZero()
+}
+
+func (h *Hook) failing(now time.Time) (Failing, bool) {
+	s := &h.made
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := failingAfter
+	if s.patient {
+		limit = postponedAfter
+	}
+	switch {
+	case s.credentials != nil:
+		return Failing{
+			Hook: h.Name, Since: s.credentialsSince, Cause: h.explain(s.credentials), Credentials: true, Unreachable: true,
+		}, now.Sub(s.credentialsSince) >= failingAfter
+	case s.since.IsZero() || now.Sub(s.since) < limit:
+		return Failing{}, false
+	}
+	return Failing{Hook: h.Name, Since: s.since, Cause: h.explain(s.err), Unreachable: unreachable(s.err)}, true
+}
+
+// unreachable reports whether an error says that no call can succeed, whichever parent it is about.
+func unreachable(err error) bool {
+	if e, ok := errors.AsType[*webhook.CallError](err); ok {
+		return !e.Connected
+	}
+	if e, ok := errors.AsType[*webhook.StatusError](err); ok {
+		// So says a proxy for a hook that it does not reach.
+		return e.Code == http.StatusBadGateway || e.Code == http.StatusServiceUnavailable || e.Code == http.StatusGatewayTimeout
+	}
+	_, ok := errors.AsType[*webhook.RetryLaterError](err)
+	return ok
+}
+
+// explain returns the cause of a failure, and what to do.
+func (h *Hook) explain(err error) string {
+	if _, ok := errors.AsType[*webhook.CallError](err); ok {
+		return cut(strings.TrimPrefix(err.Error(), "http error: "))
+	}
+	text, advice := "calling "+h.client.Endpoint()+": "+cut(err.Error()), "see the log of the hook"
+	if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
+		text, advice = cut(err.Error()), "the hook is called as soon as it is there"
+	} else if hook.IsRejected(err) {
+		advice = "correct the response of the hook"
+	} else if _, ok := errors.AsType[*webhook.RetryLaterError](err); ok {
+		advice = "the hook, or a proxy before it, is overloaded or not ready"
+	}
+	return text + "; " + advice
+}
+
+func cut(text string) string {
+	if len(text) <= maxCause {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxCause], "") + "…"
+}
+
+func (h *Hook) status() v1alpha1.HookStatus {
+	s := &h.made
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := v1alpha1.HookStatus{
+		Name: string(h.Name), Calls: s.calls, LastSuccessTime: timeOf(s.lastSuccess), LastFailureTime: timeOf(s.lastFailure),
+		P50Milliseconds: s.times.quantile(50), P99Milliseconds: s.times.quantile(99),
+	}
+	if s.err != nil {
+		status.LastFailure = h.explain(s.err)
+	}
+	return status
+}
+
+// timeOf returns a time as the API has it, nil for the zero time.
+func timeOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}

@@ -1,0 +1,128 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+const (
+	// finalizeLimit is how long a finalize hook may take before people are told.
+	finalizeLimit = time.Minute
+	// finalizeInterval is how often this is looked at.
+	finalizeInterval = 10 * time.Second
+)
+
+// finalizing are the parents for which the finalize hook was called and has not returned "finalized": true. It is safe for concurrent use;
+// the zero value is ready.
+type finalizing struct {
+	mu    sync.Mutex
+	since map[parent.Key]finalization
+}
+
+type finalization struct {
+	since    time.Time
+	reported bool
+}
+
+// called notes a response of the finalize hook.
+func (f *finalizing) called(key parent.Key, finalized bool, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.since[key]
+	switch {
+	case finalized:
+		delete(f.since, key)
+	case !known:
+		if f.since == nil {
+			f.since = map[parent.Key]finalization{}
+		}
+		f.since[key] = finalization{since: now}
+	}
+}
+
+func (f *finalizing) forget(key parent.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.since, key)
+}
+
+// late returns how many parents have been finalized for longer than the limit.
+func (f *finalizing) late(now time.Time) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, each := range f.since {
+		if now.Sub(each.since) >= finalizeLimit {
+			n++
+		}
+	}
+	return n
+}
+
+// report returns those of them that it did not return before.
+func (f *finalizing) report(now time.Time) (keys []parent.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, each := range f.since {
+		if !each.reported && now.Sub(each.since) >= finalizeLimit {
+			each.reported = true
+			f.since[key] = each
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// watchFinalizing reports, once for each, parents for which the finalize hook takes long.
+func (c *Controller) watchFinalizing(ctx context.Context) {
+	if c.hooks.Finalize == nil {
+		return
+	}
+	ticker := time.NewTicker(finalizeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
+			for _, key := range c.finalizing.report(time.Now()) {
+				c.reportFinalizing(key)
+			}
+			return nil
+		})
+	}
+}
+
+func (c *Controller) reportFinalizing(key parent.Key) {
+	o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name)
+	if !ok {
+		return
+	}
+	c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonFinalizeWaits, fmt.Sprintf(
+		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
+			"of the hook. To let the object go without, remove %s from metadata.finalizers", c.config.Definition.Meta.Name, c.finalizer.Name))
+}

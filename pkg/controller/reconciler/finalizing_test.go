@@ -1,0 +1,49 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
+	var f finalizing
+	a, b, began := parent.Key{Name: "a"}, parent.Key{Name: "b"}, time.Now()
+	f.called(a, false, began)
+	for _, step := range []struct {
+		reason      string
+		do          func()
+		after       time.Duration
+		n, reported int
+	}{
+		{"A hook may take its time.", func() {}, finalizeLimit - 1, 0, 0},
+		{"It may not take more.", func() {}, finalizeLimit, 1, 1},
+		{"Further calls are the same finalization.", func() { f.called(a, false, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0},
+		{"Each parent has its own time.", func() { f.called(b, false, began.Add(time.Second)) }, finalizeLimit, 1, 0},
+		{"Both are late.", func() {}, finalizeLimit + time.Second, 2, 1},
+		{"One is finalized.", func() { f.called(a, true, began.Add(time.Hour)) }, time.Hour, 1, 0},
+		{"One is gone.", func() { f.forget(b) }, time.Hour, 0, 0},
+	} {
+		step.do()
+		if n, reported := f.late(began.Add(step.after)), f.report(began.Add(step.after)); n != step.n || len(reported) != step.reported {
+			t.Errorf("%d are late, of which %d are reported now; want %d and %d: %s", n, len(reported), step.n, step.reported, step.reason)
+		}
+	}
+}

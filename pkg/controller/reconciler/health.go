@@ -1,0 +1,139 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+const (
+	// maxMessage bounds the texts of errors in the status.
+	maxMessage = 500
+	// recheckInterval is how often credentials that could not be used are read again, though no change was seen: what is not read for a
+	// while is not watched.
+	recheckInterval = 30 * time.Second
+)
+
+// Health returns how the controller is doing.
+func (c *Controller) Health() health.State {
+	s := health.State{
+		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
+		Finalizing: c.finalizing.late(time.Now()),
+	}
+	select {
+	case <-c.started:
+		s.Started = true
+		s.Unsynced, s.Rolling, s.Outdated = c.parents.left()
+	default:
+	}
+	for _, f := range c.hooks.Failing() {
+		s.Hooks = append(s.Hooks, health.Hook{
+			Name: string(f.Hook), Since: f.Since, Cause: f.Cause, Credentials: f.Credentials, Blocking: f.Unreachable && c.blocks(f.Hook),
+		})
+	}
+	if s.AllFailing() {
+		for _, e := range c.pool.Errors() {
+			s.LastError = fmt.Sprintf("%s: %s", e.Key, cut(e.Err))
+			break
+		}
+	}
+	return s
+}
+
+// blocks reports whether there are syncs and none can succeed without a hook. Responses of the customize hook are remembered, and only
+// parents that are being deleted are finalized.
+func (c *Controller) blocks(name hook.Name) bool {
+	switch {
+	case c.parents.len() == 0:
+		return false
+	case name == hook.Finalize:
+		return c.hooks.Sync == nil
+	case name == hook.Customize:
+		return c.pool.Counters.Syncs.Load() == 0
+	default:
+		return true
+	}
+}
+
+// Counters returns what the controller did so far.
+func (c *Controller) Counters() *v1alpha1.ControllerCounters {
+	return &v1alpha1.ControllerCounters{
+		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
+		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
+		Failing: int64(c.pool.Failing()), Pending: int64(c.pool.Pending()),
+	}
+}
+
+// Hooks returns how the calls of the hooks have gone.
+func (c *Controller) Hooks() []v1alpha1.HookStatus { return c.hooks.Statuses() }
+
+// LastErrors returns the errors of parents whose last sync failed, the latest first.
+func (c *Controller) LastErrors() []v1alpha1.ParentError {
+	var list []v1alpha1.ParentError
+	for _, e := range c.pool.Errors() {
+		list = append(list, parentError(e))
+	}
+	return list
+}
+
+func parentError(e worker.Failed) v1alpha1.ParentError {
+	return v1alpha1.ParentError{
+		Group: e.Key.Resource.Group, Resource: e.Key.Resource.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
+		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: cut(e.Err),
+	}
+}
+
+// cut returns the beginning of the text of an error.
+func cut(err error) string {
+	text := err.Error()
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
+}
+
+// checkCredentials looks, without a call, whether the credentials of the hooks can be used: now, when they change, and from time to time
+// while they cannot be used.
+func (c *Controller) checkCredentials(ctx context.Context) {
+	for ctx.Err() == nil {
+		usable := true
+		_ = recovery.Call(ctx, "checking the credentials of hooks", func() error { // It is logged.
+			usable = c.hooks.CheckCredentials(ctx)
+			return nil
+		})
+		var again <-chan time.Time
+		if !usable {
+			again = time.After(recheckInterval)
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.recheck:
+		case <-again:
+		}
+	}
+}

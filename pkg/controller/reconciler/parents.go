@@ -1,0 +1,122 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"sync"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// parents are the parents that a controller handles, and how far it is with each. It is safe for concurrent use; the zero value is ready.
+type parents struct {
+	mu   sync.Mutex
+	keys map[parent.Key]progress
+	// unsynced, rolling and outdated are the sums of the progress of all.
+	unsynced, rolling, outdated int
+	// passed says that all parents were synced since the start.
+	passed bool
+}
+
+// progress is how far a controller is with a parent.
+type progress struct {
+	// synced says that the parent was synced since the start, or that its sync failed.
+	synced bool
+	// rolling says that a rolling update is under way, in which so many children are not on the latest revision.
+	rolling  bool
+	outdated int32
+}
+
+func (p *parents) add(key parent.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys == nil {
+		p.keys = map[parent.Key]progress{}
+	}
+	if _, ok := p.keys[key]; !ok {
+		p.keys[key] = progress{}
+		p.unsynced++
+	}
+}
+
+// remove reports whether the key was there.
+func (p *parents) remove(key parent.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	former, ok := p.keys[key]
+	if ok {
+		p.count(former, -1)
+	}
+	delete(p.keys, key)
+	return ok
+}
+
+// synced notes that a parent was synced.
+func (p *parents) synced(key parent.Key) {
+	p.update(key, func(now *progress) { now.synced = true })
+}
+
+// rollout notes whether a parent has a rolling update under way, and how many of its children are left.
+func (p *parents) rollout(key parent.Key, rolling bool, outdated int) {
+	p.update(key, func(now *progress) { now.rolling, now.outdated = rolling, int32(min(outdated, 1<<30)) }) //nolint:gosec // It fits.
+}
+
+func (p *parents) update(key parent.Key, change func(*progress)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	former, ok := p.keys[key]
+	if !ok {
+		return
+	}
+	now := former
+	change(&now)
+	if now == former {
+		return
+	}
+	p.count(former, -1)
+	p.count(now, 1)
+	p.keys[key] = now
+}
+
+// count is called with the lock held.
+func (p *parents) count(of progress, sign int) {
+	if !of.synced {
+		p.unsynced += sign
+	}
+	if of.rolling {
+		p.rolling += sign
+		p.outdated += sign * int(of.outdated)
+	}
+}
+
+func (p *parents) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.keys)
+}
+
+// left returns how many parents wait for their first sync since the start, zero from the moment at which all were synced; how many have
+// a rolling update under way; and how many of their children are left. It is called once all present parents were added.
+func (p *parents) left() (unsynced, rolling, outdated int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passed = p.passed || p.unsynced == 0
+	if !p.passed {
+		unsynced = p.unsynced
+	}
+	return unsynced, p.rolling, p.outdated
+}

@@ -1,0 +1,276 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package supervisor_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+)
+
+// unfinalized returns a world whose controller has no finalize hook: nothing has to be written before it runs.
+func unfinalized(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, "services")
+	w.controller.Spec.Hooks.Finalize = nil
+	return w
+}
+
+func TestAStartIsOneWriteThatWaitsForClients(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		// early and late are the numbers of writes before and after a second has passed.
+		early, late int
+	}{
+		"Created":  {"A client that updates what it created finds it in the version that it got.", func(*world) {}, 0, 1},
+		"Missing":  {"A failure is told at once.", func(w *world) { w.missing["services"] = true }, 1, 1},
+		"Watching": {"What cannot be watched may be watched a moment later.", func(w *world) { w.problem = errors.New("forbidden") }, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := unfinalized(t)
+				tc.change(w)
+				defer w.run()()
+				<-time.After(990 * time.Millisecond)
+				synctest.Wait()
+				if w.published() != tc.early {
+					t.Errorf("%d writes within a second, want %d: %s", w.published(), tc.early, tc.reason)
+				}
+				after(20 * time.Millisecond)
+				after(time.Minute)
+				if w.published() != tc.late {
+					t.Errorf("%d writes, want %d: %s", w.published(), tc.late, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestARestartWithoutNewsWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		w.run()()
+		stop := w.run()
+		after(time.Minute)
+		stop()
+		before := w.published()
+		stop = w.run()
+		defer stop()
+		after(time.Hour)
+		if w.published() != before {
+			t.Errorf("%d writes after a restart", w.published()-before)
+		}
+	})
+}
+
+func TestEveryConditionIsAboutTheLatestGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		w.declare("configmaps")
+		after(time.Minute)
+		if n := w.published() - before; n != 1 {
+			t.Errorf("an edit is %d writes, want 1", n)
+		}
+		for _, name := range []string{
+			v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionProgressing,
+		} {
+			c := meta.FindStatusCondition(w.controller.Status.Conditions, name)
+			if c == nil || c.ObservedGeneration != 2 || c.Reason == "" || c.Message == "" {
+				t.Errorf("condition %s is %+v", name, c)
+			}
+		}
+	})
+}
+
+func TestFailuresOfHooksAreToldWithinTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		w.wantShows(v1alpha1.ConditionHooksHealthy, "Unknown NotCalled")
+		dead := health.Hook{Name: "sync", Since: time.Now(), Cause: "connection refused", Blocking: true}
+		w.is(func(s *health.State) { s.Called, s.Hooks = true, []health.Hook{dead} })
+		after(time.Second)
+		w.wantShows(v1alpha1.ConditionReady, "False HookFailing", "connection refused")
+		w.wantShows(v1alpha1.ConditionHooksHealthy, "False HookFailing", "sync hook", "connection refused")
+		w.wantShows(v1alpha1.ConditionEstablished, "True Established")
+		w.is(func(s *health.State) { s.Hooks[0].Cause = "500" })
+		after(time.Second)
+		w.wantShows(v1alpha1.ConditionHooksHealthy, "False HookFailing", "500")
+		w.is(func(s *health.State) { s.Hooks = nil })
+		after(time.Second)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.wantShows(v1alpha1.ConditionHooksHealthy, "True Responding")
+	})
+}
+
+func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		all := func(failing int) {
+			w.is(func(s *health.State) { s.Parents, s.Failing, s.LastError = 2, failing, "things/ns/a: forbidden" })
+		}
+		for range 10 {
+			all(2)
+			after(900 * time.Millisecond)
+			all(1)
+			after(900 * time.Millisecond)
+		}
+		if w.published() != before {
+			t.Errorf("%d writes", w.published()-before)
+		}
+		all(2)
+		after(1600 * time.Millisecond)
+		w.wantShows(v1alpha1.ConditionReady, "False SyncsFailing", "things/ns/a: forbidden")
+		all(0)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+	})
+}
+
+func TestNumbersInMessagesAreNotToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		for left := 60; left > 0; left-- {
+			w.is(func(s *health.State) { s.Unsynced, s.Parents = left, 60 })
+			after(time.Second)
+		}
+		if n := w.published() - before; n < 2 || n > 3 {
+			t.Errorf("%d writes within a minute in which only a number changed, want one and another one every 30 s", n)
+		}
+		w.is(func(s *health.State) { s.Unsynced = 0 })
+		w.wantShows(v1alpha1.ConditionProgressing, "False Settled")
+	})
+}
+
+func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		for n := range 600 {
+			w.is(func(s *health.State) {
+				s.Called, s.Hooks = true, nil
+				if n%2 == 0 {
+					s.Hooks = []health.Hook{{Name: "sync", Cause: "down", Since: time.Now()}}
+				}
+			})
+			after(time.Second)
+		}
+		if n := w.published() - before; n > 10+600/5 {
+			t.Errorf("%d writes within 10 minutes", n)
+		}
+		after(30 * time.Second)
+		w.wantShows(v1alpha1.ConditionHooksHealthy, "True Responding")
+	})
+}
+
+func TestAHookThatFailsInOtherWordsEachTimeIsPublishedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		for n := range 600 {
+			w.is(func(s *health.State) {
+				s.Called, s.Hooks = true, []health.Hook{{Name: "sync", Cause: "does not like " + string(rune('a'+n%26)), Since: time.Now()}}
+			})
+			after(time.Second)
+			if n == 3 {
+				w.wantShows(v1alpha1.ConditionHooksHealthy, "does not like d")
+			}
+		}
+		if n := w.published() - before; n > 4+600/30 {
+			t.Errorf("%d writes within 10 minutes", n)
+		}
+	})
+}
+
+func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		before := w.published()
+		quantile := int64(5)
+		change := func(n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.instance.hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: 7, P50Milliseconds: new(quantile + int64(n))}}
+			w.instance.errors = []v1alpha1.ParentError{{Resource: "things", Name: "a", Message: "boom", Time: metav1.NewTime(time.Unix(1, 0))}}
+		}
+		change(0)
+		after(35 * time.Second)
+		if s := w.controller.Status; len(s.Hooks) != 1 || s.Hooks[0].Calls != 7 || len(s.LastErrors) != 1 || s.LastErrors[0].Message != "boom" {
+			t.Errorf("the status is %+v", s)
+		}
+		// How long calls take changes without calls.
+		for n := range 100 {
+			change(n)
+			after(10 * time.Second)
+		}
+		if n := w.published() - before; n != 1 {
+			t.Errorf("%d writes, want 1", n)
+		}
+	})
+}
+
+func TestAControllerThatDoesNotRunSaysSoEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.serve(func() { w.missing["services"] = true })
+		w.wantShows(v1alpha1.ConditionReady, "False ResourceNotFound")
+		w.wantShows(v1alpha1.ConditionEstablished, "False ResourceNotFound", "services")
+		w.wantShows(v1alpha1.ConditionHooksHealthy, "Unknown NotRunning")
+		w.wantShows(v1alpha1.ConditionProgressing, "False NotRunning")
+	})
+}
+
+func TestProgressingTellsOfTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.mu.Lock()
+		w.broken["services/ns/a"] = errors.New("refused")
+		w.mu.Unlock()
+		w.declare("configmaps")
+		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", "services/ns/a: refused")
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.delete()
+		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
+		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", "services/ns/a: refused")
+	})
+}

@@ -1,0 +1,96 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package worker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// maxErrors is how many errors of failing parents are kept.
+const maxErrors = 10
+
+// Failed is a parent whose last sync failed.
+type Failed struct {
+	// Key is the parent.
+	Key parent.Key
+	// Time is when the sync ended.
+	Time time.Time
+	// Err is its error.
+	Err error
+}
+
+// failing are the parents whose last sync failed, and the latest of their errors. It is safe for concurrent use; the zero value is ready.
+type failing struct {
+	mu   sync.Mutex
+	keys map[parent.Key]struct{}
+	// errors has the latest one last, and one for each parent at most.
+	errors []Failed
+}
+
+func (f *failing) add(failed Failed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.keys == nil {
+		f.keys = map[parent.Key]struct{}{}
+	}
+	f.keys[failed.Key] = struct{}{}
+	f.drop(failed.Key)
+	if len(f.errors) == maxErrors {
+		f.errors = slices.Delete(f.errors, 0, 1)
+	}
+	f.errors = append(f.errors, failed)
+}
+
+// remove reports whether the parent was there.
+func (f *failing) remove(key parent.Key) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.keys[key]; !ok {
+		return false
+	}
+	delete(f.keys, key)
+	f.drop(key)
+	return true
+}
+
+// drop is called with the lock held.
+func (f *failing) drop(key parent.Key) {
+	f.errors = slices.DeleteFunc(f.errors, func(e Failed) bool { return e.Key == key })
+}
+
+// Failing returns how many parents there are whose last sync failed.
+func (p *Pool) Failing() int {
+	p.failing.mu.Lock()
+	defer p.failing.mu.Unlock()
+	return len(p.failing.keys)
+}
+
+// Errors returns the latest errors of parents whose last sync failed: at most 10, the latest first, one for each parent.
+func (p *Pool) Errors() []Failed {
+	p.failing.mu.Lock()
+	defer p.failing.mu.Unlock()
+	list := slices.Clone(p.failing.errors)
+	slices.Reverse(list)
+	return list
+}
+
+// Pending returns how many keys wait to be synced now, or are being synced.
+func (p *Pool) Pending() int { return p.queue.Pending() }

@@ -1,0 +1,114 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+)
+
+func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, recovered := map[parent.Key]bool{}, map[parent.Key]int{}
+		p, _ := run(t, worker.Config{
+			Workers: 1,
+			Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+				if broken[k] {
+					return worker.Result{}, errors.New(k.Name + " is broken")
+				}
+				return worker.Result{}, nil
+			},
+			Recovered: func(k parent.Key) { recovered[k]++ },
+		})
+		sync := func(k parent.Key) {
+			p.Enqueue(k, workqueue.Live)
+			synctest.Wait()
+			<-time.After(time.Second)
+		}
+		want := func(what string, failing int, names ...string) {
+			t.Helper()
+			var got []string
+			for _, e := range p.Errors() {
+				got = append(got, e.Key.Name)
+				if e.Err.Error() != e.Key.Name+" is broken" || e.Time.IsZero() {
+					t.Errorf("%s: the error of %s is %q at %s", what, e.Key, e.Err, e.Time)
+				}
+			}
+			if p.Failing() != failing || fmt.Sprint(got) != fmt.Sprint(names) {
+				t.Errorf("%s: %d fail, the errors are of %v; want %d and %v", what, p.Failing(), got, failing, names)
+			}
+		}
+		want("at first", 0)
+		var all []parent.Key
+		for n := range 12 {
+			all = append(all, key(fmt.Sprint("p", n)))
+			broken[all[n]] = true
+			sync(all[n])
+		}
+		if p.Failing() != 12 || len(p.Errors()) != 10 {
+			t.Errorf("%d fail, and there are %d errors; want 12 and 10", p.Failing(), len(p.Errors()))
+		}
+		for _, k := range all[1:] {
+			broken[k] = false
+			sync(k)
+		}
+		sync(all[0])
+		want("when all but one are synced again", 1, "p0")
+		p.Forget(all[0])
+		want("when that one is gone", 0)
+		for n, k := range all[1:] {
+			if recovered[k] != 1 {
+				t.Errorf("p%d recovered %d times", n+1, recovered[k])
+			}
+			sync(k)
+		}
+		if recovered[all[1]] != 1 || recovered[all[0]] != 0 {
+			t.Errorf("recoveries: %v", recovered)
+		}
+	})
+}
+
+func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+			<-hold
+			return worker.Result{}, errors.New(k.Name)
+		}})
+		for _, name := range []string{"a", "b", "c"} {
+			p.Enqueue(key(name), workqueue.Live)
+		}
+		synctest.Wait()
+		if got := p.Pending(); got != 3 {
+			t.Errorf("%d pending, want 3", got)
+		}
+		close(hold)
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if got := p.Pending(); got != 0 {
+			t.Errorf("%d pending while all wait for a retry", got)
+		}
+	})
+}
