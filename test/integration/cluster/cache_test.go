@@ -117,13 +117,17 @@ func TestChangesAreSeenInTheOrderOfTheirVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	target.Name = "a"
-	if _, err := c.Client.Update(t.Context(), target, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`)); err != nil {
+	updated, err := c.Client.Update(t.Context(), target, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Client.Delete(t.Context(), target, "another"); !apierrors.IsConflict(err) {
+	if err := c.Client.Delete(t.Context(), target, "another", updated.ResourceVersion()); !apierrors.IsConflict(err) {
 		t.Errorf("deleting with another UID: %v, want a conflict", err)
 	}
-	if err := c.Client.Delete(t.Context(), target, created.UID()); err != nil {
+	if err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion()); !apierrors.IsConflict(err) {
+		t.Errorf("deleting a former version: %v, want a conflict", err)
+	}
+	if err := c.Client.Delete(t.Context(), target, created.UID(), updated.ResourceVersion()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"added", `updated {"kind":`, "deleted"} {
