@@ -69,7 +69,7 @@ func (g gatherers) Gather() ([]*dto.MetricFamily, error) {
 
 var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Name:           "metacontroller_apiserver_disabled_part",
-	Help:           "1 for each admission plugin, and API priority and fairness, that is off because the host cluster does not serve or forbids what it needs.",
+	Help:           "1 for each admission plugin, and API priority and fairness, that is off because the cluster does not serve or forbids what it needs.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"part"})
 

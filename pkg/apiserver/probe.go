@@ -121,7 +121,7 @@ func (p *prober) serves(ctx context.Context, resource schema.GroupVersionResourc
 	if _, ok := p.served[gv]; !ok {
 		list, err := p.client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 		if err != nil && !apierrors.IsNotFound(err) {
-			return false, fmt.Errorf("discovering %s at the host cluster: %w", gv, err)
+			return false, fmt.Errorf("discovering %s at the cluster: %w", gv, err)
 		}
 		p.served[gv] = map[string]bool{}
 		if err == nil {
@@ -143,7 +143,7 @@ func (p *prober) forbidden(ctx context.Context, resource schema.GroupVersionReso
 			}},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot ask the host cluster for this server's own rights", "resource", resource, "verb", verb)
+			klog.FromContext(ctx).Error(err, "Cannot ask the cluster for this server's own rights", "resource", resource, "verb", verb)
 			return ""
 		}
 		if !review.Status.Allowed {

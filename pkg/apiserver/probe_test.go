@@ -126,7 +126,7 @@ func TestProbe(t *testing.T) {
 
 // A server that does not know must not guess that nothing is there, and serve without admission.
 func TestProbeOfAClusterThatDoesNotAnswer(t *testing.T) {
-	if got, err := probe(t, oldCluster{broken: true}); err == nil || !strings.Contains(err.Error(), "discovering v1 at the host cluster") {
+	if got, err := probe(t, oldCluster{broken: true}); err == nil || !strings.Contains(err.Error(), "discovering v1 at the cluster") {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -60,7 +60,7 @@ type Rule struct {
 	Namespaced bool
 	// HasStatus says whether the kind has a status subresource, so that the status of a new child is not taken.
 	HasStatus bool
-	// Method says how existing children are changed. Empty means OnDelete.
+	// Method says how existing children are changed.
 	Method v1alpha1.ChildUpdateMethod
 	// ServerSide says that children are written by server-side apply. Otherwise they are merged here.
 	ServerSide bool

@@ -73,7 +73,7 @@ func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.clien
 // ValidateInitialization says whether the plugin has what it needs.
 func (p *Plugin) ValidateInitialization() error {
 	if p.client == nil {
-		return errors.New("it needs a client of the host cluster")
+		return errors.New("it needs a client of the cluster")
 	}
 	return nil
 }

@@ -23,11 +23,13 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -155,7 +157,7 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 }
 
 func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
-	target := targetOf(&outcome.Step)
+	target := targetOf(outcome.Resource, outcome.Key)
 	if outcome.Action == plan.Create {
 		err = a.create(ctx, p, target, outcome)
 	} else {
@@ -238,7 +240,7 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 }
 
 func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
-	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(&outcome.Step), outcome.Observed.UID()))
+	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(outcome.Resource, outcome.Key), outcome.Observed.UID()))
 	if apierrors.IsConflict(err) || isGone(err) {
 		outcome.Stale, outcome.Cause = true, err
 		return nil
@@ -247,8 +249,8 @@ func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
 	return err
 }
 
-func targetOf(step *plan.Step) client.Target {
-	return client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
+func targetOf(resource schema.GroupVersionResource, key children.Key) client.Target {
+	return client.Target{Resource: resource, Namespace: key.Namespace, Name: key.Name}
 }
 
 // isGone reports whether an error says that the object is not there, and not that its kind is not served: then the API
@@ -267,4 +269,76 @@ func isGone(err error) bool {
 
 var verbs = map[plan.Action]string{
 	plan.Create: "creating", plan.Update: "updating", plan.Recreate: "replacing", plan.Delete: "deleting",
+}
+
+// slots bound the writes of all parents together.
+type slots struct {
+	all chan struct{}
+	// few are a part of all, and needed as well while behind says so.
+	few    chan struct{}
+	behind func() bool
+}
+
+func newSlots(writes int, behind func() bool) *slots {
+	if behind == nil {
+		behind = func() bool { return false }
+	}
+	return &slots{all: make(chan struct{}, writes), few: make(chan struct{}, max(1, writes/4)), behind: behind}
+}
+
+// take waits for a slot. release gives it back. The error is that of ctx.
+func (s *slots) take(ctx context.Context) (release func(), err error) {
+	if err := enter(ctx, s.all); err != nil {
+		return nil, err
+	}
+	if !s.behind() {
+		return func() { <-s.all }, nil
+	}
+	if err := enter(ctx, s.few); err != nil {
+		<-s.all
+		return nil, err
+	}
+	return func() { <-s.few; <-s.all }, nil
+}
+
+func enter(ctx context.Context, slots chan<- struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // The caller says what was to be written.
+	}
+}
+
+// request is a request that writes a child.
+type request struct {
+	verb metrics.Verb
+	// before is the child as it is known before the request. Nil: it is not.
+	before *object.Object
+}
+
+// count counts the request in the metrics and returns what it is given, which is the response.
+func (r request) count(after *object.Object, err error) (*object.Object, error) {
+	metrics.ChildWrite(r.verb, r.outcome(after, err))
+	return after, err
+}
+
+func (r request) outcome(after *object.Object, err error) metrics.Outcome {
+	_, responded := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil && (r.verb == metrics.Trial || r.before != nil && after != nil && r.before.ResourceVersion() == after.ResourceVersion()):
+		return metrics.Unchanged
+	case err == nil:
+		return metrics.Written
+	case !responded:
+		return metrics.Unanswered
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), r.verb != metrics.Create && isGone(err):
+		return metrics.Conflicted
+	}
+	return metrics.Rejected
+}
+
+// Patch sends a merge patch of the metadata of a child, outside of plans: adopting and releasing do. The error is that of the client.
+func (a *Applier) Patch(ctx context.Context, target client.Target, patch []byte) (*object.Object, error) {
+	return request{verb: metrics.Update}.count(a.client.Patch(ctx, target, types.MergePatchType, patch))
 }

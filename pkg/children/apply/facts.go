@@ -37,7 +37,7 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[childre
 	readings, errs := make([]plan.Reading, len(versions)), make([]error, len(versions))
 	a.side(ctx, len(versions), "reading a child in another version", func(i int) error {
 		v := &versions[i]
-		o, err := a.client.Get(ctx, client.Target{Resource: v.Resource, Namespace: v.Namespace, Name: v.Name})
+		o, err := a.client.Get(ctx, targetOf(v.Resource, v.Key))
 		if isGone(err) {
 			return nil
 		}
@@ -98,7 +98,7 @@ func (a *Applier) tryFresh(ctx context.Context, doubt *plan.Doubt) (*object.Obje
 	if err != nil {
 		return nil, err
 	}
-	where := targetOfDoubt(doubt)
+	where := targetOf(doubt.Resource, doubt.Key)
 	where.Name = ""
 	return request{verb: metrics.Trial}.count(a.client.TryCreate(ctx, where, body))
 }
@@ -135,7 +135,7 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 		return trial, nil
 	}
 	if trial.Whole = trial.Result; trial.Result == nil {
-		trial.Whole, err = a.client.Whole().Get(ctx, targetOfDoubt(doubt))
+		trial.Whole, err = a.client.Whole().Get(ctx, targetOf(doubt.Resource, doubt.Key))
 		if isGone(err) {
 			return plan.Trial{Stale: true, Cause: err}, nil
 		}
@@ -178,12 +178,8 @@ func (a *Applier) attempt(ctx context.Context, doubt *plan.Doubt, paths []string
 	}
 	trial := request{verb: metrics.Trial}
 	if doubt.Manager == "" {
-		return trial.count(c.Try(ctx, targetOfDoubt(doubt), body))
+		return trial.count(c.Try(ctx, targetOf(doubt.Resource, doubt.Key), body))
 	}
-	return trial.count(c.Apply(ctx, targetOfDoubt(doubt),
+	return trial.count(c.Apply(ctx, targetOf(doubt.Resource, doubt.Key),
 		client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body}))
-}
-
-func targetOfDoubt(doubt *plan.Doubt) client.Target {
-	return client.Target{Resource: doubt.Resource, Namespace: doubt.Namespace, Name: doubt.Name}
 }

@@ -19,6 +19,7 @@ package claim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,34 +79,16 @@ func isAttachment(o *object.Object) bool {
 	return ok
 }
 
-// Owner is the reference that a child has to its parent.
-type Owner struct {
-	APIVersion         string    `json:"apiVersion"`
-	Kind               string    `json:"kind"`
-	Name               string    `json:"name"`
-	UID                types.UID `json:"uid"`
-	Controller         bool      `json:"controller,omitempty"`
-	BlockOwnerDeletion bool      `json:"blockOwnerDeletion,omitempty"`
-}
-
-// OwnerOf returns the reference to a parent.
-func OwnerOf(parent *object.Object) Owner {
-	return Owner{
+// OwnerOf returns the reference that a child has to its parent.
+func OwnerOf(parent *object.Object) object.OwnerReference {
+	return object.OwnerReference{
 		APIVersion: parent.APIVersion(), Kind: parent.Kind(), Name: parent.Name(), UID: parent.UID(),
 		Controller: true, BlockOwnerDeletion: true,
 	}
 }
 
-// Content returns the reference as it stands in an object.
-func (o Owner) Content() map[string]any {
-	return map[string]any{
-		"apiVersion": o.APIVersion, "kind": o.Kind, "name": o.Name, "uid": string(o.UID),
-		"controller": o.Controller, "blockOwnerDeletion": o.BlockOwnerDeletion,
-	}
-}
-
 // AdoptPatch returns the merge patch that makes owner the controller of o.
-func AdoptPatch(o *object.Object, owner Owner) ([]byte, error) {
+func AdoptPatch(o *object.Object, owner object.OwnerReference) ([]byte, error) {
 	return patch(o, append(others(o, owner.UID), owner))
 }
 
@@ -114,20 +97,13 @@ func ReleasePatch(o *object.Object, parent types.UID) ([]byte, error) {
 	return patch(o, others(o, parent))
 }
 
-func others(o *object.Object, uid types.UID) []Owner {
-	rest := []Owner{}
-	for _, r := range o.OwnerReferences() {
-		if r.UID != uid {
-			rest = append(rest, Owner{
-				APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: r.UID,
-				Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
-			})
-		}
-	}
-	return rest
+// others returns the owners of an object that are not the one with a UID; never nil, which would not take them off.
+func others(o *object.Object, uid types.UID) []object.OwnerReference {
+	owners := append([]object.OwnerReference{}, o.OwnerReferences()...)
+	return slices.DeleteFunc(owners, func(r object.OwnerReference) bool { return r.UID == uid })
 }
 
-func patch(o *object.Object, owners []Owner) ([]byte, error) {
+func patch(o *object.Object, owners []object.OwnerReference) ([]byte, error) {
 	encoded, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": o.UID(), "resourceVersion": o.ResourceVersion(), "ownerReferences": owners,
 	}})

@@ -36,7 +36,7 @@ func BenchmarkMergeOfEqual(b *testing.B) {
 	observed, desired := decode(b, observedPod), decode(b, desiredPod)
 	b.ReportAllocs()
 	for b.Loop() {
-		result, err := merge.Objects(observed, desired, desired, nil, nil)
+		result, err := objects(observed, desired, desired, nil, nil)
 		if err != nil || len(result.Changed) > 0 {
 			b.Fatal(result.Changed, err)
 		}

@@ -40,17 +40,9 @@ type Difference struct {
 // Keep decides about a difference: true leaves the observed value as it is.
 type Keep func(Difference) bool
 
-// Result is the outcome of a merge.
-type Result struct {
-	// Object is the merged object. It shares memory with the inputs and must not be changed.
-	Object map[string]any
-	// Changed are the paths at which it differs from the observed one.
-	Changed []string
-}
-
-// Objects merges desired into observed. Keep may be nil: every difference counts. An error says that the types of the
-// three do not fit together.
-func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (Result, error) {
+// Objects merges desired into observed; keep is called for every difference. The result shares memory with the inputs and must not be
+// changed. An error says that the types of the three do not fit together.
+func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (map[string]any, error) {
 	m := merger{keep: keep}
 	var lastValue any
 	if last != nil {
@@ -61,24 +53,17 @@ func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (
 	}
 	merged, err := m.object(nil, observed, lastValue, desired, schema)
 	if err != nil {
-		return Result{}, fmt.Errorf("can't merge desired changes: %w", err)
+		return nil, fmt.Errorf("can't merge desired changes: %w", err)
 	}
-	return Result{Object: merged, Changed: m.changed}, nil
+	return merged, nil
 }
 
-type merger struct {
-	keep    Keep
-	changed []string
-}
+type merger struct{ keep Keep }
 
-// differs takes note of a difference, and reports whether it stays as it is.
+// differs reports whether a difference stays as it is.
 func (m *merger) differs(p *path, d Difference) bool {
 	d.Path = p.String()
-	if m.keep != nil && m.keep(d) {
-		return true
-	}
-	m.changed = append(m.changed, d.Path)
-	return false
+	return m.keep(d)
 }
 
 // value merges one value. It returns the value to be there and whether there is to be one.
@@ -272,4 +257,109 @@ func same(a, b any) bool {
 
 func sharesWith(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+func asObject(p *path, which string, value any) (map[string]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s[%s]: expecting an object, got %s", which, p, typeName(value))
+}
+
+func asList(p *path, which string, value any) ([]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case []any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s[%s]: expecting a list, got %s", which, p, typeName(value))
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	}
+	return "a number"
+}
+
+// path is a place in an object, from the inside out.
+type path struct {
+	outer *path
+	step  string
+	item  bool
+}
+
+func (p *path) field(name string) *path { return &path{outer: p, step: name} }
+func (p *path) at(key string) *path     { return &path{outer: p, step: key, item: true} }
+
+// String returns the path as people write it.
+func (p *path) String() string {
+	if p == nil {
+		return ""
+	}
+	outer := p.outer.String()
+	switch {
+	case p.item:
+		return outer + "[" + p.step + "]"
+	case outer == "":
+		return p.step
+	}
+	return outer + "." + p.step
+}
+
+// Equal reports whether two decoded JSON values are the same: numbers by value, so that 1.0 is 1.
+func Equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for name, value := range a {
+			other, ok := b[name]
+			if !ok || !Equal(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, Equal)
+	case int64:
+		switch b := b.(type) {
+		case int64:
+			return a == b
+		case float64:
+			return float64(a) == b
+		}
+		return false
+	case float64:
+		switch b := b.(type) {
+		case int64:
+			return a == float64(b)
+		case float64:
+			return a == b
+		}
+		return false
+	case string:
+		b, ok := b.(string)
+		return ok && a == b
+	case bool:
+		b, ok := b.(bool)
+		return ok && a == b
+	case nil:
+		return b == nil
+	}
+	return false
 }

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 )
 
 // Extract returns the part of an object that fields, a FieldsV1, say is owned. The result shares what is in content and must not
@@ -142,42 +144,16 @@ func (m matcher) matches(index int, item any) bool {
 		return m.index == index
 	}
 	if m.keys == nil {
-		return same(item, m.value)
+		return merge.Equal(item, m.value)
 	}
 	fields, ok := item.(map[string]any)
 	if !ok {
 		return false
 	}
 	for name, want := range m.keys {
-		if is, ok := fields[name]; !ok || !same(is, want) {
+		if is, ok := fields[name]; !ok || !merge.Equal(is, want) {
 			return false
 		}
 	}
 	return true
-}
-
-// same compares two scalars. Numbers may be of different types.
-func same(a, b any) bool {
-	x, isNumber := number(a)
-	y, too := number(b)
-	if isNumber || too {
-		return isNumber && too && x == y
-	}
-	switch a.(type) {
-	case string, bool, nil:
-		return a == b
-	default:
-		return false
-	}
-}
-
-func number(v any) (float64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return float64(v), true
-	case float64:
-		return v, true
-	default:
-		return 0, false
-	}
 }

@@ -237,7 +237,7 @@ func (c *child) decide(f findings) error {
 		}
 	case v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRollingInPlace:
 		s.Action = Update
-	case v1alpha1.ChildUpdateOnDelete, "":
+	case v1alpha1.ChildUpdateOnDelete:
 		s.Reason = OnDelete
 		return nil
 	default:

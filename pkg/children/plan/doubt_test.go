@@ -106,6 +106,18 @@ func TestAChildThatCannotBeTriedIsNotDeleted(t *testing.T) {
 			if again := s.last.Again(); again <= 0 {
 				t.Errorf("looked at again after %v", again)
 			}
+			// It is not tried in every sync.
+			if step := s.step(t); step.Reason != plan.Untried || !step.Report || s.tried != 2 {
+				t.Errorf("%s %s in the next sync, %d dry runs", step.Action, step.Reason, s.tried)
+			}
+			s.later(s.last.Again())
+			if step := s.step(t); step.Reason != plan.Untried || s.tried != 4 {
+				t.Errorf("%s %s a while later, %d dry runs", step.Action, step.Reason, s.tried)
+			}
+			s.Epochs = map[string]int64{"": 3}
+			if step := s.step(t); step.Reason != plan.Untried || s.tried != 6 {
+				t.Errorf("%s %s in another epoch, %d dry runs", step.Action, step.Reason, s.tried)
+			}
 			// What the hook changes is no doubt.
 			s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1000m","l":"1"}}`)
 			if step := s.step(t); step.Action != plan.Recreate {

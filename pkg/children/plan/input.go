@@ -197,7 +197,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		return nil
 	}
 	rule, _ := in.Rules.For(d.GroupKind())
-	if leaves(rule.Method) || in.certain(d, o, rule) {
+	if rule.Method == v1alpha1.ChildUpdateOnDelete || in.certain(d, o, rule) {
 		return nil
 	}
 	c, err := in.child(d)
@@ -209,6 +209,9 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 	}
 	f, err := c.compare(c.remembered())
 	if err != nil || !c.doubts(f) {
+		return nil
+	}
+	if _, waits := c.waits(); waits {
 		return nil
 	}
 	if t, tried := in.Trials[d.Key]; tried && t.Desired == c.step.desired {
@@ -258,11 +261,6 @@ func byKey(list []*object.Object) map[children.Key]*object.Object {
 
 func kindOf(d children.Desired) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(d.APIVersion, d.Kind)
-}
-
-// leaves reports whether a method leaves existing children as they are.
-func leaves(method v1alpha1.ChildUpdateMethod) bool {
-	return method == v1alpha1.ChildUpdateOnDelete || method == ""
 }
 
 func recreates(method v1alpha1.ChildUpdateMethod) bool {

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
@@ -37,15 +38,12 @@ func (c *child) compareMerged(returned []record.Returned) (findings, error) {
 	if c.holds {
 		return f, nil
 	}
-	result, err := merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, f.note(&f.values, returned))
-	if err != nil {
-		return f, err
-	}
-	f.merged = result.Object
+	var err error
+	f.merged, err = merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, f.note(&f.values, returned))
 	if !c.fresh {
 		f.record = annotationPlace
 	}
-	return f, nil
+	return f, err
 }
 
 // readRecord reads from the annotation what was applied last to the observed child.
@@ -132,10 +130,10 @@ func (s Step) learn(o *object.Object) []record.Returned {
 // createBody returns the body that creates a child. The status is sent as the hook returned it: kinds without a status
 // subresource take it (docs/reference/contract.md#s12.2).
 func (in *Input) createBody(content map[string]any, status any, text string) ([]byte, error) {
-	created := withAnnotation(content, text)
-	metadata, _ := created["metadata"].(map[string]any)
-	owners, _ := metadata["ownerReferences"].([]any)
-	metadata["ownerReferences"] = append(slices.Clone(owners), in.Owner)
+	created := withMetadata(content, func(metadata map[string]any) {
+		annotate(metadata, text)
+		in.addOwner(metadata)
+	})
 	if status != nil {
 		created["status"] = status
 	}
@@ -148,9 +146,10 @@ func (in *Input) createBody(content map[string]any, status any, text string) ([]
 
 // withAnnotation returns a copy of an object, as deep as needed, with the last-applied annotation.
 func withAnnotation(content map[string]any, text string) map[string]any {
-	result := maps.Clone(content)
-	metadata, _ := result["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
+	return withMetadata(content, func(metadata map[string]any) { annotate(metadata, text) })
+}
+
+func annotate(metadata map[string]any, text string) {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	annotations = maps.Clone(annotations)
 	if annotations == nil {
@@ -158,6 +157,83 @@ func withAnnotation(content map[string]any, text string) map[string]any {
 	}
 	annotations[merge.Annotation] = text
 	metadata["annotations"] = annotations
-	result["metadata"] = metadata
+}
+
+// withMetadata returns a copy of an object, as deep as needed, with its metadata changed, if it has any.
+func withMetadata(content map[string]any, change func(metadata map[string]any)) map[string]any {
+	result := maps.Clone(content)
+	if metadata, ok := result["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		change(metadata)
+		result["metadata"] = metadata
+	}
 	return result
+}
+
+// addOwner adds the parent to the owners in the metadata of a child.
+func (in *Input) addOwner(metadata map[string]any) {
+	owners, _ := metadata["ownerReferences"].([]any)
+	metadata["ownerReferences"] = append(slices.Clone(owners), any(in.Owner))
+}
+
+// systemFields are the fields of metadata that a hook does not decide (docs/reference/contract.md#s12.2).
+var systemFields = []string{
+	"selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+	"managedFields",
+}
+
+// applicable returns what of an object that a hook returned is applied: not what the system decides, nor the status, nor
+// the annotation and the owner reference that are ours. Hooks return such fields when they change and return an object that
+// they were sent; they differ after every write (docs/reference/contract.md#s12.5). The object itself stays as it is.
+func (in *Input) applicable(content map[string]any) map[string]any {
+	if content == nil {
+		return nil
+	}
+	result := withMetadata(content, func(metadata map[string]any) {
+		for _, field := range systemFields {
+			delete(metadata, field)
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			if _, ours := annotations[merge.Annotation]; ours {
+				annotations = maps.Clone(annotations)
+				delete(annotations, merge.Annotation)
+				metadata["annotations"] = annotations
+				if len(annotations) == 0 {
+					delete(metadata, "annotations")
+				}
+			}
+		}
+		if owners, ok := metadata["ownerReferences"].([]any); ok {
+			others := slices.DeleteFunc(slices.Clone(owners), func(o any) bool {
+				owner, ok := o.(map[string]any)
+				return ok && owner["uid"] == in.Owner["uid"]
+			})
+			metadata["ownerReferences"] = others
+			if len(others) == 0 {
+				delete(metadata, "ownerReferences")
+			}
+		}
+	})
+	delete(result, "status")
+	return result
+}
+
+// observable returns what is applied in the form in which it can be compared with an observed object.
+func observable(applied map[string]any) map[string]any {
+	if applied == nil {
+		return nil
+	}
+	shown := maps.Clone(merge.Observable(applied))
+	// The version in which the object is written may differ from the one that was applied last.
+	delete(shown, "apiVersion")
+	return shown
+}
+
+// ofSystem reports whether a path is that of a field that is the system's. What is applied has none; it is a second guard.
+func ofSystem(path string) bool {
+	if within(path, "status") {
+		return true
+	}
+	field, ok := strings.CutPrefix(path, "metadata.")
+	return ok && slices.Contains(systemFields, field)
 }

@@ -97,8 +97,8 @@ type Step struct {
 	Force bool
 	// Cause is what the API server said about a child that is Stale, nil if it said nothing.
 	Cause error `json:"-"`
-	// PausedUntil is when a flapping child may be written again. Report says that this pause is not reported yet, or that the child
-	// is Untried.
+	// PausedUntil is when a flapping child may be written again, or one that is Untried is tried again. Report says that this pause is
+	// not reported yet, or that the child is Untried.
 	PausedUntil time.Time
 	Report      bool
 
@@ -153,22 +153,12 @@ func (p Plan) Writes() int {
 	return count
 }
 
-// untriedRetry is after how long it is looked at again whether a child can be tried. No event says so.
-const untriedRetry = 10 * time.Minute
-
 // Again returns the time after which to plan again, although nothing may have changed: a flapping child may be written, or one
 // that could not be tried is looked at. It is 0 for never. A child that is Stale is the caller's matter.
 func (p Plan) Again() time.Duration {
 	var soonest time.Duration
 	for i := range p.Steps {
-		var after time.Duration
-		switch p.Steps[i].Reason {
-		case Flapping:
-			after = p.Steps[i].PausedUntil.Sub(p.Now)
-		case Untried:
-			after = untriedRetry
-		case Same, OnDelete, Deleting, Stale:
-		}
+		after := p.Steps[i].PausedUntil.Sub(p.Now)
 		if after > 0 && (soonest == 0 || after < soonest) {
 			soonest = after
 		}

@@ -59,7 +59,6 @@ func TestActions(t *testing.T) {
 		{"a changed child, Recreate", recreate, changed, configMap, plan.Recreate, "", "data.k"},
 		{"a changed child, RollingRecreate", v1alpha1.ChildUpdateRollingRecreate, changed, configMap, plan.Recreate, "", "data.k"},
 		{"a changed child, OnDelete", onDelete, changed, configMap, plan.Leave, plan.OnDelete, "data.k"},
-		{"a changed child, no method", "", changed, configMap, plan.Leave, plan.OnDelete, "data.k"},
 		{"a changed child that is being deleted", inPlace, deleting, configMap, plan.Leave, plan.Deleting, ""},
 		{"a child that is not desired", onDelete, same, "", plan.Delete, "", ""},
 		{"a child that is not desired and being deleted", onDelete, deleting, "", plan.Leave, plan.Deleting, ""},

@@ -121,6 +121,8 @@ func (p Plan) left(step *Step, known *record.Record) *record.Record {
 		next := known.For(step.Key, step.desired)
 		next.Counted(next.Breaker().Report())
 		return next
+	case step.Reason == Untried:
+		return known.NotTried(step.Key, step.untried())
 	case step.Reason == OnDelete || step.Reason == Same:
 		reason := record.Same
 		if step.Reason == OnDelete {

@@ -17,10 +17,12 @@ limitations under the License.
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
+	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -29,7 +31,7 @@ import (
 // doubts reports whether the child needs a trial before anything is done with it.
 func (c *child) doubts(f findings) bool {
 	switch {
-	case leaves(c.rule.Method), c.paused():
+	case c.rule.Method == v1alpha1.ChildUpdateOnDelete, c.paused():
 		return false
 	case f.migrate:
 		// The API server says what our manager will own.
@@ -65,6 +67,19 @@ func (c *child) inDoubt(values []merge.Difference) bool {
 		return len(values) > 0
 	}
 	return len(values) > 0 && !slices.ContainsFunc(values, func(d merge.Difference) bool { return !c.doubtful(d) })
+}
+
+// untriedRetry is after how long a child is tried again that could not be tried. No event says that it can be.
+const untriedRetry = 10 * time.Minute
+
+// waits returns until when the child is not to be tried because it could not be, lately.
+func (c *child) waits() (until time.Time, waits bool) {
+	return c.known.Waits(c.step.untried(), c.in.Now)
+}
+
+// untried is what is remembered of the step's child if it cannot be tried.
+func (s Step) untried() record.Untried {
+	return record.Untried{Desired: s.desired, Version: s.Observed.ResourceVersion(), Epoch: s.epoch, Until: s.PausedUntil}
 }
 
 // trial returns what came of the dry run for the present desired state, the zero Trial if there was none.
@@ -107,6 +122,10 @@ func (c *child) resolve(f findings) (findings, error) {
 	default:
 		// No child is deleted in doubt.
 		c.step.Reason, c.step.Report = Untried, true
+		var waits bool
+		if c.step.PausedUntil, waits = c.waits(); !waits {
+			c.step.PausedUntil = c.in.Now.Add(untriedRetry)
+		}
 		c.change(f)
 	}
 	return f, nil
@@ -179,14 +198,12 @@ func (c *child) freshDoubt(f findings, t Trial) *Doubt {
 
 // freshBody returns the body that tries to create the child, under another name.
 func (c *child) freshBody([]string) ([]byte, error) {
-	content := maps.Clone(c.content)
-	metadata, _ := content["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	delete(metadata, "name")
-	metadata["generateName"] = c.step.Name + "-"
-	content["metadata"] = metadata
+	content := withMetadata(c.content, func(metadata map[string]any) {
+		delete(metadata, "name")
+		metadata["generateName"] = c.step.Name + "-"
+	})
 	if c.rule.ServerSide {
-		return encode(content)
+		return json.Marshal(content)
 	}
 	return c.in.createBody(content, nil, c.text)
 }
@@ -210,5 +227,5 @@ func (c *child) tryBody(only []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(withAnnotation(result.Object, c.text))
+	return json.Marshal(withAnnotation(result, c.text))
 }

@@ -123,6 +123,18 @@ type More struct {
 	Returned []Returned
 	// Breaker counts writes. It is zero for a child that was not written since its desired state changed.
 	Breaker Breaker
+	// Untried says that the child could not be tried; zero if it could.
+	Untried Untried
+}
+
+// Untried is what a child was that could not be tried, and until when it is not tried again.
+type Untried struct {
+	// Desired is the hash of the desired state, Version the resourceVersion, and Epoch that of schema and admission.
+	Desired Hash
+	Version string
+	Epoch   int64
+	// Until is when it is tried again.
+	Until time.Time
 }
 
 // Returned are the places at which the API server returned something else than it was sent. They must not be changed. A nil
@@ -175,6 +187,30 @@ func (r *Record) For(key children.Key, desired Hash) *Record {
 		next.Desired, next.Version, next.Reason, next.Fingerprint, next.Siblings = desired, "", Unknown, 0, 0
 		next.set(r.Returned(), Breaker{})
 	}
+	return &next
+}
+
+// Waits returns until when a child, whose other fields u has, is not to be tried; false if it may be tried.
+func (r *Record) Waits(u Untried, now time.Time) (until time.Time, waits bool) {
+	if r == nil || r.More == nil {
+		return time.Time{}, false
+	}
+	known := r.More.Untried
+	until, known.Until = known.Until, u.Until
+	return until, known == u && now.Before(until)
+}
+
+// NotTried returns the record with a child that could not be tried. It may be called on nil.
+func (r *Record) NotTried(key children.Key, u Untried) *Record {
+	if r != nil && r.More != nil && r.More.Untried == u {
+		return r
+	}
+	if r == nil {
+		r = r.For(key, u.Desired)
+	}
+	next := *r
+	u.Version = strings.Clone(u.Version)
+	next.More = &More{Returned: r.Returned(), Breaker: r.Breaker(), Untried: u}
 	return &next
 }
 
@@ -231,3 +267,53 @@ func (r Records) Sort() {
 
 // ownUID returns a UID that keeps no object's JSON in memory.
 func ownUID(uid types.UID) types.UID { return types.UID(strings.Clone(string(uid))) }
+
+// The breaker stops a child that was written more than maxWrites times within window without a change of what is desired
+// (docs/reference/compatibility.md#d12.4). It is tried again after firstPause, then after pauses that double up to longestPause.
+const (
+	maxWrites    = 10
+	window       = time.Minute
+	firstPause   = time.Minute
+	longestPause = 10 * time.Minute
+)
+
+// Breaker counts the writes of one child, and pauses them when there are too many.
+type Breaker struct {
+	writes      int
+	windowStart time.Time
+	pausedUntil time.Time
+	pause       time.Duration
+	reported    bool
+}
+
+// Paused reports whether nothing is to be written now, and when that ends.
+func (b Breaker) Paused(now time.Time) (until time.Time, paused bool) {
+	return b.pausedUntil, now.Before(b.pausedUntil)
+}
+
+// Reported says whether the present pause was reported.
+func (b Breaker) Reported() bool { return b.reported }
+
+// Report returns the breaker with its pause reported.
+func (b Breaker) Report() Breaker {
+	b.reported = true
+	return b
+}
+
+// Count returns the breaker after one more write.
+func (b Breaker) Count(now time.Time) Breaker {
+	if now.Sub(b.windowStart) > window {
+		// There was no write for a while: what follows is another matter.
+		b.windowStart, b.writes, b.pause = now, 0, 0
+	}
+	b.writes++
+	if b.writes <= maxWrites {
+		return b
+	}
+	b.pause = min(max(2*b.pause, firstPause), longestPause)
+	b.pausedUntil = now.Add(b.pause)
+	b.writes = maxWrites // one more write after the pause, then the next one
+	b.windowStart = b.pausedUntil
+	b.reported = false
+	return b
+}

@@ -97,3 +97,17 @@ func (r Records) Settled(f Fingerprint, observed []*object.Object, epoch func(gr
 	}
 	return true
 }
+
+// Outdated reports whether a child may need something although it did not change: what is known of what the API server makes of it was
+// learnt in an epoch that is past. epoch returns the present epoch of a group.
+func (r Records) Outdated(epoch func(group string) int64) bool {
+	return slices.ContainsFunc(r, func(known *Record) bool {
+		switch {
+		case known.More == nil:
+			return false
+		case known.More.Untried != (Untried{}) && known.More.Untried.Epoch != epoch(known.Key.Group):
+			return true
+		}
+		return len(known.More.Returned) > 0 && known.Epoch != epoch(known.Key.Group)
+	})
+}

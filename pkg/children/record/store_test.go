@@ -49,3 +49,29 @@ func TestRecordsAreCounted(t *testing.T) {
 		t.Errorf("%d parents and %d records are left", parents, counted)
 	}
 }
+
+func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
+	var none *record.Record
+	learnt := func(epoch int64, returned ...record.Returned) *record.Record {
+		r := none.For(key, 1)
+		r.Learnt(returned, epoch, now)
+		return r
+	}
+	pruned := record.Returned{Path: 1, Sent: 2}
+	for name, tc := range map[string]struct {
+		records record.Records
+		want    bool
+	}{
+		"nothing":                           {nil, false},
+		"stored as it was sent":             {record.Records{learnt(1)}, false},
+		"another value, in this epoch":      {record.Records{learnt(2, pruned)}, false},
+		"another value, in a former epoch":  {record.Records{learnt(2), learnt(1, pruned)}, true},
+		"it could not be tried":             {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 2})}, false},
+		"it could not be tried before that": {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 1})}, true},
+		"both, the one in this epoch":       {record.Records{learnt(1, pruned).NotTried(key, record.Untried{Epoch: 2})}, true},
+	} {
+		if got := tc.records.Outdated(func(string) int64 { return 2 }); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

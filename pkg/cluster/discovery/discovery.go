@@ -177,7 +177,8 @@ func (d *Discovery) notify() {
 	}
 }
 
-// Subscribe calls changed, from one goroutine, whenever the kinds that are served may have changed, until cancel is called.
+// Subscribe calls changed, from one goroutine, whenever the kinds that are served, or the Epoch of a group, may have changed, until
+// cancel is called.
 func (d *Discovery) Subscribe(changed func()) (cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -209,6 +210,11 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 	d.groups[name].changes++
 	d.groups[name].repeating = true
 	d.mu.Unlock()
+	d.poke()
+}
+
+// poke has the subscribers notified.
+func (d *Discovery) poke() {
 	select {
 	case d.changed <- struct{}{}:
 	default:

@@ -71,11 +71,11 @@ func (e *epoch) at(now time.Time) int64 {
 	return number
 }
 
-// count takes note of a change of a definition or of the admission configuration.
-func (e *epochs) count(group string, event cache.Event, now time.Time) {
+// count takes note of a change of a definition or of the admission configuration. It reports whether there was one.
+func (e *epochs) count(group string, event cache.Event, now time.Time) bool {
 	if event.Initial || sameGeneration(event) {
 		// A status changes nothing.
-		return
+		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,6 +89,7 @@ func (e *epochs) count(group string, event cache.Event, now time.Time) {
 	}
 	changed.changes++
 	changed.last = now
+	return true
 }
 
 // sameGeneration reports whether an object is what it was before, but for its metadata and status. Not all kinds say.
@@ -115,7 +116,11 @@ func (d *Discovery) watchAdmission(ctx context.Context) {
 
 func (d *Discovery) countChanges(resource schema.GroupVersionResource) (stop func()) {
 	informer := d.cache.Acquire(cache.Query{Resource: resource, MetadataOnly: true})
-	cancel := informer.Subscribe(func(e cache.Event) { d.epochs.count(admission, e, d.clock.Now()) })
+	cancel := informer.Subscribe(func(e cache.Event) {
+		if d.epochs.count(admission, e, d.clock.Now()) {
+			d.poke()
+		}
+	})
 	return func() {
 		cancel()
 		informer.Release()

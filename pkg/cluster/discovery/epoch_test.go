@@ -49,6 +49,8 @@ func TestTheEpochChangesWithDefinitionsOfTheGroupAndWithAdmission(t *testing.T) 
 		t.Errorf("the epoch of another group is %d", d.Epoch(other))
 	}
 	before := d.Epoch(group)
+	told := make(chan int64, 100)
+	defer d.Subscribe(func() { told <- d.Epoch(other) })()
 	s.webhooks <- `{"type":"ADDED","object":{"metadata":{"name":"w","uid":"v","generation":1,"resourceVersion":"3"}}}`
 	for _, group := range []string{group, other, ""} {
 		if !passes(t, d, group, d.Epoch(group)-1) || d.Epoch(other) == 0 && !passes(t, d, other, 0) {
@@ -57,6 +59,13 @@ func TestTheEpochChangesWithDefinitionsOfTheGroupAndWithAdmission(t *testing.T) 
 	}
 	if d.Epoch(group) <= before {
 		t.Errorf("the epoch went from %d to %d", before, d.Epoch(group))
+	}
+	for epoch := int64(0); epoch == 0; {
+		select {
+		case epoch = <-told:
+		case <-time.After(10 * time.Second):
+			t.Fatal("subscribers are not told of the webhook")
+		}
 	}
 	// API servers follow a moment later.
 	if !passes(t, d, other, d.Epoch(other)) {

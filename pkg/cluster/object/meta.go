@@ -28,15 +28,24 @@ import (
 // OwnerReference is an owner of an object. Its strings are parts of the object's JSON.
 type OwnerReference struct {
 	// APIVersion and Kind are the owner's type, as the reference says.
-	APIVersion, Kind string
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
 	// Name of the owner.
-	Name string
+	Name string `json:"name"`
 	// UID of the owner.
-	UID types.UID
+	UID types.UID `json:"uid"`
 	// Controller is true for the owner that manages the object.
-	Controller bool
+	Controller bool `json:"controller,omitempty"`
 	// BlockOwnerDeletion is the reference's field of that name.
-	BlockOwnerDeletion bool
+	BlockOwnerDeletion bool `json:"blockOwnerDeletion,omitempty"`
+}
+
+// Content returns the reference as it stands in a decoded object.
+func (r OwnerReference) Content() map[string]any {
+	return map[string]any{
+		"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": string(r.UID),
+		"controller": r.Controller, "blockOwnerDeletion": r.BlockOwnerDeletion,
+	}
 }
 
 // Labels decodes the object's labels into a new map, nil if it has none. For matching, [Object.LabelSet] costs nothing.

@@ -23,14 +23,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
@@ -68,7 +69,7 @@ type Counters struct {
 	Conflicts, Flapping atomic.Int64
 }
 
-// Config is what a Control needs. All fields are required, but for Clock.
+// Config is what a Control needs. All fields are required.
 type Config struct {
 	// Cluster is where the children are.
 	Cluster *cluster.Cluster
@@ -89,8 +90,6 @@ type Config struct {
 	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
 	// of the same parent.
 	Mine func(parent, existing *object.Object) bool
-	// Clock tells the time. Default: the real one.
-	Clock clock.PassiveClock
 }
 
 // Control brings the children of the parents of one controller to their desired states. It is safe for concurrent use; one parent
@@ -108,11 +107,8 @@ type Control struct {
 
 // New returns a Control without records.
 func New(c Config) *Control {
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
 	control := &Control{config: c, records: record.NewStore(), makePlan: plan.Make}
-	if os.Getenv(VerifyVariable) == "plans" {
+	if os.Getenv(verifyVariable) == "plans" {
 		control.makePlan = makeTwice
 	}
 	return control
@@ -133,28 +129,18 @@ func (c *Control) Forget(parent types.UID) {
 	c.stale.count(parent, false)
 }
 
-// Len returns the number of parents with records of children.
-func (c *Control) Len() int {
-	parents, _ := c.records.Len()
-	return parents
-}
-
-// Records returns the number of records of children.
-func (c *Control) Records() int {
-	_, records := c.records.Len()
-	return records
-}
-
-// Fingerprint returns what stands for the children of a response, which is the JSON array as the hook wrote it. Scope is what of the
-// parent decides about the desired children, too, and may change: the selector, for one.
-func (c *Control) Fingerprint(children []byte, scope string) record.Fingerprint {
-	return record.FingerprintOf(children, scope)
-}
+// Len returns the number of parents with records of children, and that of these records.
+func (c *Control) Len() (parents, records int) { return c.records.Len() }
 
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
 func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*object.Object) bool {
-	return c.records.Of(parent).Settled(f, observed, c.config.Cluster.Discovery.Epoch, c.config.Clock.Now())
+	return c.records.Of(parent).Settled(f, observed, c.config.Cluster.Discovery.Epoch, time.Now())
+}
+
+// Outdated reports whether a child of a parent may have to be written because the schema of its kind changed, or what admits it.
+func (c *Control) Outdated(parent types.UID) bool {
+	return c.records.Of(parent).Outdated(c.config.Cluster.Discovery.Epoch)
 }
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
@@ -167,7 +153,7 @@ func (c *Control) Gather(
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	return c.Complete(ctx, plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerOf(parent).Content(), Rules: c.config.Rules,
-		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: c.config.Clock.Now(), Records: c.records.Of(uid),
+		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: c.records.Of(uid),
 		Comparing: comparing,
 	})
 }
@@ -287,4 +273,85 @@ func setsStatus(desired []children.Desired) bool {
 		status, ok := d.Content["status"].(map[string]any)
 		return ok && len(status) > 0
 	})
+}
+
+// A parent is synced again whose children changed after they were observed: what the API server calls a conflict may also be that of
+// a quota or a webhook, after which no event comes. The pause doubles from firstStaleRetry to lastStaleRetry, and after
+// maxStale syncs in a row the conflict is an error.
+const (
+	firstStaleRetry = time.Second
+	lastStaleRetry  = time.Minute
+	maxStale        = 8
+)
+
+// A StaleError says that the API server refuses the writes of a child as conflicts, which reading it again does not end.
+type StaleError struct {
+	// Key is the child.
+	Key children.Key
+	// Syncs is how many syncs in a row ended so.
+	Syncs int
+	// Cause is the error of the API server.
+	Cause error
+}
+
+// Error implements error.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("%s was not as observed in %d syncs in a row; look for quotas and webhooks that refuse it: %v", e.Key, e.Syncs, e.Cause)
+}
+
+// Unwrap returns the error of the API server.
+func (e *StaleError) Unwrap() error { return e.Cause }
+
+// FailureReason returns the API server's reason, by which metrics count the error. A single conflict is no failure; this one is.
+func (e *StaleError) FailureReason() string { return string(apierrors.ReasonForError(e.Cause)) }
+
+// staleParents counts for parents how many syncs in a row found their children not as observed. The zero value is ready; it is safe for
+// concurrent use.
+type staleParents struct {
+	mu     sync.Mutex
+	counts map[types.UID]int
+}
+
+// count counts one more sync of a parent, or starts anew, and returns the number of those in a row.
+func (s *staleParents) count(parent types.UID, stale bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !stale {
+		delete(s.counts, parent)
+		return 0
+	}
+	if s.counts == nil {
+		s.counts = map[types.UID]int{}
+	}
+	s.counts[parent]++
+	return s.counts[parent]
+}
+
+// retryStale returns after how long a parent is synced again because its children were not as observed, 0 if they were. The error is
+// that of the API server if that does not end.
+func (c *Control) retryStale(parent types.UID, p plan.Plan, outcomes []plan.Outcome) (time.Duration, error) {
+	step := staleStep(p, outcomes)
+	count := c.stale.count(parent, step != nil)
+	if count == 0 {
+		return 0, nil
+	}
+	if count >= maxStale && step.Cause != nil {
+		return 0, &StaleError{Key: step.Key, Syncs: count, Cause: step.Cause}
+	}
+	return min(firstStaleRetry<<min(count-1, maxStale), lastStaleRetry), nil
+}
+
+// staleStep returns the first step whose child was not as observed, nil if there is none.
+func staleStep(p plan.Plan, outcomes []plan.Outcome) *plan.Step {
+	for i := range p.Steps {
+		if p.Steps[i].Reason == plan.Stale {
+			return &p.Steps[i]
+		}
+	}
+	for i := range outcomes {
+		if outcomes[i].Stale {
+			return &outcomes[i].Step
+		}
+	}
+	return nil
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -144,7 +145,7 @@ func (c *control) reconcile(t *testing.T, observed ...*object.Object) (time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, c.Fingerprint([]byte("[]"), ""))
+	return c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), ""))
 }
 
 // An attachment whose marker was removed, or a child of another controller of the same parent, has the name of a child.
@@ -217,16 +218,17 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
 	}
 	observed := parse(t, written)
-	if !c.Settled("p", c.Fingerprint([]byte("[]"), ""), []*object.Object{observed}) {
+	if !c.Settled("p", record.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
 		t.Error("it is not settled")
 	}
 	if _, err := c.reconcile(t, observed); err != nil || len(a.writes) != 1 {
 		t.Errorf("writes %q, error %v", a.writes, err)
 	}
-	if c.Len() != 1 {
-		t.Errorf("%d parents have records", c.Len())
+	if parents, records := c.Len(); parents != 1 || records != 1 {
+		t.Errorf("%d parents have %d records", parents, records)
 	}
-	if c.Forget("p"); c.Len() != 0 || c.Settled("p", c.Fingerprint([]byte("[]"), ""), []*object.Object{observed}) {
+	c.Forget("p")
+	if parents, _ := c.Len(); parents != 0 || c.Settled("p", record.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
 		t.Error("a forgotten parent has records")
 	}
 }
@@ -238,7 +240,8 @@ func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Reconcile(t.Context(), parent.Key{}, c.parent, in, 0); err != nil || c.expected.deleted != 1 || c.Len() != 0 {
-		t.Errorf("%d deletions are expected, %d parents have records, error %v", c.expected.deleted, c.Len(), err)
+	_, err = c.Reconcile(t.Context(), parent.Key{}, c.parent, in, 0)
+	if parents, _ := c.Len(); err != nil || c.expected.deleted != 1 || parents != 0 {
+		t.Errorf("%d deletions are expected, %d parents have records, error %v", c.expected.deleted, parents, err)
 	}
 }

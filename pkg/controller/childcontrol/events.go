@@ -19,19 +19,26 @@ package childcontrol
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 // Reasons of events about children, on their parent.
 const (
-	ReasonFlapping = "ChildFlapping"
-	ReasonUntried  = "ChildNotRecreated"
+	reasonFlapping = "ChildFlapping"
+	reasonUntried  = "ChildNotRecreated"
+	// reasonStatusIgnored is for a child whose status a hook tries to set.
+	reasonStatusIgnored = "ChildStatusIgnored"
 )
 
 // named is how many children an event names.
@@ -85,7 +92,7 @@ func (c *Control) report(logger klog.Logger, parent *object.Object, step *plan.S
 	if step.Reason == plan.Untried {
 		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
 			"update nor a creation can be tried", "parent", parent, "child", step.Key, "changed", first(step.Changed))
-		c.config.Recorder.Warning(Reference(parent), ReasonUntried, fmt.Sprintf(
+		c.config.Recorder.Warning(Reference(parent), reasonUntried, fmt.Sprintf(
 			"%s differs at %s, which the API server itself may have set. A dry run would tell, but neither an update nor a creation can be "+
 				"tried, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
 				"webhooks, or delete the child", step.Key, first(step.Changed)))
@@ -94,7 +101,7 @@ func (c *Control) report(logger klog.Logger, parent *object.Object, step *plan.S
 	c.config.Counters.Flapping.Add(1)
 	logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
 		"parent", parent, "child", step.Key, "changed", first(step.Changed))
-	c.config.Recorder.Warning(Reference(parent), ReasonFlapping, fmt.Sprintf(
+	c.config.Recorder.Warning(Reference(parent), reasonFlapping, fmt.Sprintf(
 		"%s keeps changing back at %s after every write; it is left alone for a while. Another client sets this field, or the "+
 			"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
 }
@@ -120,4 +127,56 @@ func enumerate(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
+}
+
+// ignoredStatus remembers of which kinds a parent knows that their status is not written. The zero value is ready; it is safe for
+// concurrent use.
+type ignoredStatus struct {
+	mu       sync.Mutex
+	reported map[types.UID][]schema.GroupKind
+}
+
+func (s *ignoredStatus) isReported(parent types.UID, kind schema.GroupKind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.reported[parent], kind)
+}
+
+func (s *ignoredStatus) report(parent types.UID, kind schema.GroupKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reported == nil {
+		s.reported = map[types.UID][]schema.GroupKind{}
+	}
+	s.reported[parent] = append(s.reported[parent], kind)
+}
+
+func (s *ignoredStatus) forget(parent types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reported, parent)
+}
+
+// reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
+// (docs/reference/contract.md#s12.2). A hook that returns the status that it was shown sets nothing.
+func (c *Control) reportStatus(p *object.Object, in plan.Input) {
+	for i := range in.Desired {
+		d := &in.Desired[i]
+		status, ok := d.Content["status"].(map[string]any)
+		if !ok || len(status) == 0 || c.ignored.isReported(in.Parent, d.GroupKind()) {
+			continue
+		}
+		if at := slices.IndexFunc(in.Observed, func(o *object.Object) bool { return plan.KeyOf(o) == d.Key }); at >= 0 {
+			// One that cannot be decoded is not what the hook sets.
+			if same, err := parent.HasStatus(in.Observed[at], status); same && err == nil {
+				continue
+			}
+		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus {
+			continue
+		}
+		c.ignored.report(in.Parent, d.GroupKind())
+		c.config.Recorder.Warning(Reference(p), reasonStatusIgnored, fmt.Sprintf(
+			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
+				"Leave the field status out", d.Key))
+	}
 }

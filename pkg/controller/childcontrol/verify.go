@@ -26,10 +26,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
-// VerifyVariable is the environment variable that, with the value "plans", has every plan made twice: a plan is a value, so
+// verifyVariable is the environment variable that, with the value "plans", has every plan made twice: a plan is a value, so
 // the two must be equal, and making them must change nothing. A difference panics, which the worker reports as a failed sync. It is
 // for tests (docs/design/0013-plans-and-records.md).
-const VerifyVariable = "METACONTROLLER_VERIFY"
+const verifyVariable = "METACONTROLLER_VERIFY"
 
 // makeTwice makes a plan, and panics unless that is a value.
 func makeTwice(in plan.Input) (plan.Plan, error) {

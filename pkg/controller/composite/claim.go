@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
 
 // Observe implements reconciler.Kind: it finds the parent's children, adopts orphans that it selects and releases children that it no
@@ -42,7 +43,7 @@ func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
 		Field: "children", Declared: "spec.childResources", Namespace: s.Parent.Namespace(), Selector: selector,
 	}
 	if k.generate {
-		s.Scope.Labels = map[string]string{uidLabel: string(s.Parent.UID())}
+		s.Scope.Labels = map[string]string{rollout.LabelControllerUID: string(s.Parent.UID())}
 	}
 	claiming := claiming{
 		kind: k, sync: s,

@@ -25,12 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -47,11 +46,8 @@ type kind struct {
 	shared    *dependencies.Shared
 	spec      *v1alpha1.CompositeControllerSpec
 	source    reconciler.Source
-	rules     []children.Rule
-	missing   []v1alpha1.ResourceRule
 	planner   *rollout.Planner
 	revisions *cache.Informer // nil unless something rolls
-	clock     clock.PassiveClock
 }
 
 // New builds the controller of a CompositeController. It resolves the kinds that the definition names. The error is a
@@ -62,17 +58,19 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 		return nil, fmt.Errorf("building a CompositeController from a %T", d.Spec)
 	}
 	k := &kind{
-		shared: shared, spec: spec, clock: clock.RealClock{},
+		shared: shared, spec: spec,
 		selectors: newSelectors(spec.GenerateSelector != nil && *spec.GenerateSelector),
 	}
 	if err := k.resolveParents(ctx); err != nil {
 		return nil, err
 	}
-	if err := k.resolveChildren(ctx); err != nil {
+	resolver := &dependencies.Resolver{Shared: shared}
+	if err := k.resolveChildren(ctx, resolver); err != nil {
 		return nil, err
 	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Sources: []*reconciler.Source{&k.source}, Children: k.rules, Missing: k.missing,
+		Dependencies: shared, Definition: d, Kind: k, Sources: []*reconciler.Source{&k.source},
+		Children: resolver.Children, Missing: resolver.Missing,
 	})
 }
 
@@ -98,24 +96,18 @@ func (k *kind) resolveParents(ctx context.Context) error {
 }
 
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
-func (k *kind) resolveChildren(ctx context.Context) error {
+func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) error {
 	rolling := map[schema.GroupKind]rollout.Rule{}
 	for i := range k.spec.ChildResources {
 		declared := &k.spec.ChildResources[i]
-		resource, err := k.shared.Cluster.Discovery.Resource(ctx, declared.APIVersion, declared.Resource)
-		if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
-			k.missing = append(k.missing, declared.ResourceRule)
-			continue
-		}
+		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.CompositeControllerChildUpdateStrategy{})
+		rule, found, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force)
 		if err != nil {
 			return fmt.Errorf("child resource: %w", err)
 		}
-		rule := k.shared.Options.ChildRule(resource)
-		if strategy := declared.UpdateStrategy; strategy != nil {
-			rule.Method = strategy.Method
-			k.shared.Options.ApplyTo(&rule, strategy.Apply, strategy.Force)
+		if !found {
+			continue
 		}
-		k.rules = append(k.rules, rule)
 		delete(rolling, rule.Kind.GroupKind())
 		if rolls, ok := rollout.RuleOf(declared.UpdateStrategy); ok {
 			rolling[rule.Kind.GroupKind()] = rolls
@@ -161,3 +153,36 @@ func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 
 // logger returns the logger of a sync.
 func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
+
+// Write implements reconciler.Kind: the finalizer, the children and the status, in this order (docs/reference/contract.md#s6).
+func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	if s.Decision.Finalized {
+		if err := s.RemoveFinalizer(ctx); err != nil {
+			return parent.IgnoreGone(err)
+		}
+	}
+	var err error
+	if s.ManagesChildren() {
+		err = s.ReconcileChildren(ctx, "children")
+	}
+	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s)))
+}
+
+// writeStatus replaces the parent's status by the hook's, if they differ.
+func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync) error {
+	if !s.Source.Resource.HasStatus {
+		return nil
+	}
+	status := s.Decision.Status
+	if status == nil {
+		status = map[string]any{}
+	}
+	status["observedGeneration"] = s.Parent.Generation()
+	err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
+		return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
+	})
+	if err != nil {
+		return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
+	}
+	return nil
+}

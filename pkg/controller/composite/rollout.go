@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -79,7 +80,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	status, _ := content["status"].(map[string]any)
 	s.Decision = reconciler.Decision{
 		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized,
-		Status: p.Updated.Apply(responses[0].Status, status, k.clock.Now()),
+		Status: p.Updated.Apply(responses[0].Status, status, time.Now()),
 	}
 	for _, r := range responses {
 		s.Decision.Unserved = append(s.Decision.Unserved, r.unserved...)
@@ -111,7 +112,7 @@ func (k *kind) plan(
 		Responses: called,
 		Observed: func(key children.Key) (rollout.Child, bool) {
 			o, ok := observed[key]
-			return rolling{o}, ok
+			return o, ok
 		},
 		Unchanged: func(key children.Key) bool { return in.Unchanged(responses[0].desired[key], observed[key]) },
 	})
@@ -177,12 +178,6 @@ type formerParent struct {
 
 // JSON implements wire.Object.
 func (p formerParent) JSON() []byte { return p.encoded }
-
-// rolling is a child as package rollout looks at it.
-type rolling struct{ *object.Object }
-
-// Field implements rollout.Child.
-func (r rolling) Field(path ...string) ([]byte, bool) { return r.Object.Field(path...) }
 
 // storedRevisions returns the ControllerRevisions that may be the parent's.
 func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevision, error) {

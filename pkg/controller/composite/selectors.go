@@ -33,10 +33,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
-
-// uidLabel is the label that generateSelector puts on children: the UID of the parent (docs/reference/contract.md#s7).
-const uidLabel = "controller-uid"
 
 // errNoSelector is the error of a parent without a usable selector (docs/reference/contract.md#s7).
 var errNoSelector = errors.New(".spec.selector must have either matchLabels, matchExpressions, or both; " +
@@ -51,10 +49,9 @@ type selectors struct {
 	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it. Generated selectors
 	// have one parent each, for which a map would be large.
 	postings map[posting][]*selectorEntry
-	// rest has, by namespace, the parents whose selectors demand no particular label value.
-	rest map[string]map[parent.Key]*selectorEntry
 }
 
+// posting is a value of a label in a namespace. One without a label is for selectors that demand no particular value.
 type posting struct {
 	namespace, label, value string
 }
@@ -69,12 +66,7 @@ type selectorEntry struct {
 }
 
 func newSelectors(generate bool) *selectors {
-	return &selectors{
-		generate: generate,
-		entries:  map[parent.Key]*selectorEntry{},
-		postings: map[posting][]*selectorEntry{},
-		rest:     map[string]map[parent.Key]*selectorEntry{},
-	}
+	return &selectors{generate: generate, entries: map[parent.Key]*selectorEntry{}, postings: map[posting][]*selectorEntry{}}
 }
 
 // of returns the selector of a parent that was set, or the reason why it has none.
@@ -96,7 +88,7 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 		if e.fits(s.generate, o) {
 			return
 		}
-		s.drop(key, e)
+		s.drop(e)
 	}
 	e := s.compile(o)
 	e.key = key
@@ -104,32 +96,20 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 	if e.err != nil {
 		return
 	}
-	if e.posted = demands(key.Namespace, e.selector); len(e.posted) == 0 {
-		insert(s.rest, key.Namespace, key, e)
-		return
-	}
+	e.posted = demands(key.Namespace, e.selector)
 	for _, p := range e.posted {
 		s.postings[p] = append(s.postings[p], e)
 	}
 }
 
-// Forget drops a parent, and reports whether it was there.
-func (s *selectors) Forget(key parent.Key) bool {
+// Forget drops a parent.
+func (s *selectors) Forget(key parent.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.entries[key]
-	if ok {
-		s.drop(key, e)
+	if e, ok := s.entries[key]; ok {
+		s.drop(e)
 		delete(s.entries, key)
 	}
-	return ok
-}
-
-// Len returns the number of parents.
-func (s *selectors) Len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.entries)
 }
 
 // matching calls yield for every parent whose selector matches an orphan: parents of its namespace, and cluster-scoped
@@ -138,57 +118,44 @@ func (s *selectors) matching(orphan *object.Object, yield func(parent.Key)) {
 	set := labels.Set(orphan.Labels())
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	visit := func(p posting) {
+		for _, e := range s.postings[p] {
+			if e.selector.Matches(set) {
+				yield(e.key)
+			}
+		}
+	}
 	namespaces := []string{orphan.Namespace(), ""}
 	if orphan.Namespace() == "" {
 		namespaces = namespaces[:1]
 	}
 	for _, namespace := range namespaces {
-		for key, e := range s.rest[namespace] {
-			if e.selector.Matches(set) {
-				yield(key)
-			}
-		}
+		visit(posting{namespace: namespace})
 		for label, value := range set {
-			for _, e := range s.postings[posting{namespace, label, value}] {
-				if e.selector.Matches(set) {
-					yield(e.key)
-				}
-			}
+			visit(posting{namespace, label, value})
 		}
 	}
 }
 
-func (s *selectors) drop(key parent.Key, e *selectorEntry) {
-	if e.err != nil {
-		return
-	}
-	if len(e.posted) == 0 {
-		take(s.rest, key.Namespace, key)
-	}
+// drop takes a parent out of its postings, and each of them away with its last parent.
+func (s *selectors) drop(e *selectorEntry) {
 	for _, p := range e.posted {
-		s.unpost(p, e)
+		left := s.postings[p]
+		if i := slices.Index(left, e); i >= 0 {
+			last := len(left) - 1
+			left[i], left[last] = left[last], nil
+			left = left[:last]
+		}
+		if s.postings[p] = left; len(left) == 0 {
+			delete(s.postings, p)
+		}
 	}
-}
-
-// unpost takes a parent out of a posting, and the posting away with its last parent.
-func (s *selectors) unpost(p posting, e *selectorEntry) {
-	left := s.postings[p]
-	if i := slices.Index(left, e); i >= 0 {
-		last := len(left) - 1
-		left[i], left[last] = left[last], nil
-		left = left[:last]
-	}
-	if len(left) == 0 {
-		delete(s.postings, p)
-		return
-	}
-	s.postings[p] = left
 }
 
 func (s *selectors) compile(o *object.Object) *selectorEntry {
 	e := &selectorEntry{uid: types.UID(strings.Clone(string(o.UID())))}
 	if s.generate {
-		e.selector = labels.SelectorFromSet(labels.Set{uidLabel: string(e.uid)})
+		e.selector = labels.SelectorFromSet(labels.Set{rollout.LabelControllerUID: string(e.uid)})
 		return e
 	}
 	raw, _ := o.Field("spec", "selector")
@@ -227,7 +194,8 @@ func decodeSelector(raw []byte) (labels.Selector, error) {
 	return compiled, nil
 }
 
-// demands returns the values of one label, one of which an object must have to match; none if there is no such label.
+// demands returns the values of one label, one of which an object must have to match, or the posting of those that demand none. A
+// selector that nothing matches has none.
 func demands(namespace string, selector labels.Selector) []posting {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
@@ -241,23 +209,8 @@ func demands(namespace string, selector labels.Selector) []posting {
 				result = append(result, posting{namespace, r.Key(), value})
 			}
 			return result
-		case selection.NotEquals, selection.NotIn, selection.Exists, selection.DoesNotExist,
-			selection.GreaterThan, selection.LessThan:
+		default:
 		}
 	}
-	return nil
-}
-
-func insert(index map[string]map[parent.Key]*selectorEntry, at string, key parent.Key, e *selectorEntry) {
-	if index[at] == nil {
-		index[at] = map[parent.Key]*selectorEntry{}
-	}
-	index[at][key] = e
-}
-
-func take(index map[string]map[parent.Key]*selectorEntry, at string, key parent.Key) {
-	delete(index[at], key)
-	if len(index[at]) == 0 {
-		delete(index, at)
-	}
+	return []posting{{namespace: namespace}}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
 
 func parsed(t *testing.T, format string, args ...any) *object.Object {
@@ -75,8 +76,8 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", step.what, got, step.want)
 		}
 	}
-	if len(s.entries)+len(s.postings)+len(s.rest) > 0 {
-		t.Errorf("left behind: %v, %v, %v", s.entries, s.postings, s.rest)
+	if len(s.entries)+len(s.postings) > 0 {
+		t.Errorf("left behind: %v, %v", s.entries, s.postings)
 	}
 }
 
@@ -85,7 +86,7 @@ func TestGeneratedSelectorsFindTheirParent(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		s.Remember(parent.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
 	}
-	if got := matched(t, s, uidLabel, "b"); !slices.Equal(got, []string{"b"}) {
+	if got := matched(t, s, rollout.LabelControllerUID, "b"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -95,7 +95,7 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 	}))
 	url := server.URL("/customize")
 	v2 := v1alpha1.HookVersionV2
-	hooks, err := hookclient.New(hookclient.Config{Kind: "CompositeController", Name: "c"}, nil, nil,
+	hooks, err := hookclient.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, nil, nil,
 		&v1alpha1.Hook{Version: &v2, Webhook: &v1alpha1.Webhook{URL: &url}})
 	if err != nil {
 		t.Fatal(err)

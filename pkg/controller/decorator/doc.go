@@ -16,8 +16,7 @@ limitations under the License.
 
 // Package decorator is what DecoratorControllers do differently from CompositeControllers.
 //
-// Its files are its ideas: kind.go builds the controller and says who its targets and attachments are, rule.go says which
-// objects are targets, and target.go writes the target itself, by patches that hold what changes and nothing else. A target belongs to
-// others: the controller adds labels, annotations, a status and attachments to it, and never rewrites it. The controller itself is
-// package reconciler's, which calls targets parents and attachments children.
+// A target belongs to others: the controller adds labels, annotations, a status and attachments to it by patches that hold what
+// changes and nothing else, and never rewrites it. The controller itself is package reconciler's, which calls targets parents and
+// attachments children.
 package decorator

@@ -20,12 +20,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
@@ -37,15 +42,8 @@ import (
 
 // kind implements reconciler.Kind for one DecoratorController.
 type kind struct {
-	shared  *dependencies.Shared
-	spec    *v1alpha1.DecoratorControllerSpec
 	name    string
 	sources []*reconciler.Source
-	rules   []children.Rule
-	missing []v1alpha1.ResourceRule
-
-	mu      sync.Mutex
-	targets map[parent.Key]struct{}
 }
 
 // New builds the controller of a DecoratorController. It resolves the kinds that the definition names. The error is a
@@ -55,37 +53,32 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 	if !ok {
 		return nil, fmt.Errorf("building a DecoratorController from a %T", d.Spec)
 	}
-	k := &kind{shared: shared, spec: spec, name: d.Meta.Name, targets: map[parent.Key]struct{}{}}
-	if err := k.resolveTargets(ctx); err != nil {
+	k := &kind{name: d.Meta.Name}
+	resolver := &dependencies.Resolver{Shared: shared}
+	if err := k.resolveTargets(ctx, resolver, spec.Resources); err != nil {
 		return nil, err
 	}
-	if err := k.resolveAttachments(ctx); err != nil {
-		return nil, err
+	for i := range spec.Attachments {
+		declared := &spec.Attachments[i]
+		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.DecoratorControllerAttachmentUpdateStrategy{})
+		if _, _, err := resolver.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force); err != nil {
+			return nil, fmt.Errorf("attachment: %w", err)
+		}
 	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Sources: k.sources, Children: k.rules, Missing: k.missing,
+		Dependencies: shared, Definition: d, Kind: k, Sources: k.sources, Children: resolver.Children, Missing: resolver.Missing,
 	})
 }
 
-// resolve finds a declared kind. It is noted as missing if it is not served; found is false then.
-func (k *kind) resolve(ctx context.Context, rule v1alpha1.ResourceRule) (resource discovery.Resource, found bool, err error) {
-	resource, err = k.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
-	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
-		k.missing = append(k.missing, rule)
-		return resource, false, nil
-	}
-	return resource, err == nil, err
-}
-
 // resolveTargets finds the kinds of the targets, of which one at least must be served.
-func (k *kind) resolveTargets(ctx context.Context) error {
-	for i := range k.spec.Resources {
-		declared := &k.spec.Resources[i]
+func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, resources []v1alpha1.DecoratorControllerResourceRule) error {
+	for i := range resources {
+		declared := &resources[i]
 		selector, err := newSelector(declared)
 		if err != nil {
 			return &definition.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
 		}
-		resource, found, err := k.resolve(ctx, declared.ResourceRule)
+		resource, found, err := r.Find(ctx, declared.ResourceRule)
 		if err != nil {
 			return fmt.Errorf("resource: %w", err)
 		}
@@ -99,58 +92,20 @@ func (k *kind) resolveTargets(ctx context.Context) error {
 	if len(k.sources) > 0 {
 		return nil
 	}
-	if len(k.missing) == 0 {
+	if len(r.Missing) == 0 {
 		return &definition.InvalidError{Reason: "no resources defined; set spec.resources"}
 	}
-	return fmt.Errorf("resource: %w", &discovery.NotFoundError{APIVersion: k.missing[0].APIVersion, Resource: k.missing[0].Resource})
-}
-
-// resolveAttachments finds the kinds of the attachments.
-func (k *kind) resolveAttachments(ctx context.Context) error {
-	for i := range k.spec.Attachments {
-		declared := &k.spec.Attachments[i]
-		resource, found, err := k.resolve(ctx, declared.ResourceRule)
-		if err != nil {
-			return fmt.Errorf("attachment: %w", err)
-		}
-		if !found {
-			continue
-		}
-		rule := k.shared.Options.ChildRule(resource)
-		if strategy := declared.UpdateStrategy; strategy != nil {
-			rule.Method = strategy.Method
-			k.shared.Options.ApplyTo(&rule, strategy.Apply, strategy.Force)
-		}
-		k.rules = append(k.rules, rule)
-	}
-	return nil
+	return fmt.Errorf("resource: %w", &discovery.NotFoundError{APIVersion: r.Missing[0].APIVersion, Resource: r.Missing[0].Resource})
 }
 
 // Acquire implements reconciler.Kind.
 func (k *kind) Acquire(*informers.Set) {}
 
 // Remember implements reconciler.Kind.
-func (k *kind) Remember(key parent.Key, _ *object.Object) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.targets[key] = struct{}{}
-}
+func (k *kind) Remember(parent.Key, *object.Object) {}
 
 // Forget implements reconciler.Kind.
-func (k *kind) Forget(key parent.Key) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	_, ok := k.targets[key]
-	delete(k.targets, key)
-	return ok
-}
-
-// Len implements reconciler.Kind.
-func (k *kind) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.targets)
-}
+func (k *kind) Forget(parent.Key) {}
 
 // Owns implements reconciler.Kind: an attachment carries the controller's mark.
 func (k *kind) Owns(o *object.Object) bool {
@@ -185,3 +140,82 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
+
+// Write implements reconciler.Kind: the target first, then its attachments. A target that cannot be written, for example because
+// another client wrote it first, does not keep the attachments waiting
+// (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
+func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
+	manages := s.ManagesChildren()
+	errTarget := k.writeTarget(ctx, s)
+	if apierrors.IsNotFound(errTarget) {
+		// Attachments of a target that is gone would only be collected again.
+		return nil
+	}
+	if errTarget == nil && s.Decision.Delete && !s.Parent.Deleting() {
+		// The attachments go with the target, or are finalized.
+		return s.DeleteParent(ctx)
+	}
+	var errAttachments error
+	if manages {
+		errAttachments = s.ReconcileChildren(ctx, "attachments")
+	}
+	return errors.Join(errTarget, errAttachments)
+}
+
+// writeTarget gives the target the status, labels and annotations of the response, and takes the finalizer off when the hook
+// is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
+func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
+	status := s.Decision.Status
+	if status != nil && s.Source.Resource.HasStatus {
+		err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
+			return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
+		})
+		if err != nil {
+			return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
+		}
+		status = nil
+	}
+	changes := parent.Changes{Labels: s.Decision.Labels, Annotations: s.Decision.Annotations, Status: status}
+	if s.Decision.Finalized {
+		changes.DropFinalizer = s.FinalizerName()
+	}
+	err := s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, s.Target, s.Parent) })
+	if err != nil {
+		return fmt.Errorf("can't update %s: %w", s.Parent, err)
+	}
+	return nil
+}
+
+// selector selects targets (docs/reference/contract.md#s17.1). Both parts must match.
+type selector struct {
+	labels, annotations labels.Selector
+}
+
+// newSelector compiles the selectors of a rule. Those that are absent select everything.
+func newSelector(r *v1alpha1.DecoratorControllerResourceRule) (selector, error) {
+	s := selector{labels: labels.Everything(), annotations: labels.Everything()}
+	var err error
+	if r.LabelSelector != nil {
+		if s.labels, err = metav1.LabelSelectorAsSelector(r.LabelSelector); err != nil {
+			return s, fmt.Errorf("labelSelector: %w", err)
+		}
+	}
+	if r.AnnotationSelector != nil {
+		s.annotations, err = metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+			MatchLabels: r.AnnotationSelector.MatchAnnotations, MatchExpressions: r.AnnotationSelector.MatchExpressions,
+		})
+		if err != nil {
+			return s, fmt.Errorf("annotationSelector: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// matches reports whether o is selected.
+func (s selector) matches(o *object.Object) bool {
+	if !s.labels.Matches(o.LabelSet()) {
+		return false
+	}
+	return s.annotations.Empty() || s.annotations.Matches(labels.Set(o.Annotations()))
+}

@@ -57,6 +57,12 @@ const maxMessage = 1000
 // requestTimeout ends a request that the API server does not respond to, so that the events behind it are written.
 const requestTimeout = 30 * time.Second
 
+// normalQPS and normalBurst limit Normal events of the whole process.
+const (
+	normalQPS   = 5
+	normalBurst = 50
+)
+
 // Options configure a Recorder.
 type Options struct {
 	// Config reaches the cluster that holds the events.
@@ -65,13 +71,8 @@ type Options struct {
 	// 1/300 and 25.
 	QPS   float32
 	Burst int
-	// NormalQPS and NormalBurst limit Normal events of the whole process. Defaults 5 and 50.
-	NormalQPS   float32
-	NormalBurst int
 	// Grace is how long the events that are waiting may take to be written after Run's context ended. Default 2 s.
 	Grace time.Duration
-	// Clock is the time source. Default: the real one.
-	Clock clock.PassiveClock
 }
 
 func (o Options) withDefaults() Options {
@@ -81,17 +82,8 @@ func (o Options) withDefaults() Options {
 	if o.Burst == 0 {
 		o.Burst = 25
 	}
-	if o.NormalQPS == 0 {
-		o.NormalQPS = 5
-	}
-	if o.NormalBurst == 0 {
-		o.NormalBurst = 50
-	}
 	if o.Grace == 0 {
 		o.Grace = 2 * time.Second
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
 	}
 	return o
 }
@@ -105,7 +97,6 @@ type Recorder struct {
 	lanes  [lanes]*lane
 	normal flowcontrol.PassiveRateLimiter
 	grace  time.Duration
-	clock  clock.PassiveClock
 }
 
 // NewRecorder returns a recorder and starts nothing. Events may be recorded at once; they are written by Run.
@@ -119,14 +110,14 @@ func NewRecorder(o Options) (*Recorder, error) {
 	}
 	o = o.withDefaults()
 	r := &Recorder{
-		normal: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(o.NormalQPS, o.NormalBurst, o.Clock),
-		grace:  o.Grace, clock: o.Clock,
+		normal: flowcontrol.NewTokenBucketPassiveRateLimiter(normalQPS, normalBurst),
+		grace:  o.Grace,
 	}
 	for i := range r.lanes {
 		r.lanes[i] = &lane{
 			events: make(chan *corev1.Event, maxQueued), client: client.Events(""),
 			correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
-				QPS: o.QPS, BurstSize: o.Burst, Clock: o.Clock, SpamKeyFunc: newKinds(o.Clock).keyOf,
+				QPS: o.QPS, BurstSize: o.Burst, SpamKeyFunc: newKinds(clock.RealClock{}).keyOf,
 			}),
 		}
 	}
@@ -181,7 +172,7 @@ func (r *Recorder) record(subject *corev1.ObjectReference, eventType, reason, me
 		// A character may have been cut in two.
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
-	now := metav1.NewTime(r.clock.Now())
+	now := metav1.Now()
 	namespace := subject.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault

@@ -19,7 +19,6 @@ package hookclient
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -28,33 +27,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// Config is what the hooks of a controller have in common.
-type Config struct {
-	// Kind and Name are the controller's.
-	Kind, Name string
-	// EndpointConfigs are the controller's.
-	EndpointConfigs []v1alpha1.EndpointConfig
-	// Credentials reads Secrets and ConfigMaps.
-	Credentials webhook.Credentials
-	// Workers is the most calls at the same time, of all hooks together. Zero or less: no limit.
-	Workers int
-	// MaxResponseBytes is the size above which a response is rejected.
-	MaxResponseBytes int64
-	// ResponseBudget and EtagBudget are shared by all controllers, see [webhook.Config]. Nil: there is no bound.
-	ResponseBudget, EtagBudget *webhook.Budget
-	// ServerVersion goes into the User-Agent header of calls.
-	ServerVersion string
-	// Transport carries the calls, see [webhook.Config]. Nil: connections of the hooks' own.
-	Transport http.RoundTripper
-}
-
 // Set holds the hooks of a controller. A hook that is nil is not declared, or has no webhook.
 type Set struct {
 	Sync, Finalize, Customize *Hook
 }
 
-// New returns the hooks of a controller. The error says that a declaration cannot work.
-func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
+// New returns the hooks of a controller, of which c has what they have in common: Hook and Webhook are not set, and Workers is the most
+// calls at the same time of all hooks together; zero or less: no limit. The error says that a declaration cannot work.
+func New(c webhook.Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	var s Set
 	calls := newSlots(c.Workers)
 	for _, declared := range []struct {
@@ -75,42 +55,36 @@ func New(c Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	return &s, nil
 }
 
+// declared returns the hooks that are declared.
+func (s *Set) declared() []*Hook {
+	return slices.DeleteFunc([]*Hook{s.Sync, s.Finalize, s.Customize}, func(h *Hook) bool { return h == nil })
+}
+
 // Forget drops what is remembered for a parent that is gone.
 func (s *Set) Forget(parent webhook.RootKey) {
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil {
-			h.client.Forget(parent)
-		}
+	for _, h := range s.declared() {
+		h.client.Forget(parent)
 	}
 }
 
 // Remembered returns the number of responses of all hooks that are remembered by their entity tags.
 func (s *Set) Remembered() int {
 	n := 0
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil {
-			n += h.client.Remembered()
-		}
+	for _, h := range s.declared() {
+		n += h.client.Remembered()
 	}
 	return n
 }
 
 // Reads reports whether a hook reads its credentials from the Secret or ConfigMap r.
 func (s *Set) Reads(r webhook.Reference) bool {
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil && slices.Contains(h.client.References(), r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return slices.Contains(h.client.References(), r) })
 }
 
 // Close ends the connections to the hooks.
 func (s *Set) Close() {
-	for _, h := range []*Hook{s.Sync, s.Finalize, s.Customize} {
-		if h != nil {
-			h.client.Close()
-		}
+	for _, h := range s.declared() {
+		h.client.Close()
 	}
 }
 
@@ -127,19 +101,15 @@ type Hook struct {
 	calls slots
 }
 
-func newHook(c Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
+func newHook(c webhook.Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
 	h := &Hook{Name: name, Version: v1alpha1.HookVersionV1, calls: calls}
 	if declared.Version != nil && *declared.Version != "" {
 		h.Version = *declared.Version
 	}
 	h.strict = wire.Strict(h.Version, declared.Webhook.ResponseUnMarshallMode)
 	var err error
-	h.client, err = webhook.New(webhook.Config{
-		Hook: name, ControllerKind: c.Kind, ControllerName: c.Name,
-		Webhook: declared.Webhook, EndpointConfigs: c.EndpointConfigs, Credentials: c.Credentials,
-		Workers: c.Workers, MaxResponseBytes: c.MaxResponseBytes, ResponseBudget: c.ResponseBudget, EtagBudget: c.EtagBudget,
-		ServerVersion: c.ServerVersion, Transport: c.Transport,
-	})
+	c.Hook, c.Webhook = name, declared.Webhook
+	h.client, err = webhook.New(c)
 	return h, err
 }
 
@@ -236,3 +206,37 @@ func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (w
 func (h *Hook) Failed(err error) error {
 	return fmt.Errorf("%s hook failed (version=%s): %w", h.Name, h.Version, err)
 }
+
+// slots limit the number of calls at the same time. Nil: there is no limit.
+type slots chan struct{}
+
+func newSlots(n int) slots {
+	if n < 1 {
+		return nil
+	}
+	return make(slots, n)
+}
+
+// take waits for a slot. The error is that of ctx; without one, the caller releases the slot.
+func (s slots) take(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) release() {
+	if s != nil {
+		<-s
+	}
+}
+
+// Syncs returns how many parents are synced at the same time for a number of workers, which is the most calls of hooks at the
+// same time: while hooks are called for some parents, the responses for as many others are applied. With one worker one parent
+// is synced after the other.
+func Syncs(workers int) int { return 2*workers - 1 }

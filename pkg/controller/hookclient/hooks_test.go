@@ -55,7 +55,7 @@ func TestDeclarations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, err := hookclient.New(hookclient.Config{Kind: "CompositeController", Name: "c"}, tc.sync, at("http://hook.example.com/finalize"), nil)
+			set, err := hookclient.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, tc.sync, at("http://hook.example.com/finalize"), nil)
 			if tc.want != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 					t.Errorf("got %v, want %q…: %s", err, tc.want, tc.reason)
@@ -78,7 +78,7 @@ func TestVersionDefaultsToV1(t *testing.T) {
 	empty.Version = new(v1alpha1.HookVersion)
 	second := at("http://hook.example.com/customize")
 	second.Version = new(v1alpha1.HookVersionV2)
-	set, err := hookclient.New(hookclient.Config{}, at("http://hook.example.com/sync"), empty, second)
+	set, err := hookclient.New(webhook.Config{}, at("http://hook.example.com/sync"), empty, second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestReadsNamesTheSourcesOfAllHooks(t *testing.T) {
 	customize.Webhook.Authorization = &v1alpha1.WebhookAuthorization{
 		SecretRef: v1alpha1.SecretKeyReference{Namespace: "ns", Name: "token", Key: "k"},
 	}
-	set, err := hookclient.New(hookclient.Config{EndpointConfigs: []v1alpha1.EndpointConfig{{
+	set, err := hookclient.New(webhook.Config{EndpointConfigs: []v1alpha1.EndpointConfig{{
 		Host: "a.example.com", WebhookSecurity: v1alpha1.WebhookSecurity{
 			CABundle: &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
 		},
@@ -124,7 +124,7 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 	server.Handle("/sync", hooktest.HTML())
 	server.Handle("/finalize", hooktest.RetryLater(http.StatusTooManyRequests, "7"))
 	server.Handle("/customize", hooktest.Status(http.StatusTeapot, "tea"))
-	set, err := hookclient.New(hookclient.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
+	set, err := hookclient.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestARejectedResponseLeavesNoTag(t *testing.T) {
 			}))
 			declared := at(server.URL("/sync"))
 			declared.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
-			set, err := hookclient.New(hookclient.Config{}, declared, nil, nil)
+			set, err := hookclient.New(webhook.Config{}, declared, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestBothKindsOfControllersGetTheSameResponse(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Body("", `{"status":{"a":1},"children":[{"kind":"Pod"}],"finalized":true}`))
 	server.Handle("/finalize", hooktest.Body("", `{"status":{"a":1},"attachments":[{"kind":"Pod"}],"finalized":true,"delete":true}`))
-	set, err := hookclient.New(hookclient.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	set, err := hookclient.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", "["+space+"]"), hooktest.Body("", "{"+space+"}")))
 	server.Handle("/customize", hooktest.Body("", "{"+space+"}"))
-	set, err := hookclient.New(hookclient.Config{ResponseBudget: webhook.NewBudget(150 << 10)},
+	set, err := hookclient.New(webhook.Config{ResponseBudget: webhook.NewBudget(150 << 10)},
 		at(server.URL("/sync")), nil, at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", held)
 	server.Handle("/finalize", held)
-	set, err := hookclient.New(hookclient.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	set, err := hookclient.New(webhook.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

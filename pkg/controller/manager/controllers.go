@@ -38,22 +38,22 @@ func identityOf(d definition.Definition) identity { return identity{kind: d.Kind
 type controllers struct {
 	config supervisor.Config
 
-	mu      sync.Mutex
-	running map[identity]*controller
-	// ending are the channels of controllers that were stopped, until they are closed.
-	ending map[identity]<-chan struct{}
-	wait   sync.WaitGroup
+	mu sync.Mutex
+	// all are the controllers that have not ended.
+	all  map[identity]*controller
+	wait sync.WaitGroup
 }
 
 type controller struct {
 	uid        types.UID
 	supervisor *supervisor.Supervisor
 	stop       context.CancelFunc
+	stopped    bool
 	ended      chan struct{}
 }
 
 func newControllers(c supervisor.Config) *controllers {
-	return &controllers{config: c, running: map[identity]*controller{}, ending: map[identity]<-chan struct{}{}}
+	return &controllers{config: c, all: map[identity]*controller{}}
 }
 
 // put runs a supervisor for d until ctx ends, or gives d to the one that runs. A supervisor of another object of that name
@@ -62,22 +62,22 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := identityOf(d)
-	if former, ok := c.running[id]; ok {
-		if former.uid == d.Meta.UID {
-			former.supervisor.Redefine(d)
-			return
-		}
-		c.end(id)
+	former, ok := c.all[id]
+	if ok && !former.stopped && former.uid == d.Meta.UID {
+		former.supervisor.Redefine(d)
+		return
+	}
+	if ok {
+		former.end()
 	}
 	ctx, stop := context.WithCancel(ctx)
 	started := &controller{uid: d.Meta.UID, supervisor: supervisor.New(c.config, d), stop: stop, ended: make(chan struct{})}
-	c.running[id] = started
-	former := c.ending[id]
+	c.all[id] = started
 	c.wait.Go(func() {
-		defer close(started.ended)
+		defer c.drop(id, started)
 		defer stop()
-		if former != nil {
-			<-former
+		if ok {
+			<-former.ended
 		}
 		_ = recovery.Call(ctx, "supervising a controller", func() error { // It logs a panic.
 			started.supervisor.Run(ctx)
@@ -90,25 +90,26 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 func (c *controllers) remove(id identity) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.running[id]; ok {
-		c.end(id)
+	stopped, ok := c.all[id]
+	if !ok {
+		return nil
 	}
-	return c.ending[id]
+	stopped.end()
+	return stopped.ended
 }
 
 // end is called with the lock held.
-func (c *controllers) end(id identity) {
-	stopped := c.running[id]
-	delete(c.running, id)
-	var ended <-chan struct{} = stopped.ended
-	c.ending[id] = ended
-	stopped.stop()
-	c.wait.Go(func() {
-		<-ended
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.ending[id] == ended {
-			delete(c.ending, id)
-		}
-	})
+func (c *controller) end() {
+	c.stopped = true
+	c.stop()
+}
+
+// drop is called when a controller has ended.
+func (c *controllers) drop(id identity, ended *controller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all[id] == ended {
+		delete(c.all, id)
+	}
+	close(ended.ended)
 }

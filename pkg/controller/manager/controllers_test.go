@@ -112,8 +112,8 @@ func (v *server) end() {
 	v.stop()
 	v.running.Wait()
 	v.controllers.mu.Lock()
-	for id := range v.controllers.running {
-		v.controllers.end(id)
+	for _, c := range v.controllers.all {
+		c.end()
 	}
 	v.controllers.mu.Unlock()
 	v.controllers.wait.Wait()
@@ -289,8 +289,8 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		s.wantReady("True Running")
 		v.remove(definition.OfComposite(s.object))
 		after(10 * time.Second)
-		if got := v.runs(); len(got) > 0 || len(v.controllers.running) > 0 || len(v.controllers.ending) > 0 || len(v.exclusions.excluded) > 0 {
-			t.Errorf("of an object that is gone there is left: %v %v %v %v", got, v.controllers.running, v.controllers.ending, v.exclusions.excluded)
+		if got := v.runs(); len(got) > 0 || len(v.controllers.all) > 0 || len(v.exclusions.excluded) > 0 {
+			t.Errorf("of an object that is gone there is left: %v %v %v", got, v.controllers.all, v.exclusions.excluded)
 		}
 	})
 }

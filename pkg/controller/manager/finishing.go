@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// writeGrace is how long a write may take after its context has ended.
+// writeGrace is how long a write may take after its context has ended. It is shorter than the grace of a shutdown.
 const writeGrace = 3 * time.Second
 
 // finishing is a transport to the server's own API that lets writes finish whose context ends meanwhile, as that of a controller

@@ -17,6 +17,8 @@ limitations under the License.
 package parent
 
 import (
+	"maps"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,4 +45,28 @@ func (k Key) String() string {
 // KeyOf returns the key of an object. It is remembered longer than the object, of whose JSON the names are a part.
 func KeyOf(resource schema.GroupResource, o *object.Object) Key {
 	return Key{Resource: resource, Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
+}
+
+// StatusOnly reports whether an update changed nothing that ignoreStatusChanges looks at: neither generation nor labels
+// nor annotations, and the object is not being deleted (docs/reference/contract.md#s5.2).
+func StatusOnly(before, after *object.Object) bool {
+	return before != nil && after != nil && before.UID() == after.UID() &&
+		before.Generation() == after.Generation() &&
+		!after.Deleting() &&
+		maps.Equal(before.Labels(), after.Labels()) &&
+		maps.Equal(before.Annotations(), after.Annotations())
+}
+
+// Unsettled reports whether a change of o has not been synced, as far as o itself shows: it is being deleted, or its status
+// does not show the present generation, which the engine writes with every sync (docs/reference/contract.md#s6). Of kinds without a generation
+// it is false.
+func Unsettled(o *object.Object) bool {
+	if o.Deleting() {
+		return true
+	}
+	if o.Generation() == 0 {
+		return false
+	}
+	observed, _ := o.Field("status", "observedGeneration")
+	return string(observed) != strconv.FormatInt(o.Generation(), 10)
 }

@@ -23,8 +23,10 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -75,7 +77,7 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	if c.Status == nil {
 		return operations, nil
 	}
-	same, err := hasStatus(o, c.Status)
+	same, err := HasStatus(o, c.Status)
 	if err != nil || same {
 		return operations, err
 	}
@@ -105,4 +107,24 @@ func IgnoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// WriteStatus makes status the status of o, as a whole, and returns the object as written. It writes nothing, and returns
+// nil, when o already has that status. It is for kinds with a status subresource.
+func WriteStatus(ctx context.Context, api *client.Client, t client.Target, o *object.Object, status map[string]any) (*object.Object, error) {
+	t.Subresource = "status"
+	return Changes{Status: status}.Write(ctx, api, t, o)
+}
+
+// HasStatus reports whether status is the status of o. The error says that what o has cannot be decoded.
+func HasStatus(o *object.Object, status map[string]any) (bool, error) {
+	raw, ok := o.Field("status")
+	if !ok {
+		return false, nil
+	}
+	var current map[string]any
+	if err := utiljson.Unmarshal(raw, &current); err != nil {
+		return false, fmt.Errorf("decoding the current status: %w", err)
+	}
+	return equality.Semantic.DeepEqual(current, status), nil
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -90,7 +91,7 @@ func (s *Sync) Decide(ctx context.Context) error {
 	if s.Scope.Selector != nil {
 		scope = s.Scope.Selector.String()
 	}
-	s.fingerprint = s.controller.children.Fingerprint(response.RawChildren, scope)
+	s.fingerprint = record.FingerprintOf(response.RawChildren, scope)
 	if s.controller.children.Settled(s.Parent.UID(), s.fingerprint, s.Observed) {
 		s.Decision.Settled = true
 		return nil

@@ -24,7 +24,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -65,7 +64,6 @@ type Config struct {
 type Controller struct {
 	config Config
 	shared *dependencies.Shared
-	clock  clock.WithTicker
 
 	byResource map[schema.GroupResource]*Source
 	byKind     map[schema.GroupKind]*Source
@@ -73,6 +71,7 @@ type Controller struct {
 	finalizer  parent.Finalizer
 	hooks      *hookclient.Set
 
+	parents      parents
 	informers    *informers.Set
 	watched      []*cache.Informer // as Config.Children
 	expectations *expectations.Expectations
@@ -98,7 +97,7 @@ func New(c Config) (*Controller, error) {
 		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	r := &Controller{
-		config: c, shared: c.Dependencies, clock: clock.RealClock{}, rules: children.NewRules(c.Children, unserved(c)...),
+		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
 	}
@@ -139,7 +138,7 @@ func (c *Controller) assemble() {
 		Random: c.shared.Options.Random,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
-	c.metrics.CountParents(c.config.Kind.Len)
+	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
 	c.informers = informers.New(c.expectations)
@@ -206,13 +205,9 @@ func (c *Controller) Run(ctx context.Context) {
 			c.informers.Subscribe(informer, c.childEvent) //nolint:contextcheck // Likewise.
 		}
 	}
-	running.Go(func() {
-		worker.Every(ctx, c.clock, c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds), func() { c.resync(ctx) })
-	})
+	running.Go(func() { c.resyncPeriodically(ctx) })
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
-	if c.hooks.Customize != nil {
-		defer c.shared.Cluster.Discovery.Subscribe(c.kindsChanged)()
-	}
+	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
@@ -248,15 +243,16 @@ func (c *Controller) Redefine(d definition.Definition) error {
 // Counters returns what the controller did so far.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
-		Parents: int64(c.config.Kind.Len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
+		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
 	}
 }
 
 // remembered is called once the controller runs.
 func (c *Controller) remembered() metrics.Remembered {
+	parents, children := c.children.Len()
 	return metrics.Remembered{
-		Parents: c.children.Len(), Children: c.children.Records(), CustomizeResponses: c.customizer.Len(),
+		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
 		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(),
 	}
 }

@@ -19,6 +19,8 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +38,36 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
+// parents are the keys of the parents that a controller handles. It is safe for concurrent use; the zero value is ready.
+type parents struct {
+	mu   sync.Mutex
+	keys map[parent.Key]struct{}
+}
+
+func (p *parents) add(key parent.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys == nil {
+		p.keys = map[parent.Key]struct{}{}
+	}
+	p.keys[key] = struct{}{}
+}
+
+// remove reports whether the key was there.
+func (p *parents) remove(key parent.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.keys[key]
+	delete(p.keys, key)
+	return ok
+}
+
+func (p *parents) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.keys)
+}
+
 // relevant reports whether the controller handles o: it is selected, or carries the controller's finalizer
 // (docs/reference/contract.md#s5.1, docs/reference/contract.md#s17.1).
 func (c *Controller) relevant(s *Source, o *object.Object) bool {
@@ -46,18 +78,19 @@ func (c *Controller) relevant(s *Source, o *object.Object) bool {
 func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	if e.Type == cache.Deleted {
 		key := s.key(e.Old)
-		c.config.Kind.Forget(key)
+		c.parents.remove(key)
 		c.forget(s, e.Old)
 		c.expectations.Forget(key)
 		return
 	}
 	key := s.key(e.New)
 	if !c.relevant(s, e.New) {
-		if c.config.Kind.Forget(key) {
+		if c.parents.remove(key) {
 			c.forget(s, e.New)
 		}
 		return
 	}
+	c.parents.add(key)
 	c.config.Kind.Remember(key, e.New)
 	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting()) {
 		// What failed before the change says nothing about the syncs after it.
@@ -122,12 +155,26 @@ func (c *Controller) enqueueOwner(child *object.Object) {
 	}
 }
 
-// resync enqueues every parent (docs/reference/contract.md#s5.3).
-func (c *Controller) resync(ctx context.Context) {
+// resyncPeriodically enqueues every parent once in each period (docs/reference/contract.md#s5.3).
+func (c *Controller) resyncPeriodically(ctx context.Context) {
+	ticker := time.NewTicker(c.shared.Options.ResyncPeriod(c.config.Definition.ResyncPeriodSeconds))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			c.enqueueAll(ctx, func(*object.Object) bool { return true })
+		}
+	}
+}
+
+// enqueueAll enqueues the parents that are to be synced although nothing of them changed.
+func (c *Controller) enqueueAll(ctx context.Context, which func(*object.Object) bool) {
 	_ = recovery.Call(ctx, "enqueuing all parents", func() error { // It is logged, and repeated by the next resync.
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
-				if c.relevant(s, o) {
+				if c.relevant(s, o) && which(o) {
 					c.pool.Enqueue(s.key(o), workqueue.Resync)
 				}
 			}
@@ -140,6 +187,7 @@ func (c *Controller) resync(ctx context.Context) {
 // under way remembers afterwards is dropped when it ends.
 func (c *Controller) forget(s *Source, o *object.Object) {
 	key := s.key(o)
+	c.config.Kind.Forget(key)
 	c.pool.Forget(key)
 	c.forgetSynced(key, s.root(o), o.UID())
 }
@@ -165,12 +213,14 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 	}
 }
 
-// kindsChanged retries parents whose customize hook names a kind that was not served.
-func (c *Controller) kindsChanged() {
+// kindsChanged retries parents whose customize hook names a kind that was not served, and enqueues those with a child of which the
+// API server may make something else now.
+func (c *Controller) kindsChanged(ctx context.Context) {
 	c.pool.RetryFailed(func(err error) bool {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
+	c.enqueueAll(ctx, func(o *object.Object) bool { return c.children.Outdated(o.UID()) })
 }
 
 // failed records a failed sync on the parent.

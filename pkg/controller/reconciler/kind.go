@@ -35,10 +35,8 @@ type Kind interface {
 	Acquire(set *informers.Set)
 	// Remember notes a parent that the controller handles, as it is now.
 	Remember(key parent.Key, o *object.Object)
-	// Forget drops a parent, and reports whether it was remembered.
-	Forget(key parent.Key) bool
-	// Len returns the number of parents that are remembered.
-	Len() int
+	// Forget drops a parent that was remembered, or was not.
+	Forget(key parent.Key)
 	// Owns reports whether an object of a child kind, which a parent controls, is a child of this controller.
 	Owns(o *object.Object) bool
 	// Selects reports whether Observe finds an object, which a parent controls, among the children of that parent.

@@ -69,18 +69,10 @@ func (k *kind) Remember(key parent.Key, o *object.Object) {
 	k.parents[key] = o.ResourceVersion()
 }
 
-func (k *kind) Forget(key parent.Key) bool {
+func (k *kind) Forget(key parent.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, ok := k.parents[key]
 	delete(k.parents, key)
-	return ok
-}
-
-func (k *kind) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.parents)
 }
 
 func (k *kind) Owns(o *object.Object) bool { return k.owns == nil || k.owns(o) }
@@ -119,7 +111,13 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	config := &rest.Config{Host: "http://127.0.0.1:1"}
+	return newSceneAt(t, "http://127.0.0.1:1")
+}
+
+// newSceneAt returns a scene with an API server that is written to.
+func newSceneAt(t *testing.T, apiServer string) *scene {
+	t.Helper()
+	config := &rest.Config{Host: apiServer}
 	host, err := cluster.New(cluster.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +152,9 @@ func (s *scene) start(k *kind, change func(*reconciler.Config)) *reconciler.Cont
 			Resource: things, Labels: labels.Everything(), ReportsGeneration: true,
 			Selected: func(o *object.Object) bool { _, out := o.Label("out"); return !out },
 		}},
-		Children: []children.Rule{{Kind: widgets.GroupVersion().WithKind("Widget"), Resource: widgets}},
+		Children: []children.Rule{{
+			Kind: widgets.GroupVersion().WithKind("Widget"), Resource: widgets, Method: v1alpha1.ChildUpdateInPlace,
+		}},
 	}
 	if change != nil {
 		change(&config)

@@ -135,7 +135,7 @@ func (c *Controller) open(key parent.Key) *Sync {
 	return &Sync{
 		Key: key, Source: source, Parent: o, controller: c, seen: map[children.Key]struct{}{},
 		Target: client.Target{Resource: source.Resource.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()},
-		Root:   webhook.RootKey{Group: source.Resource.Group, Kind: source.Resource.Kind, Namespace: key.Namespace, Name: key.Name},
+		Root:   source.root(o),
 	}
 }
 

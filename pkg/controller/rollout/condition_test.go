@@ -91,7 +91,7 @@ func (d document) Deleting() bool {
 	return ok
 }
 
-func (d document) Field(path ...string) ([]byte, bool) {
+func (d document) Field(path ...string) (json.RawMessage, bool) {
 	value, ok := field(d, path)
 	if !ok {
 		return nil, false

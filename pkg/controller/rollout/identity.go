@@ -41,7 +41,8 @@ const (
 	LabelAPIGroup = "metacontroller.k8s.io/apiGroup"
 	// LabelResource holds the resource of the parent.
 	LabelResource = "metacontroller.k8s.io/resource"
-	// LabelControllerUID holds the parent's UID when the controller generates selectors.
+	// LabelControllerUID holds the parent's UID when the controller generates selectors: of revisions, and of children
+	// (docs/reference/contract.md#s7).
 	LabelControllerUID = "controller-uid"
 	// AnnotationFieldPaths holds the field paths that the revision recorded, as a JSON list. With it, a field that the parent
 	// did not have differs from one that was not recorded. Revisions written by Metacontroller lack it.

@@ -31,7 +31,7 @@ type Child interface {
 	// Deleting reports whether the child is being deleted.
 	Deleting() bool
 	// Field returns the encoded value of a nested field.
-	Field(path ...string) ([]byte, bool)
+	Field(path ...string) (json.RawMessage, bool)
 }
 
 // notReady returns why a child on the latest revision is not ready, so that the rollout waits for it; empty when it is ready

@@ -17,6 +17,7 @@ limitations under the License.
 package rollout
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,7 +48,7 @@ type pod struct {
 func (p *pod) Generation() int64 { return p.generation }
 func (p *pod) Deleting() bool    { return p.deleting }
 
-func (p *pod) Field(path ...string) ([]byte, bool) {
+func (p *pod) Field(path ...string) (json.RawMessage, bool) {
 	status := "False"
 	if p.ready {
 		status = "True"

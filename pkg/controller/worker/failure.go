@@ -59,8 +59,10 @@ type apiError interface {
 	apierrors.APIStatus
 }
 
-// failure is what the error of a sync means. The zero value is that of no error.
+// failure is the error of a sync, and what it means. The queue keeps it.
 type failure struct {
+	error
+
 	// result is Failed if any of the error's leaves is a failure; else Postponed if a hook asked to be called later; else
 	// Waiting.
 	result metrics.Result
@@ -78,19 +80,23 @@ type failure struct {
 // maxPassing is how many times in a row a sync ends with nothing but passing errors before they are reported.
 const maxPassing = 8
 
-// lasts makes passing errors a failure when they do not pass.
-func (f *failure) lasts(times int) {
-	if f.passing != "" && times > maxPassing {
+// follows makes passing errors a failure when they do not pass. last is the error of the sync before, and times how many have failed in
+// a row.
+func (f *failure) follows(last error, times int) {
+	if before, ok := last.(*failure); ok && before.passing != "" && f.passing != "" && times > maxPassing { //nolint:errorlint // The pool wraps none.
 		f.fail(f.passing)
 	}
 }
 
 // classify takes an error apart. What is to be waited for must not hide a failure beside it.
-func classify(err error) failure {
-	f := failure{result: metrics.Waiting}
+func classify(err error) *failure {
+	f := &failure{error: err, result: metrics.Waiting}
 	f.add(err)
 	return f
 }
+
+// Unwrap returns the error of the sync.
+func (f *failure) Unwrap() error { return f.error }
 
 func (f *failure) add(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -192,18 +192,16 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	f := classify(err)
 	after := f.after
 	if f.result != metrics.Postponed || f.passing != "" {
-		before := p.queue.LastError(key)
-		after = p.queue.Fail(key, err)
-		if before != nil && classify(before).passing != "" {
-			f.lasts(p.queue.Failures(key))
-		}
+		last, times := p.queue.Failure(key)
+		f.follows(last, times+1)
+		after = p.queue.Fail(key, f)
 		if f.wait != nil && f.wait.Done != nil {
 			p.await(ctx, key, f.wait)
 		}
 	}
 	if f.after > 0 && f.after >= after {
 		after = f.after
-		p.queue.RetryAfter(key, after, workqueue.Retry, err)
+		p.queue.RetryAfter(key, after, workqueue.Retry, f)
 	}
 	p.config.Metrics.Synced(f.result, took)
 	switch f.result {
@@ -265,7 +263,8 @@ func (p *Pool) waited(key parent.Key, w *waiting) {
 func (p *Pool) state() metrics.QueueState {
 	var failing, waiting, postponed int
 	s := p.queue.State(func(err error) {
-		switch classify(err).result {
+		f, _ := err.(*failure) //nolint:errorlint // As it was given to the queue.
+		switch f.result {
 		case metrics.Waiting:
 			waiting++
 		case metrics.Postponed:
@@ -276,4 +275,17 @@ func (p *Pool) state() metrics.QueueState {
 	})
 	s.Failing, s.Waiting, s.Postponed = failing, waiting, postponed
 	return s
+}
+
+// DefaultGrace is how long syncs that are under way may take after a controller is stopped, unless Config.Grace says otherwise.
+// Then their context is canceled. Whoever stops controllers waits longer than that: cmd/metacontroller-apiserver/app adds a
+// second to it, so that a canceled sync still ends before the API server that it writes to.
+const DefaultGrace = 5 * time.Second
+
+// Earliest returns the smaller of two times that are given; zero or less stands for none.
+func Earliest(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
 }

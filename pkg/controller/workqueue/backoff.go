@@ -23,9 +23,9 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultBaseDelay = 5 * time.Millisecond
-	DefaultMaxDelay  = 5 * time.Minute
-	DefaultJitter    = 0.2
+	defaultBaseDelay = 5 * time.Millisecond
+	defaultMaxDelay  = 5 * time.Minute
+	defaultJitter    = 0.2
 )
 
 // backoff computes the delay after a number of consecutive failures.
@@ -38,14 +38,14 @@ type backoff struct {
 func newBackoff(o Options) backoff {
 	b := backoff{base: o.BaseDelay, limit: min(o.MaxDelay, MaxDelay), jitter: o.Jitter, random: o.Random}
 	if b.base <= 0 {
-		b.base = DefaultBaseDelay
+		b.base = defaultBaseDelay
 	}
 	if b.limit <= 0 {
-		b.limit = DefaultMaxDelay
+		b.limit = defaultMaxDelay
 	}
 	switch {
 	case b.jitter == 0:
-		b.jitter = DefaultJitter
+		b.jitter = defaultJitter
 	case b.jitter < 0:
 		b.jitter = 0
 	case b.jitter > 1:

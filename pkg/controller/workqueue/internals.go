@@ -19,6 +19,10 @@ package workqueue
 import (
 	"container/heap"
 	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // now is the time since the queue's start, plus one nanosecond so that it never is unset.
@@ -153,5 +157,103 @@ func (q *Queue[K]) schedule(i *item[K]) {
 		case q.rearm <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// keepTime queues delayed items when they are due, until stop is closed. One timer, set to the earliest due time, serves them all.
+func (q *Queue[K]) keepTime(stop <-chan struct{}) {
+	var timer clock.Timer
+	for {
+		next := q.release()
+		var fired <-chan time.Time
+		if next != unset {
+			wait := next - q.now()
+			if timer == nil {
+				timer = q.clock.NewTimer(wait)
+			} else {
+				timer.Reset(wait)
+			}
+			fired = timer.C()
+			// The clock may have moved before the timer was set. A clock that is moved by hand would not fire then.
+			if q.now() >= next {
+				halt(timer)
+				continue
+			}
+		}
+		select {
+		case <-fired:
+		case <-q.rearm:
+			halt(timer)
+		case <-stop:
+			halt(timer)
+			return
+		}
+	}
+}
+
+// halt stops the timer and makes sure that its channel is empty.
+func halt(timer clock.Timer) {
+	if timer == nil || timer.Stop() {
+		return
+	}
+	select {
+	case <-timer.C():
+	default:
+	}
+}
+
+// release queues what is due and returns the next due time; unset when there is none.
+func (q *Queue[K]) release() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for len(q.delays) > 0 {
+		i := q.delays[0]
+		if i.due() > now {
+			return i.due()
+		}
+		p := none
+		if i.retryAt != unset && i.retryAt <= now {
+			p, i.retryAt = i.retryPriority, unset
+		}
+		if i.resyncAt != unset && i.resyncAt <= now {
+			p, i.resyncAt = min(p, i.resyncPriority), unset
+		}
+		q.schedule(i)
+		q.add(i, p)
+	}
+	return unset
+}
+
+// State returns the state of the queue for its metrics. The last error of each key whose last sync had one is given to visit,
+// which must not block nor call the queue. It takes time in proportion to the number of keys.
+func (q *Queue[K]) State(visit func(error)) metrics.QueueState {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := metrics.QueueState{
+		Live: q.lists[Live].len, Retry: q.lists[Retry].len, SelfTriggered: q.lists[SelfTriggered].len, Resync: q.lists[Resync].len,
+		Processing: q.processing,
+	}
+	now := q.now()
+	for _, i := range q.items {
+		if i.err != nil {
+			visit(i.err)
+		}
+		if i.processing {
+			took := now - i.takenAt
+			s.Unfinished += took
+			s.Longest = max(s.Longest, took)
+		}
+		count(&s.Again, i.again != none)
+		count(&s.Held, i.held != none && i.queued == none && !i.processing)
+		count(&s.Retrying, i.retryAt != unset)
+		count(&s.Scheduled, i.resyncAt != unset)
+	}
+	return s
+}
+
+func count(n *int, it bool) {
+	if it {
+		*n++
 	}
 }

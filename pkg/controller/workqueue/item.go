@@ -16,7 +16,9 @@ limitations under the License.
 
 package workqueue
 
-import "time"
+import (
+	"time"
+)
 
 // unset is the absence of a due time. Due times are counted from the queue's start and are at least 1.
 const unset time.Duration = 0
@@ -133,4 +135,31 @@ func (h *delays[K]) Pop() any {
 	*h = (*h)[:last]
 	i.delayed = notDelayed
 	return i
+}
+
+// Priority says how urgent a key is. The smaller value goes first; the zero value is Live.
+type Priority int8
+
+const (
+	// Live is for a change of others than the controller: of a parent, a child, a related object or a definition.
+	Live Priority = iota
+	// Retry is for a sync that failed before and whose backoff has ended.
+	Retry
+	// SelfTriggered is for a sync whose only cause is what the sync before it wrote: only the hook waits for it.
+	SelfTriggered
+	// Resync is for syncs without a known change: periodic resyncs and the initial list after a start.
+	Resync
+
+	priorities = 4
+
+	// none marks the absence of a priority. It is larger than every priority, so that min works.
+	none Priority = priorities
+)
+
+// known maps values outside of the priorities to Resync, so that a wrong value costs urgency and nothing else.
+func (p Priority) known() Priority {
+	if p < Live || p > Resync {
+		return Resync
+	}
+	return p
 }

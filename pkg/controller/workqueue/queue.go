@@ -202,24 +202,14 @@ func (q *Queue[K]) RetryFailed(match func(error) bool) {
 	}
 }
 
-// LastError returns the error of the last failure of key, nil if it did not fail since it succeeded.
-func (q *Queue[K]) LastError(key K) error {
+// Failure returns the error of the last sync of key, nil if it succeeded, and how many times in a row key has failed.
+func (q *Queue[K]) Failure(key K) (last error, times int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i, ok := q.items[key]; ok {
-		return i.err
+		return i.err, int(i.failures)
 	}
-	return nil
-}
-
-// Failures returns how many times in a row key has failed.
-func (q *Queue[K]) Failures(key K) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if i, ok := q.items[key]; ok {
-		return int(i.failures)
-	}
-	return 0
+	return nil, 0
 }
 
 // Forget sets the number of failures of key to zero and drops its last error. Work that is pending stays. Workers call it after success, before

@@ -19,6 +19,7 @@ package workqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -192,14 +193,14 @@ func TestEachLessUrgentPriorityHasItsTurn(t *testing.T) {
 	var turns []Priority
 	for n := 1; n <= 4*agingInterval; n++ {
 		for _, p := range []Priority{Live, Retry, SelfTriggered, Resync} {
-			q.Add(p.String(), p)
+			q.Add(fmt.Sprint(p), p)
 		}
 		key, p, _ := q.Get()
 		q.Done(key)
 		if n%agingInterval == 0 {
 			turns = append(turns, p)
 		} else if p != Live {
-			t.Fatalf("pop %d has priority %s although there is a live key", n, p)
+			t.Fatalf("pop %d has priority %d although there is a live key", n, p)
 		}
 	}
 	if diff := cmp.Diff([]Priority{Resync, SelfTriggered, Retry, Resync}, turns); diff != "" {

@@ -17,6 +17,7 @@ limitations under the License.
 package workqueue
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestStateShowsWhereEveryKeyIs(t *testing.T) {
 			reason: "Each priority is shown.",
 			given: func(q *Queue[string]) {
 				for _, p := range []Priority{Live, Retry, SelfTriggered, Resync} {
-					q.Add(p.String(), p)
+					q.Add(fmt.Sprint(p), p)
 				}
 			},
 			want: metrics.QueueState{Live: 1, Retry: 1, SelfTriggered: 1, Resync: 1},
@@ -100,5 +101,33 @@ func TestStateShowsWhereEveryKeyIs(t *testing.T) {
 				t.Errorf("%s\n%d errors, want %d; state (-want +got):\n%s", tc.reason, failing, tc.errors, diff)
 			}
 		})
+	}
+}
+
+// Lengths are the numbers of keys in a queue. A key that is processed or delayed may be counted there as well as in one
+// of the priorities.
+type Lengths struct {
+	// Live, Retry, SelfTriggered and Resync are the keys ready to be processed, by priority.
+	Live, Retry, SelfTriggered, Resync int
+	// Delayed are the keys that wait for a time.
+	Delayed int
+	// Processing are the keys that workers have.
+	Processing int
+}
+
+// Ready is the number of keys ready to be processed.
+func (l Lengths) Ready() int { return l.Live + l.Retry + l.SelfTriggered + l.Resync }
+
+// Len returns how many keys there are.
+func (q *Queue[K]) Len() Lengths {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Lengths{
+		Live:          q.lists[Live].len,
+		Retry:         q.lists[Retry].len,
+		SelfTriggered: q.lists[SelfTriggered].len,
+		Resync:        q.lists[Resync].len,
+		Delayed:       len(q.delays),
+		Processing:    q.processing,
 	}
 }

@@ -14,5 +14,5 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cluster tests the windows to the host cluster, packages below pkg/cluster, against a real control plane.
+// Package cluster tests the access to the cluster, packages below pkg/cluster, against a real control plane.
 package cluster

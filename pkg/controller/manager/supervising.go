@@ -19,24 +19,106 @@ package manager
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 )
 
+// resourceReader says what the cluster serves, as *discovery.Discovery does.
+type resourceReader interface {
+	Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error)
+}
+
+// builder implements supervisor.Builder for both kinds.
+type builder struct {
+	shared    *dependencies.Shared
+	resources resourceReader
+}
+
+// Build implements supervisor.Builder.
+func (b builder) Build(ctx context.Context, d definition.Definition) (supervisor.Instance, error) {
+	if d.Kind == definition.KindDecorator {
+		return decorator.New(ctx, b.shared, d)
+	}
+	return composite.New(ctx, b.shared, d)
+}
+
+// Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.
+func (b builder) Fingerprint(ctx context.Context, d definition.Definition) []string {
+	rules := slices.Concat(d.Parents, d.Children)
+	texts := make([]string, len(rules))
+	for i, rule := range rules {
+		r, err := b.resources.Resource(ctx, rule.APIVersion, rule.Resource)
+		if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+			texts[i] = "missing"
+		} else if err == nil {
+			texts[i] = fmt.Sprintln(r.GroupVersionResource, r.Kind, r.Namespaced, r.HasStatus)
+		}
+	}
+	return texts
+}
+
+// parents implements supervisor.Parents.
+type parents struct {
+	cluster *cluster.Cluster
+}
+
+// Finalized implements supervisor.Parents. The resource may be served in another version than the definition named.
+func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, finalizer string) ([]supervisor.FinalizedParent, error) {
+	served, err := p.cluster.Discovery.Serving(ctx, resource)
+	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.cluster.Cache.ListMetadata(ctx, served.GroupVersionResource)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := parent.Finalizer{Name: finalizer}
+	var list []supervisor.FinalizedParent
+	for _, o := range all {
+		if !f.On(o) {
+			continue
+		}
+		target := client.Target{Resource: served.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()}
+		list = append(list, supervisor.FinalizedParent{
+			Key: parent.Key{Resource: resource, Namespace: o.Namespace(), Name: o.Name()},
+			UID: o.UID(),
+			Release: func(ctx context.Context) error {
+				if _, _, err := f.Remove(ctx, p.cluster.Client, target, o); !apierrors.IsNotFound(err) {
+					return err
+				}
+				return nil
+			},
+		})
+	}
+	return list, nil
+}
+
 // fieldManager owns the status of controller objects.
 const fieldManager = "metacontroller-apiserver"
-
-// writeLimit is how long a write may take. A write that has begun ends even if its controller is stopped meanwhile, as its object
-// is deleted or the server ends: the API server reports each request that is canceled as an error. It is shorter than the grace
-// of a shutdown.
-const writeLimit = 4 * time.Second
 
 // objects writes controller objects. It implements supervisor.Objects.
 type objects struct {
@@ -87,11 +169,6 @@ func (o objects) patch(
 	if err != nil {
 		return fmt.Errorf("encoding %s %s: %w", d.Kind, d.Meta.Name, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("writing %s %s: %w", d.Kind, d.Meta.Name, err)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
-	defer cancel()
 	options.FieldManager = fieldManager
 	if d.Kind == definition.KindDecorator {
 		_, err = o.client.DecoratorControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
