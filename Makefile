@@ -94,6 +94,10 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
 
+.PHONY: simulate-mutants
+simulate-mutants: ## Put small faults into the engine, one at a time, and count the histories until the simulation finds them.
+	@go run ./test/simulation/mutants $(MUTANTS_ARGS)
+
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)
