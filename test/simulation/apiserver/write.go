@@ -174,7 +174,7 @@ func (w *write) insert(o value.Object, managed value.Object) (value.Object, int,
 	if value.String(meta, "name") == "" && value.String(meta, "generateName") != "" {
 		meta["name"] = w.generate(value.String(meta, "generateName"))
 	}
-	if given := value.String(meta, "resourceVersion"); given != "" && given != "0" {
+	if given := value.String(meta, "resourceVersion"); managed == nil && given != "" && given != "0" {
 		return nil, 0, errors.New("resourceVersion should not be set on objects to be created")
 	}
 	delete(meta, "resourceVersion")

@@ -53,7 +53,9 @@ func (r *runner) deleteDefinition(s Step) {
 	}
 }
 
-func crdPath(kind int) string { return crdsOfKind + "/" + hooks.Kinds[kind].Resource + "." + hooks.Group }
+func crdPath(kind int) string {
+	return crdsOfKind + "/" + hooks.Kinds[kind].Resource + "." + hooks.Group
+}
 
 // serve creates the definition of a custom kind in its present edition.
 func (r *runner) serve(kind int) {
@@ -149,4 +151,3 @@ func (r *runner) touch(uid string) {
 		}
 	}
 }
-

@@ -210,7 +210,7 @@ func (d *definition) parentRules() []any {
 		if d.selected {
 			rule["labelSelector"] = map[string]any{"matchLabels": map[string]any{selection: "yes"}}
 		}
-		if d.ignore {
+		if d.ignore && k.HasStatus { // Others have no generation, so that every change would be ignored (docs/reference/contract.md#s5.2).
 			rule["ignoreStatusChanges"] = true
 		}
 		rules = append(rules, rule)

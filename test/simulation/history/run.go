@@ -111,7 +111,7 @@ func newRunner(h History, logged bool) *runner {
 		history: h, logged: logged, engine: none, held: map[string]bool{}, weights: map[string]float64{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
-	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers})
+	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Warned: r.warned, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless,
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1},
@@ -228,6 +228,10 @@ func controllerIndex(name string) int {
 		}
 	}
 	return -1
+}
+
+func (r *runner) warned(subject, message string) {
+	r.note("event", "Warning about %s: %s", subject, message)
 }
 
 // note keeps what somebody did.

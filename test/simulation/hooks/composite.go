@@ -49,7 +49,7 @@ func compose(r *Request) *Response {
 		response.Status["note"] = "level " + itoa(wish.Level)
 	}
 	if wish.has(WithResync) && len(observed) < len(children) {
-		response.ResyncAfterSeconds = 2.5
+		response.ResyncAfterSeconds = 150.5
 	}
 	return response
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type expected struct {
 	// created says that the object did not exist before, gone that it does not exist any more.
 	created, gone bool
 	name          string
+	// definition is the controller in the state in which its hook was asked last before the write.
+	definition string
 }
 
 // expect notes a write of an engine for the syncs that made it.
@@ -62,10 +65,18 @@ func (t *Tracker) expect(c *change) {
 }
 
 func (t *Tracker) expects(key syncing, uid string, e expected) {
+	if call := t.last[key]; call != nil {
+		e.definition = identity(call.Request.Controller)
+	}
 	if t.unseen[key] == nil {
 		t.unseen[key] = map[string]expected{}
 	}
 	t.unseen[key][uid] = e
+}
+
+// identity tells states of controllers apart.
+func identity(controller object) string {
+	return fmt.Sprint(controller.meta("uid"), generation(controller))
 }
 
 // Unacknowledged says that the engine does not know of the last write: its response was lost, or nobody waits for it.
@@ -95,18 +106,22 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 		if c.At-e.at >= limit {
 			continue
 		}
+		name := KnowledgeIsFresh
+		if e.definition != "" && e.definition != identity(c.Request.Controller) {
+			name = KnowledgeOutlivesEdits
+		}
 		o, ok := shown[uid]
 		if _, owned := o.controller(); ok && uid != key.parent && !owned {
 			continue // Adopted in this sync; the hook is shown it as it was before (docs/reference/contract.md#s8).
 		}
 		switch {
 		case ok && e.gone && !o.deleting():
-			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
+			t.violated(New(name, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
 		case ok && !e.gone && o.version() < e.revision:
-			t.violated(New(KnowledgeIsFresh, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d %v ago",
+			t.violated(New(name, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d %v ago",
 				e.name, c.Controller, o.version(), e.revision, c.At-e.at))
 		case !ok && e.created && t.written[uid] == e.index && t.declared(c, uid):
-			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s created %v ago, is not shown to its hook", e.name, c.Controller, c.At-e.at))
+			t.violated(New(name, c.At, "%s, which %s created %v ago, is not shown to its hook", e.name, c.Controller, c.At-e.at))
 		}
 	}
 }

@@ -153,6 +153,9 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if call.Response == nil || !call.Pure {
 		return nil
 	}
+	if t.reported(call, o) {
+		return nil
+	}
 	if v := t.latest(c, call, d, rule, o); v != nil {
 		return v
 	}
@@ -232,16 +235,23 @@ func selects(d, o, child object) bool {
 	return true
 }
 
-// childrenAsWanted checks that the desired children are there, as their rule updates them, and no others. A child that is not is
-// excepted if a Warning on the parent says that something is wrong.
+// reported reports whether the sync after the last call of the hook failed and said so in a Warning on the parent. Beyond the budget of
+// events an earlier one is enough.
+func (t *Tracker) reported(call *Call, o object) bool {
+	w := t.warned[o.meta("uid")]
+	return w.times > 0 && w.last >= call.At || w.times >= eventsBurst
+}
+
+// eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
+const eventsBurst = 20
+
+// childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
 func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object) *Violation {
 	wanted := call.Response.Wanted()
 	methods := map[int]string{}
 	for _, rule := range hooks.Rules(call.Request.Controller) {
 		methods[rule.Kind] = rule.Method
 	}
-	at, warned := t.warned[o.meta("uid")]
-	reported := warned && c.At-at < 40*time.Minute
 	for _, want := range wanted {
 		kind := object(want).kind()
 		namespace := hooks.Meta(want, "namespace")
@@ -251,14 +261,14 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		have := t.named(kind, namespace, hooks.Meta(want, "name"))
 		by, _ := have.controller()
 		if have == nil || by.uid != o.meta("uid") {
-			if c.Served[kind] != nil && !reported {
+			if c.Served[kind] != nil {
 				return New(ChildrenAsWanted, c.At, "%s of %s is wanted by %s, and it is not there or controlled by %q, and no Warning says so",
 					object(want), o, name, by.name)
 			}
 			continue
 		}
 		method := methods[kind]
-		if have.deleting() || method == "" || method == "OnDelete" || reported {
+		if have.deleting() || method == "" || method == "OnDelete" {
 			continue
 		}
 		if d := difference(want, have, *c.Served[kind]); d != "" {
@@ -266,7 +276,7 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		}
 	}
 	for _, child := range t.children(name, call.Request.Controller, o, c) {
-		if find(wanted, child) == nil && !child.deleting() && !reported {
+		if find(wanted, child) == nil && !child.deleting() {
 			return New(ChildrenAsWanted, c.At, "%s of %s is there, and %s does not want it", child, o, name)
 		}
 	}

@@ -51,6 +51,10 @@ type Options struct {
 	Engine func(user string) (int, bool)
 	// Workers is the number of calls of a controller's hooks that may be under way where the controller does not say.
 	Workers int
+	// All reports the violations of Open invariants, too.
+	All bool
+	// Warned is called with every Warning, for the log. Nil: nobody is.
+	Warned func(object, message string)
 }
 
 // Tracker follows a history. It keeps the first violation.
@@ -70,8 +74,14 @@ type Tracker struct {
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
-	// warned says on which objects the engine reported a Warning, and when last.
-	warned map[string]time.Duration
+	// warned are the Warnings that the engine reported, by the UID of their object.
+	warned map[string]warnings
+}
+
+// warnings are the Warnings about one object: when the last one was reported, and how many there were.
+type warnings struct {
+	last  time.Duration
+	times int
 }
 
 // syncing identifies the syncs of a parent by a controller of an engine.
@@ -91,7 +101,7 @@ type state struct {
 func NewTracker(o Options) *Tracker {
 	return &Tracker{
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
-		finalized: map[string]int{}, last: map[syncing]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]time.Duration{},
+		finalized: map[string]int{}, last: map[syncing]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
 	}
 }
 
@@ -99,7 +109,7 @@ func NewTracker(o Options) *Tracker {
 func (t *Tracker) Violation() *Violation { return t.violation }
 
 func (t *Tracker) violated(v *Violation) {
-	if t.violation == nil {
+	if t.violation == nil && (t.options.All || !Open[v.Invariant]) {
 		t.violation = v
 	}
 }
@@ -124,6 +134,7 @@ func (t *Tracker) Write(w apiserver.Write) {
 	c := &change{Write: w, index: t.writes, at: w.At.Sub(t.options.Start)}
 	t.writes++
 	c.engine, c.byEngine = t.options.Engine(w.User)
+	c.byEngine = c.byEngine && w.Verb != "collect"
 	switch w.Resource {
 	case "events":
 		t.event(decode(w.After), c.at)
@@ -190,7 +201,11 @@ func (t *Tracker) event(e object, at time.Duration) {
 		if subject == nil {
 			subject = e.at("regarding")
 		}
-		t.warned[text(subject["uid"])] = at
+		uid := text(subject["uid"])
+		t.warned[uid] = warnings{at, t.warned[uid].times + 1}
+		if t.options.Warned != nil {
+			t.options.Warned(text(subject["kind"])+" "+text(subject["name"]), text(e["message"])+text(e["note"]))
+		}
 	}
 }
 

@@ -43,6 +43,8 @@ const (
 	// KnowledgeIsFresh: a hook is not asked, and so nothing is written, on a state that an earlier write of the same controller for the
 	// same parent made old.
 	KnowledgeIsFresh = "knowledge-is-fresh"
+	// KnowledgeOutlivesEdits: the same when the controller was edited after the write.
+	KnowledgeOutlivesEdits = "knowledge-outlives-edits"
 	// WantedStays: what the last response wants as it is, is neither deleted nor recreated.
 	WantedStays = "wanted-stays"
 	// StrangersUntouched: objects that the controller does not own, and fields of others, are left alone.
@@ -80,27 +82,32 @@ const (
 )
 
 var sources = map[string]string{
-	KnowledgeIsFresh:     "docs/reference/compatibility.md#d5.2",
-	WantedStays:          "docs/reference/contract.md#s11",
-	StrangersUntouched:   "docs/reference/contract.md#s8",
-	FinalizerFirst:       "docs/reference/contract.md#s15",
-	FinalizeAsked:        "docs/reference/contract.md#s15",
-	HooksWithinLimit:     "docs/reference/compatibility.md#d19.1",
-	OneSyncAtATime:       "docs/architecture.md, how a change is reconciled",
-	ComesToRest:          "docs/reference/compatibility.md#d12.4",
-	LatestSeen:           "docs/reference/contract.md#s5.2",
-	ChildrenAsWanted:     "docs/reference/contract.md#s11",
-	ParentAsWanted:       "docs/reference/contract.md#s6",
-	FinalizersAsDefined:  "docs/reference/compatibility.md#d15",
-	ResyncWritesNothing:  "docs/architecture.md, laws of the engine",
-	RestartWritesNothing: "docs/reference/compatibility.md#d13",
-	Ready:                "docs/reference/compatibility.md#d4",
-	NothingRemembered:    "docs/architecture.md, how a controller starts, changes and stops",
-	EverythingEnds:       "docs/architecture.md, how a controller starts, changes and stops",
-	NoPanic:              "docs/architecture.md, laws of the engine",
+	KnowledgeIsFresh:       "docs/reference/compatibility.md#d5.2",
+	KnowledgeOutlivesEdits: "docs/architecture.md, laws of the engine",
+	WantedStays:            "docs/reference/contract.md#s11",
+	StrangersUntouched:     "docs/reference/contract.md#s8",
+	FinalizerFirst:         "docs/reference/contract.md#s15",
+	FinalizeAsked:          "docs/reference/contract.md#s15",
+	HooksWithinLimit:       "docs/reference/compatibility.md#d19.1",
+	OneSyncAtATime:         "docs/architecture.md, how a change is reconciled",
+	ComesToRest:            "docs/reference/compatibility.md#d12.4",
+	LatestSeen:             "docs/reference/contract.md#s5.2",
+	ChildrenAsWanted:       "docs/reference/contract.md#s11",
+	ParentAsWanted:         "docs/reference/contract.md#s6",
+	FinalizersAsDefined:    "docs/reference/compatibility.md#d15",
+	ResyncWritesNothing:    "docs/architecture.md, laws of the engine",
+	RestartWritesNothing:   "docs/reference/compatibility.md#d13",
+	Ready:                  "docs/reference/compatibility.md#d4",
+	NothingRemembered:      "docs/architecture.md, how a controller starts, changes and stops",
+	EverythingEnds:         "docs/architecture.md, how a controller starts, changes and stops",
+	NoPanic:                "docs/architecture.md, laws of the engine",
 }
 
 // New returns a violation of an invariant.
 func New(invariant string, at time.Duration, format string, args ...any) *Violation {
 	return &Violation{Invariant: invariant, Source: sources[invariant], At: at, Detail: fmt.Sprintf(format, args...)}
 }
+
+// Open are the invariants that are known not to hold at present: their histories are kept under testdata/open. They are not reported
+// unless Options.All is set.
+var Open = map[string]bool{KnowledgeOutlivesEdits: true}

@@ -53,7 +53,8 @@ func (t *Tracker) checkStrangers(c *change) {
 		if asTarget(field) || field == "ownerReferences" && t.mayAdopt(c) {
 			continue
 		}
-		t.violated(New(StrangersUntouched, c.at, "%s of %s was written, which belongs to no controller", field, c.after))
+		t.violated(New(StrangersUntouched, c.at, "%s of %s was changed by %s, from %v to %v, and no controller owns it",
+			field, c.after, c.Verb, c.before.at("metadata"), c.after.at("metadata")))
 	}
 }
 

@@ -262,8 +262,11 @@ func pure(c world.HookCall) world.HookResponse {
 		}
 	}
 	left := len(request.Children[kind+".v1"]) + len(request.Attachments[kind+".v1"])
-	body, err := json.Marshal(map[string]any{
-		key: children, "status": map[string]any{"observed": left}, "finalized": request.Finalizing && left == 0,
-	})
+	response := map[string]any{key: children, "finalized": request.Finalizing && left == 0}
+	if key == "children" {
+		// Two controllers of one parent must not want different status.
+		response["status"] = map[string]any{"observed": left}
+	}
+	body, err := json.Marshal(response)
 	return world.HookResponse{Body: body, Err: err}
 }
