@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // Key is the identity of a child: the version in which it is read or written does not matter (docs/reference/compatibility.md#d11).
@@ -31,6 +32,12 @@ type Key struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+}
+
+// KeyOf returns the identity of an observed child.
+func KeyOf(o *object.Object) Key {
+	kind := o.GroupVersionKind()
+	return Key{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name()}
 }
 
 // GroupKind returns the child's kind without version.
@@ -92,9 +99,6 @@ func NewRules(list []Rule, missing ...schema.GroupVersionResource) Rules {
 	}
 	return r
 }
-
-// Missing returns the declared resources that are not served now.
-func (r Rules) Missing() []schema.GroupVersionResource { return r.missing }
 
 // mayBeMissing reports whether an undeclared kind of a group may be that of a missing resource.
 func (r Rules) mayBeMissing(group string) bool {

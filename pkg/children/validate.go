@@ -126,7 +126,7 @@ func (d *Desired) identify(child map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("has the apiVersion %q, whose version is none", d.APIVersion)
 	}
 	d.Group = version.Group
-	metadata, err := object(child, "metadata")
+	metadata, err := objectIn(child, "metadata")
 	if err != nil {
 		return nil, err
 	}
@@ -203,8 +203,8 @@ func text(from map[string]any, field string) (string, bool) {
 	return value, ok && value != ""
 }
 
-// object returns an object field, made if it is absent.
-func object(from map[string]any, field string) (map[string]any, error) {
+// objectIn returns an object field, made if it is absent.
+func objectIn(from map[string]any, field string) (map[string]any, error) {
 	switch value := from[field].(type) {
 	case map[string]any:
 		return value, nil

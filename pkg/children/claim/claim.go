@@ -87,6 +87,15 @@ func OwnerOf(parent *object.Object) object.OwnerReference {
 	}
 }
 
+// OwnerContent returns that reference as it stands in a decoded object.
+func OwnerContent(parent *object.Object) map[string]any {
+	r := OwnerOf(parent)
+	return map[string]any{
+		"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": string(r.UID),
+		"controller": r.Controller, "blockOwnerDeletion": r.BlockOwnerDeletion,
+	}
+}
+
 // AdoptPatch returns the merge patch that makes owner the controller of o.
 func AdoptPatch(o *object.Object, owner object.OwnerReference) ([]byte, error) {
 	return patch(o, append(others(o, owner.UID), owner))

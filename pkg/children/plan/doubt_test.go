@@ -298,7 +298,7 @@ func TestAChildThatIsKeptIsNotForgotten(t *testing.T) {
 	s.accept(t, nil)
 	s.step(t)
 	before := s.records.Of(s.Parent)
-	s.Kept = []children.Key{plan.KeyOf(s.Observed[0])}
+	s.Kept = []children.Key{children.KeyOf(s.Observed[0])}
 	s.Desired, s.Observed = nil, nil
 	s.make(t)
 	if after := s.records.Of(s.Parent); len(before) != 1 || !slices.Equal(before, after) {

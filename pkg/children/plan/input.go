@@ -245,16 +245,10 @@ func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
 	return err == nil && (step.Action == Leave && step.Reason == Same || step.Action == Update && step.RecordOnly)
 }
 
-// KeyOf returns the identity of an observed child.
-func KeyOf(o *object.Object) children.Key {
-	kind := o.GroupVersionKind()
-	return children.Key{Group: kind.Group, Kind: kind.Kind, Namespace: o.Namespace(), Name: o.Name()}
-}
-
 func byKey(list []*object.Object) map[children.Key]*object.Object {
 	result := make(map[children.Key]*object.Object, len(list))
 	for _, o := range list {
-		result[KeyOf(o)] = o
+		result[children.KeyOf(o)] = o
 	}
 	return result
 }

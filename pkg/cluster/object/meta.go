@@ -40,14 +40,6 @@ type OwnerReference struct {
 	BlockOwnerDeletion bool `json:"blockOwnerDeletion,omitempty"`
 }
 
-// Content returns the reference as it stands in a decoded object.
-func (r OwnerReference) Content() map[string]any {
-	return map[string]any{
-		"apiVersion": r.APIVersion, "kind": r.Kind, "name": r.Name, "uid": string(r.UID),
-		"controller": r.Controller, "blockOwnerDeletion": r.BlockOwnerDeletion,
-	}
-}
-
 // Labels decodes the object's labels into a new map, nil if it has none. For matching, [Object.LabelSet] costs nothing.
 func (o *Object) Labels() map[string]string { return o.textMap(o.labels) }
 

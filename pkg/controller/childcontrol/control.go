@@ -152,7 +152,7 @@ func (c *Control) Gather(
 	// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	return c.Complete(ctx, plan.Input{
-		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerOf(parent).Content(), Rules: c.config.Rules,
+		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,
 		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: c.records.Of(uid),
 		Comparing: comparing,
 	})

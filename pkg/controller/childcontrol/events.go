@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -166,7 +167,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 		if !ok || len(status) == 0 || c.ignored.isReported(in.Parent, d.GroupKind()) {
 			continue
 		}
-		if at := slices.IndexFunc(in.Observed, func(o *object.Object) bool { return plan.KeyOf(o) == d.Key }); at >= 0 {
+		if at := slices.IndexFunc(in.Observed, func(o *object.Object) bool { return children.KeyOf(o) == d.Key }); at >= 0 {
 			// One that cannot be decoded is not what the hook sets.
 			if same, err := parent.HasStatus(in.Observed[at], status); same && err == nil {
 				continue

@@ -22,6 +22,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
@@ -120,7 +121,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 	if err != nil {
 		return nil, err
 	}
-	logger(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
+	klog.FromContext(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
 	written, err := c.sync.PatchChild(ctx, target, informer, patch)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -137,7 +138,7 @@ func (c *claiming) release(ctx context.Context, target client.Target, informer *
 	if err != nil {
 		return err
 	}
-	logger(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
+	klog.FromContext(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
 	_, err = c.sync.PatchChild(ctx, target, informer, patch)
 	if apierrors.IsNotFound(err) || apierrors.IsGone(err) {
 		return nil

@@ -24,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -140,9 +139,6 @@ func (k *kind) Selects(p, o *object.Object) bool {
 	return err == nil && selector.Matches(o.LabelSet())
 }
 
-// Orphan implements reconciler.Kind.
-func (k *kind) Orphan(o *object.Object, enqueue func(parent.Key)) { k.matching(o, enqueue) }
-
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 	if k.planner.Active() && s.ManagesChildren() {
@@ -150,9 +146,6 @@ func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 	}
 	return s.Decide(ctx)
 }
-
-// logger returns the logger of a sync.
-func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 
 // Write implements reconciler.Kind: the finalizer, the children and the status, in this order (docs/reference/contract.md#s6).
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {

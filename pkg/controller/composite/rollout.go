@@ -27,7 +27,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -97,7 +96,7 @@ func (k *kind) plan(
 ) (*rollout.Plan, error) {
 	observed := make(map[children.Key]*object.Object, len(s.Observed))
 	for _, o := range s.Observed {
-		observed[plan.KeyOf(o)] = o
+		observed[children.KeyOf(o)] = o
 	}
 	latest := make([]children.Desired, 0, len(called[0].Desired))
 	for _, key := range called[0].Desired {
@@ -129,7 +128,7 @@ func assign(s *reconciler.Sync, p *rollout.Plan, responses []revisionResponse) {
 		s.Decision.Desired = append(s.Decision.Desired, responses[a.Revision].desired[a.Key])
 	}
 	for _, o := range s.Observed {
-		if !kept[plan.KeyOf(o)] {
+		if !kept[children.KeyOf(o)] {
 			s.Decision.Observed = append(s.Decision.Observed, o)
 		}
 	}

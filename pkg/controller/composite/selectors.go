@@ -112,16 +112,16 @@ func (s *selectors) Forget(key parent.Key) {
 	}
 }
 
-// matching calls yield for every parent whose selector matches an orphan: parents of its namespace, and cluster-scoped
-// ones.
-func (s *selectors) matching(orphan *object.Object, yield func(parent.Key)) {
+// Orphan implements reconciler.Kind: it calls enqueue for every parent whose selector matches, of the orphan's namespace and
+// cluster-scoped ones.
+func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
 	set := labels.Set(orphan.Labels())
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	visit := func(p posting) {
 		for _, e := range s.postings[p] {
 			if e.selector.Matches(set) {
-				yield(e.key)
+				enqueue(e.key)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func matched(t *testing.T, s *selectors, label, value string) []string {
 	t.Helper()
 	orphan := parsed(t, `{"apiVersion":"v1","kind":"A","metadata":{"namespace":"ns","labels":{%q:%q}}}`, label, value)
 	names := []string{}
-	s.matching(orphan, func(key parent.Key) { names = append(names, key.Name) })
+	s.Orphan(orphan, func(key parent.Key) { names = append(names, key.Name) })
 	slices.Sort(names)
 	return names
 }

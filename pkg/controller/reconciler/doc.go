@@ -17,8 +17,8 @@ limitations under the License.
 // Package reconciler runs one controller of either kind.
 //
 // Its files are its ideas: kind.go says what CompositeControllers and DecoratorControllers do differently, controller.go builds
-// and runs a controller, events.go says which change enqueues which parent, sync.go reconciles one parent in phases, call.go
-// calls the hook and validates its response, and writes.go writes the parent and its children. Packages composite and decorator implement
+// and runs a controller, events.go says which change enqueues which parent, sync.go reconciles one parent in phases, of which one
+// calls the hook, and writes.go writes the parent and its children. Packages composite and decorator implement
 // Kind; everything else, from the priorities after a start to what is forgotten of a parent that is gone, is the same for
 // both.
 package reconciler

@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,9 +32,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -185,9 +188,9 @@ func relate(ctx context.Context, s *Sync) error {
 // one kind in two versions: the hook is shown its children twice, and they are observed once.
 func (s *Sync) Show(rule int, shown, now []*object.Object) {
 	declared := &s.controller.config.Children[rule]
-	s.Shown = append(s.Shown, wire.GroupOf(typeKey(declared.Kind), shown))
+	s.Shown = append(s.Shown, wire.GroupOf(hook.TypeKey(declared.Kind.GroupVersion().String(), declared.Kind.Kind), shown))
 	for _, o := range now {
-		key := plan.KeyOf(o)
+		key := children.KeyOf(o)
 		if _, twice := s.seen[key]; !twice {
 			s.seen[key] = struct{}{}
 			s.Observed = append(s.Observed, o)
@@ -207,6 +210,89 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
 func (s *Sync) Observes(o *object.Object) bool {
-	_, ok := s.seen[plan.KeyOf(o)]
+	_, ok := s.seen[children.KeyOf(o)]
 	return ok
+}
+
+// errNoHook is the error of a parent for which no hook is declared (docs/reference/contract.md#s17.3).
+var errNoHook = errors.New("no enabled hooks found")
+
+// finalizing reports whether the finalize hook is called in place of the sync hook.
+func (s *Sync) finalizing() bool {
+	return s.controller.hooks.Finalize != nil && (s.Parent.Deleting() || !s.Source.Selected(s.Parent))
+}
+
+// Call calls the hook about the parent, shown as it is or as it was in a former revision. The response is released with the sync.
+func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Response, error) {
+	c, finalizing := s.controller, s.finalizing()
+	var called *hookclient.Hook
+	switch {
+	case finalizing:
+		called = c.hooks.Finalize
+	case c.hooks.Sync != nil:
+		called = c.hooks.Sync
+	default:
+		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
+	}
+	request := wire.Request{
+		Version: called.Version, Controller: *c.encoded.Load(), Parent: shown,
+		Children: s.Shown, Related: s.Related, Finalizing: finalizing,
+	}
+	var response *hookclient.Response
+	var err error
+	if c.config.Definition.Kind == definition.KindDecorator {
+		response, err = called.Decorator(ctx, s.Root, wire.Decorator(request))
+	} else {
+		response, err = called.Composite(ctx, s.Root, wire.Composite(request))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
+	}
+	s.responses = append(s.responses, response)
+	if len(response.Ignored) > 0 {
+		klog.FromContext(ctx).V(4).Info("Response of the hook has fields that are ignored", "parent", s.Parent, "fields", response.Ignored)
+	}
+	return response, nil
+}
+
+// Decide calls the hook once and takes its response as the Decision.
+func (s *Sync) Decide(ctx context.Context) error {
+	response, err := s.Call(ctx, s.Parent)
+	if err != nil {
+		return err
+	}
+	s.Decision = Decision{
+		Observed: s.Observed, Status: response.Status, Labels: response.Labels, Annotations: response.Annotations,
+		ResyncAfter: response.ResyncAfter, Finalized: response.Finalized, Delete: response.Delete,
+	}
+	scope := ""
+	if s.Scope.Selector != nil {
+		scope = s.Scope.Selector.String()
+	}
+	s.fingerprint = record.FingerprintOf(response.RawChildren, scope)
+	if s.controller.children.Settled(s.Parent.UID(), s.fingerprint, s.Observed) {
+		s.Decision.Settled = true
+		return nil
+	}
+	s.Decision.Desired, s.Decision.Unserved, err = s.Validate(response)
+	if len(s.Decision.Unserved) > 0 {
+		// The response is not settled before these children are there.
+		s.fingerprint = 0
+	}
+	return err
+}
+
+// Validate decodes and validates the children of a response. Those of kinds that are declared and not served are not among the desired
+// ones.
+func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []children.Key, error) {
+	list, err := response.Children()
+	if err != nil {
+		return nil, nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
+	}
+	desired, unserved, err := children.Validate(s.Scope, s.controller.rules, list)
+	if err != nil {
+		response.Reject()
+		return nil, nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
+	}
+	return desired, unserved, nil
 }

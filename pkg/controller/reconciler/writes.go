@@ -136,11 +136,11 @@ func (s *Sync) kept() []children.Key {
 	}
 	decided := make(map[children.Key]bool, len(s.Decision.Observed))
 	for _, o := range s.Decision.Observed {
-		decided[plan.KeyOf(o)] = true
+		decided[children.KeyOf(o)] = true
 	}
 	var kept []children.Key
 	for _, o := range s.Observed {
-		if key := plan.KeyOf(o); !decided[key] {
+		if key := children.KeyOf(o); !decided[key] {
 			kept = append(kept, key)
 		}
 	}

@@ -21,14 +21,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 // Revision is one revision of a parent for which the hook is called.
@@ -181,4 +185,136 @@ func repaired(r Revision) ([]byte, bool) {
 	}
 	patch, err := json.Marshal(r.patch)
 	return patch, err == nil
+}
+
+// claims is the index of the revision that each rolling child is on. Children that the latest revision does not desire have no
+// entry.
+type claims map[children.Key]int
+
+// claimsOf reads what the revisions claim (docs/reference/contract.md#s14.3). Kinds that no longer roll and children that are no longer
+// desired are dropped. A child that two revisions claim, because a write was interrupted, is on the newer one.
+func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[children.Key]bool) claims {
+	out := claims{}
+	for index, r := range revisions {
+		for _, claimed := range r.Object.Children {
+			if _, ok := p.config.Rules[schema.GroupKind{Group: claimed.APIGroup, Kind: claimed.Kind}]; !ok {
+				continue
+			}
+			for _, name := range claimed.Names {
+				key := absoluteKey(parentNamespace, claimed.APIGroup, claimed.Kind, name)
+				if _, taken := out[key]; desired[key] && !taken {
+					out[key] = index
+				}
+			}
+		}
+	}
+	return out
+}
+
+// children returns the claims of one revision as a ControllerRevision holds them, in a fixed order.
+func (c claims) children(parentNamespace string, index int) []v1alpha1.ControllerRevisionChildren {
+	names := map[schema.GroupKind][]string{}
+	for key, at := range c {
+		if at == index {
+			names[key.GroupKind()] = append(names[key.GroupKind()], relativeName(parentNamespace, key))
+		}
+	}
+	out := make([]v1alpha1.ControllerRevisionChildren, 0, len(names))
+	for _, gk := range slices.SortedFunc(maps.Keys(names), compareGroupKinds) {
+		slices.Sort(names[gk])
+		out = append(out, v1alpha1.ControllerRevisionChildren{APIGroup: gk.Group, Kind: gk.Kind, Names: names[gk]})
+	}
+	return out
+}
+
+func compareGroupKinds(a, b schema.GroupKind) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+}
+
+// sameChildren reports whether two lists claim the same children, in any order.
+func sameChildren(a, b []v1alpha1.ControllerRevisionChildren) bool {
+	type child struct{ group, kind, name string }
+	flatten := func(list []v1alpha1.ControllerRevisionChildren) map[child]bool {
+		out := map[child]bool{}
+		for _, c := range list {
+			for _, name := range c.Names {
+				out[child{c.APIGroup, c.Kind, name}] = true
+			}
+			if len(c.Names) == 0 {
+				out[child{c.APIGroup, c.Kind, ""}] = true
+			}
+		}
+		return out
+	}
+	return maps.Equal(flatten(a), flatten(b))
+}
+
+// extract returns an object that holds only the fields at the paths. Missing fields are left out.
+func extract(parent map[string]any, paths [][]string) map[string]any {
+	patch := map[string]any{}
+	for _, path := range paths {
+		if value, ok := field(parent, path); ok {
+			patch = set(patch, path, value)
+		}
+	}
+	return patch
+}
+
+// restore returns the parent as it was in the revision that patch records. Every field at the paths is taken from the
+// patch. A field that the patch lacks is removed if the revision recorded its path, because then the parent did not have it;
+// otherwise the parent's present field stays. The result shares what is not changed with the parent.
+func restore(parent, patch map[string]any, paths [][]string, recorded []string) map[string]any {
+	for _, path := range paths {
+		if value, ok := field(patch, path); ok {
+			parent = set(parent, path, value)
+		} else if covers(recorded, path) {
+			parent = remove(parent, path)
+		}
+	}
+	return parent
+}
+
+// covers reports whether one of the recorded paths is the path or a prefix of it.
+func covers(recorded, path []string) bool {
+	dotted := strings.Join(path, ".") + "."
+	return slices.ContainsFunc(recorded, func(r string) bool { return strings.HasPrefix(dotted, r+".") })
+}
+
+func field(object map[string]any, path []string) (any, bool) {
+	for n, name := range path {
+		value, ok := object[name]
+		if !ok || n == len(path)-1 {
+			return value, ok
+		}
+		if object, ok = value.(map[string]any); !ok {
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// set returns a copy of object with the value at the path. Missing objects above it are created.
+func set(object map[string]any, path []string, value any) map[string]any {
+	changed := make(map[string]any, len(object)+1)
+	maps.Copy(changed, object)
+	if len(path) > 1 {
+		below, _ := object[path[0]].(map[string]any)
+		value = set(below, path[1:], value)
+	}
+	changed[path[0]] = value
+	return changed
+}
+
+// remove returns object without the field at the path.
+func remove(object map[string]any, path []string) map[string]any {
+	if _, ok := field(object, path); !ok {
+		return object
+	}
+	changed := maps.Clone(object)
+	if len(path) == 1 {
+		delete(changed, path[0])
+	} else if below, ok := object[path[0]].(map[string]any); ok {
+		changed[path[0]] = remove(below, path[1:])
+	}
+	return changed
 }

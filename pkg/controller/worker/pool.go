@@ -192,7 +192,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	f := classify(err)
 	after := f.after
 	if f.result != metrics.Postponed || f.passing != "" {
-		last, times := p.queue.Failure(key)
+		times, last := p.queue.Failure(key)
 		f.follows(last, times+1)
 		after = p.queue.Fail(key, f)
 		if f.wait != nil && f.wait.Done != nil {

@@ -202,14 +202,14 @@ func (q *Queue[K]) RetryFailed(match func(error) bool) {
 	}
 }
 
-// Failure returns the error of the last sync of key, nil if it succeeded, and how many times in a row key has failed.
-func (q *Queue[K]) Failure(key K) (last error, times int) {
+// Failure returns how many times in a row key has failed, and the error of its last sync, nil if that succeeded.
+func (q *Queue[K]) Failure(key K) (times int, last error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i, ok := q.items[key]; ok {
-		return i.err, int(i.failures)
+		return int(i.failures), i.err
 	}
-	return nil, 0
+	return 0, nil
 }
 
 // Forget sets the number of failures of key to zero and drops its last error. Work that is pending stays. Workers call it after success, before

@@ -190,7 +190,7 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 		t.Fatal(err)
 	}
 	in := plan.Input{
-		Parent: s.parent.UID(), Owner: claim.OwnerOf(s.parent).Content(), Rules: rules, Desired: desired, Manager: s.manager,
+		Parent: s.parent.UID(), Owner: claim.OwnerContent(s.parent), Rules: rules, Desired: desired, Manager: s.manager,
 		ParentName: s.parent.String(), Now: time.Now(), Records: s.records.Of(s.parent.UID()),
 		Schemas: map[schema.GroupVersionKind]merge.Schema{},
 	}
