@@ -37,10 +37,11 @@ type Mutant struct {
 	Name string `json:"name"`
 	// Breaks says what goes wrong with it.
 	Breaks string `json:"breaks"`
-	// File is the file that it is in, from the root of the repository. From is a text that stands there once, and To what it becomes.
-	File string `json:"file"`
-	From string `json:"from"`
-	To   string `json:"to"`
+	// Folder is that of the package that it is in, from the root of the repository. From is a text that stands in its files once, tests
+	// left out, and To what it becomes.
+	Folder string `json:"folder"`
+	From   string `json:"from"`
+	To     string `json:"to"`
 	// Unseen says why no history can show it. Empty: some do.
 	Unseen string `json:"unseen,omitempty"`
 }
@@ -56,34 +57,38 @@ func load() ([]Mutant, error) {
 	return all.Mutants, nil
 }
 
-// apply returns the file with the fault. root is the root of the repository.
-func (m Mutant) apply(root string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(root, m.File))
+// apply returns the path of the file that the fault is in, and what the file becomes. root is the root of the repository.
+func (m Mutant) apply(root string) (file, content string, err error) {
+	files, err := filepath.Glob(filepath.Join(root, m.Folder, "*.go"))
 	if err != nil {
-		return "", fmt.Errorf("reading the file of %s: %w", m.Name, err)
+		return "", "", fmt.Errorf("looking for the files of %s: %w", m.Name, err)
 	}
-	if m.From == m.To {
-		return "", fmt.Errorf("%s changes nothing", m.Name)
+	count := 0
+	for _, each := range files {
+		original, err := os.ReadFile(each) //nolint:gosec // It is one of the repository.
+		switch {
+		case err != nil:
+			return "", "", fmt.Errorf("reading a file of %s: %w", m.Name, err)
+		case strings.HasSuffix(each, "_test.go"):
+		case strings.Contains(string(original), m.From):
+			file, content = each, strings.Replace(string(original), m.From, m.To, 1)
+			count += strings.Count(string(original), m.From)
+		}
 	}
-	switch n := strings.Count(string(content), m.From); n {
-	case 1:
-		return strings.Replace(string(content), m.From, m.To, 1), nil
-	case 0:
-		return "", fmt.Errorf("the text of %s is not in %s", m.Name, m.File)
-	default:
-		return "", fmt.Errorf("the text of %s is %d times in %s", m.Name, n, m.File)
+	if count != 1 || m.From == m.To {
+		return "", "", fmt.Errorf("the text of %s is %d times in %s, and has to be there once and to change", m.Name, count, m.Folder)
 	}
+	return file, content, nil
 }
 
 // overlay writes the mutated file and the overlay that the go command reads into a folder, and returns the path of the latter.
 func (m Mutant) overlay(root, folder string) (string, error) {
-	mutated, err := m.apply(root)
+	original, mutated, err := m.apply(root)
 	if err != nil {
 		return "", err
 	}
-	original, err := filepath.Abs(filepath.Join(root, m.File))
-	if err != nil {
-		return "", fmt.Errorf("locating %s: %w", m.File, err)
+	if original, err = filepath.Abs(original); err != nil {
+		return "", fmt.Errorf("locating the file of %s: %w", m.Name, err)
 	}
 	source, path := filepath.Join(folder, m.Name+".go"), filepath.Join(folder, m.Name+".json")
 	encoded, err := json.Marshal(map[string]map[string]string{"Replace": {original: source}})
