@@ -100,6 +100,10 @@ type runner struct {
 	served      []*hooks.Edition
 	editions    []hooks.Edition
 	faults      faults
+	// resynced is when the last period of resyncs began.
+	resynced time.Duration
+	// asked has the UID of the parent that a call was about, by when it arrived.
+	asked map[time.Duration]string
 	// held are the resources whose watches are held back.
 	held map[string]bool
 	// weights are how likely what is pending is chosen, by what it is.
@@ -109,6 +113,7 @@ type runner struct {
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
 		history: h, logged: logged, engine: none, held: map[string]bool{}, weights: map[string]float64{},
+		asked:  map[time.Duration]string{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Warned: r.warned, All: h.Invariant != ""})
@@ -205,13 +210,18 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
 	call := &invariant.Call{
 		At: r.world.Now(), Writes: r.tracker.Written(), Engine: c.Engine, Controller: name, Hook: hook.Name(c.Hook), Request: request,
-		Response: reply.response, Pure: reply.pure, InFlight: 1,
+		Response: reply.response, Pure: reply.pure, InFlight: 1, AboutParent: 1,
 	}
+	parent := hooks.Meta(request.Parent, "uid")
 	for _, p := range r.world.Pending() {
 		if p.Kind == world.CallResponse && p.Engine == c.Engine && p.Controller == c.Controller && !p.Abandoned {
 			call.InFlight++
+			if r.asked[p.Since] == parent {
+				call.AboutParent++
+			}
 		}
 	}
+	r.asked[r.world.Now()] = parent
 	r.tracker.Call(call)
 	r.note(c.Controller, "%s of %s → %d", c.Hook, hooks.Meta(request.Parent, "name"), reply.code)
 	response := world.HookResponse{Code: reply.code, Body: reply.body}
