@@ -97,6 +97,7 @@ func (s *Server) changes(user string, k *kinds.Kind, o *store.Object, change fun
 	live := s.view(o, k.Storage)
 	changed := value.Copy(live)
 	change(changed)
+	changed = k.Storage.Owned(w.target.subresource, live, changed, w.manager, s.options.Now())
 	_, _, _ = w.replace(o, live, changed) //nolint:dogsled // A refusal is tried again with the next step.
 	return s.store.Revision() != before
 }

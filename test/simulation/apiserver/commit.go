@@ -42,13 +42,19 @@ func (s *Server) commit(c change) value.Object {
 		return s.remove(c)
 	}
 	stored := c.version.Convert(c.object, k.Storage)
+	if k.Custom {
+		value.Settle(stored)
+	}
 	if c.old != nil && unchanged(stored, c.old.Content) {
 		return s.view(c.old, c.version)
 	}
 	revision := s.store.Next()
 	stored = withRevision(stored, revision)
 	o := newObject(stored, revision)
-	o.Memo(k.Storage, func() any { return stored })
+	if c.version == k.Storage {
+		// What was written in another version gets the defaults of this one when it is read.
+		o.Memo(k.Storage, func() any { return stored })
+	}
 	s.record(c, k, o)
 	s.table(k).Put(o)
 	s.forget(k)

@@ -50,6 +50,9 @@ func (s *Server) define(o *store.Object) {
 		panic(fmt.Sprintf("a definition was admitted that cannot be served: %v", err))
 	}
 	gr := kind.GroupResource()
+	if deleting(o) {
+		s.catalog = nil
+	}
 	if s.kinds[gr] != kind {
 		if s.kinds[gr] != nil {
 			s.endWatchesOf(kind)

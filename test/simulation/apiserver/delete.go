@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,9 +26,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
@@ -36,20 +40,34 @@ import (
 func (w *write) options() error {
 	o := &w.deleting
 	if len(w.request.Body) > 0 {
-		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.request.Body, nil, o)
-		if err != nil {
-			return apierrors.NewBadRequest(err.Error())
+		if w.target.kind().Group == metacontroller.GroupName {
+			// The product's scheme has the options in this group, too.
+			if err := json.Unmarshal(w.request.Body, o); err != nil {
+				return apierrors.NewBadRequest(err.Error())
+			}
+		} else if err := w.decodeOptions(o); err != nil {
+			return err
 		}
-		given, ok := decoded.(*metav1.DeleteOptions)
-		if !ok {
-			return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
-		}
-		w.deleting = *given
-	}
-	if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
+	} else if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
 		o.PropagationPolicy = new(metav1.DeletionPropagation(policy))
 	}
+	if errs := validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
 	w.dry = w.dry || slices.Contains(o.DryRun, metav1.DryRunAll)
+	return nil
+}
+
+func (w *write) decodeOptions(into *metav1.DeleteOptions) error {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.request.Body, nil, into)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	given, ok := decoded.(*metav1.DeleteOptions)
+	if !ok {
+		return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
+	}
+	*into = *given
 	return nil
 }
 
@@ -115,10 +133,10 @@ func (w *write) checkPreconditions(existing *store.Object) error {
 		return nil
 	}
 	if p.UID != nil && *p.UID != types.UID(existing.UID) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
 	}
 	return nil
 }
@@ -195,7 +213,7 @@ func (w *write) marked(live value.Object) value.Object {
 		}
 		meta["deletionTimestamp"] = w.server.now()
 	}
-	if k != definitions {
+	if k != definitions && k != namespaces {
 		meta["deletionGracePeriodSeconds"] = int64(0)
 	}
 	return o

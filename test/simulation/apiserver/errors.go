@@ -53,6 +53,14 @@ func statusBody(status *metav1.Status) []byte {
 	return body
 }
 
+// notThere is the response to a request for a resource that a group of the server's own does not have.
+func notThere() Response {
+	return failure(&apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
+	}})
+}
+
 // notServed is the response to a request for a path that is not served.
 func notServed() Response {
 	return Response{Code: http.StatusNotFound, ContentType: "text/plain; charset=utf-8", Body: []byte("404 page not found\n")}

@@ -83,16 +83,17 @@ func unsupported(types []string, v *kinds.Version) error {
 func (w *write) put() Response {
 	o, err := w.body()
 	if err != nil {
-		return failure(err)
+		return w.respond(nil, 0, err)
 	}
 	if err := w.checkName(o); err != nil {
 		return failure(err)
 	}
-	w.uniqueOwners(o)
+	w.uniqueOwners(o, doubleOwners)
 	existing := w.existing()
 	if uid := value.String(o, "metadata", "uid"); uid != "" && (existing != nil && existing.UID != uid) {
 		return failure(apierrors.NewConflict(w.target.kind().GroupResource(), w.target.name,
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, existing.UID))) //nolint:staticcheck // It is kube-apiserver's.
+			fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %v, UID in object meta: %v",
+				w.key(), uid, existing.UID)))
 	}
 	if existing == nil {
 		if !w.target.kind().CreateOnUpdate {
@@ -104,6 +105,16 @@ func (w *write) put() Response {
 	live := w.server.view(existing, v)
 	o = v.Owned(w.target.subresource, live, o, w.manager, w.server.options.Now())
 	return w.respond(w.replace(existing, live, o))
+}
+
+// key returns the key under which kube-apiserver stores the object in etcd.
+func (w *write) key() string {
+	k := w.target.kind()
+	path := store.Key{Namespace: w.target.namespace, Name: w.target.name}.Path()
+	if k.Custom || k.GroupResource() == definitions {
+		return "/registry/" + k.Group + "/" + k.Plural + "/" + path
+	}
+	return "/registry/" + k.Plural + "/" + path
 }
 
 func (w *write) existing() *store.Object {
@@ -127,7 +138,7 @@ func (w *write) replace(existing *store.Object, live, o value.Object) (value.Obj
 	if err != nil {
 		return nil, 0, err
 	}
-	w.uniqueOwners(o)
+	w.uniqueOwners(o, doubleOwnersAdmitted)
 	if err := w.checkRevision(existing, o); err != nil {
 		return nil, 0, err
 	}
@@ -148,7 +159,7 @@ func (w *write) replace(existing *store.Object, live, o value.Object) (value.Obj
 	meta["resourceVersion"] = was["resourceVersion"]
 	warnings, errs := v.Update(w.target.subresource, o, live)
 	if len(errs) > 0 {
-		return nil, 0, apierrors.NewInvalid(v.Kind.GroupKind(), w.target.name, errs)
+		return nil, 0, w.invalid(o, errs)
 	}
 	w.warnings = append(w.warnings, warnings...)
 	kinds.KeepTimes(o, live)
@@ -232,6 +243,12 @@ func (w *write) patch() Response {
 }
 
 func unsupportedPatch(v *kinds.Version) error {
+	if !v.Kind.Custom {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+			Message: "415: Unsupported Media Type", Details: &metav1.StatusDetails{},
+		}}
+	}
 	return unsupported([]string{
 		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
 	}, v)
@@ -309,7 +326,8 @@ func merge(o, patch value.Object) {
 func applyJSONPatch(before, patch []byte) ([]byte, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(patch, &operations); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		message := strings.ReplaceAll(err.Error(), "[]json.RawMessage", "[]handlers.jsonPatchOp")
+		return nil, apierrors.NewBadRequest("error decoding patch: " + message)
 	}
 	decoded, err := jsonpatch.DecodePatch(patch)
 	if err != nil {

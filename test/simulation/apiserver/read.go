@@ -23,9 +23,12 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	optionvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
@@ -107,11 +110,18 @@ func newSelection(r Request, t target) (selection, error) {
 		}
 		for _, requirement := range chosen.fields.Requirements() {
 			if !t.kind().Selectable(requirement.Field) {
-				return chosen, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", requirement.Field))
+				return chosen, unknownField(t, requirement.Field)
 			}
 		}
 	}
 	return chosen, nil
+}
+
+func unknownField(t target, name string) error {
+	if t.kind().Custom {
+		return apierrors.NewBadRequest("field label not supported: " + name)
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf(`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, name))
 }
 
 // matches returns what decides whether an object is selected, nil if all are.
@@ -125,6 +135,14 @@ func (c selection) matches() func(*store.Object) bool {
 	}
 }
 
+// path is the part of an object's key that a page continues at.
+func (c selection) path(o *store.Object) string {
+	if c.namespace != "" {
+		return o.Name
+	}
+	return o.Path()
+}
+
 // fieldsOf are the fields of an object that selectors may name.
 type fieldsOf struct{ object *store.Object }
 
@@ -132,6 +150,25 @@ func (f fieldsOf) Has(string) bool { return true }
 
 func (f fieldsOf) Get(field string) string {
 	return value.String(f.object.Content, strings.Split(field, ".")...)
+}
+
+// checkList says what is wrong with the parameters of a list or watch.
+func checkList(r Request) error {
+	send, match := r.Query.Get("sendInitialEvents"), r.Query.Get("resourceVersionMatch")
+	if send == "" && match == "" {
+		return nil
+	}
+	options := internalversion.ListOptions{
+		Watch: r.Query.Get("watch") == "true" || r.Query.Get("watch") == "1", ResourceVersion: r.Query.Get("resourceVersion"),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(match), Continue: r.Query.Get("continue"),
+	}
+	if send != "" {
+		options.SendInitialEvents = new(send == "true" || send == "1")
+	}
+	if errs := optionvalidation.ValidateListOptions(&options, true); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	return nil
 }
 
 // page is a part of a list.
@@ -147,6 +184,9 @@ func (s *Server) list(r Request, t target) Response {
 	if err != nil {
 		return failure(err)
 	}
+	if err := checkList(r); err != nil {
+		return failure(err)
+	}
 	p, err := s.page(r, t, chosen)
 	if err != nil {
 		return failure(err)
@@ -158,6 +198,9 @@ func (s *Server) list(r Request, t target) Response {
 	}
 	f.item = !t.kind().Custom && !f.metadata
 	meta := value.Object{"resourceVersion": text(p.revision)}
+	if t.kind().Custom && !f.metadata {
+		meta["continue"] = ""
+	}
 	if p.next != "" {
 		meta["continue"] = p.next
 		if chosen.labels.Empty() && chosen.fields.Empty() {
@@ -182,7 +225,7 @@ func (s *Server) page(r Request, t target, chosen selection) (page, error) {
 	if token := r.Query.Get("continue"); token != "" {
 		key, revision, err := storage.DecodeContinue(token, "/")
 		if err != nil {
-			return p, apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", err))
+			return p, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
 		}
 		start = strings.TrimPrefix(key, "/")
 		if revision > 0 {
@@ -192,15 +235,17 @@ func (s *Server) page(r Request, t target, chosen selection) (page, error) {
 		if !ok {
 			return p, s.expiredPage(start)
 		}
-	} else if revision, err := s.wanted(r); err != nil {
+	} else if revision, err := s.wanted(r); apierrors.IsTimeout(err) {
 		return p, err
+	} else if err != nil {
+		return p, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	} else if exact := r.Query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact); exact || revision > 0 && r.Query.Get("limit") != "" && r.Query.Get("resourceVersionMatch") == "" {
 		p.revision = revision
 		if objects, ok = table.At(revision, t.namespace); !ok {
 			return p, apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 		}
 	}
-	s.fill(&p, objects, start, limitOf(r), chosen.matches())
+	s.fill(&p, objects, start, limitOf(r), chosen)
 	return p, nil
 }
 
@@ -212,14 +257,15 @@ func limitOf(r Request) int {
 }
 
 // fill puts the selected objects behind a key into a page. The rest that the page counts includes those that are not selected.
-func (s *Server) fill(p *page, objects []*store.Object, start string, limit int, matches func(*store.Object) bool) {
+func (s *Server) fill(p *page, objects []*store.Object, start string, limit int, chosen selection) {
+	matches := chosen.matches()
 	for i, o := range objects {
-		path := o.Path()
+		path := chosen.path(o)
 		if start != "" && path < start {
 			continue
 		}
 		if limit > 0 && len(p.objects) == limit {
-			last := p.objects[limit-1].Path()
+			last := chosen.path(p.objects[limit-1])
 			if token, err := storage.EncodeContinue("/"+last+"\x00", "/", p.revision); err == nil {
 				p.next, p.remaining = token, int64(len(objects)-i)
 			}
@@ -246,6 +292,10 @@ func (s *Server) expiredPage(start string) error {
 	return expired
 }
 
+func badRevision(given string) error {
+	return fmt.Errorf("resourceVersion: Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", given, given)
+}
+
 // wanted returns the resourceVersion of a list or watch, 0 for any.
 func (s *Server) wanted(r Request) (int64, error) {
 	given := r.Query.Get("resourceVersion")
@@ -254,7 +304,7 @@ func (s *Server) wanted(r Request) (int64, error) {
 	}
 	revision, err := strconv.ParseInt(given, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", given, given))
+		return 0, badRevision(given)
 	}
 	if revision > s.store.Revision() {
 		return 0, storage.NewTooLargeResourceVersionError(uint64(revision), uint64(s.store.Revision()), 1)

@@ -58,7 +58,7 @@ func (s *Server) route(r Request) (target, bool, error) {
 	}
 	k := s.kinds[schema.GroupResource{Group: group, Resource: parts[0]}]
 	if k == nil {
-		return target{}, false, nil
+		return target{}, s.isBuiltin(group), nil
 	}
 	t.version = k.Version(version)
 	if t.version == nil || !t.version.Served || k.Namespaced != (t.namespace != "") && (!k.Namespaced || len(parts) > 1) {
@@ -70,10 +70,23 @@ func (s *Server) route(r Request) (target, bool, error) {
 	if len(parts) > 2 {
 		t.subresource = parts[2]
 		if len(parts) > 3 || !t.version.HasSubresource(t.subresource) {
-			return target{}, false, nil
+			if k.Custom {
+				return target{}, true, s.notFound(t)
+			}
+			return target{}, true, nil
 		}
 	}
 	return t.withVerb(r)
+}
+
+// isBuiltin reports whether a group is one that no definition adds to.
+func (s *Server) isBuiltin(group string) bool {
+	for _, k := range kinds.Builtin() {
+		if k.Group == group {
+			return true
+		}
+	}
+	return false
 }
 
 func namespaceSubresource(name string) bool { return name == "status" || name == "finalize" }
@@ -98,6 +111,9 @@ func (t target) withVerb(r Request) (target, bool, error) {
 	case r.Method == "DELETE":
 		t.verb = "deletecollection"
 	}
+	if t.kind().Custom && t.name == "" && (r.Method == "PUT" || r.Method == "PATCH") {
+		return t, true, apierrors.NewBadRequest("name must be provided")
+	}
 	allNamespaces := t.kind().Namespaced && t.namespace == "" && t.verb != "list" && t.verb != "watch"
 	if t.verb == "" || allNamespaces || t.subresource != "" && t.verb != "get" && t.verb != "update" && t.verb != "patch" {
 		verb := map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[r.Method]
@@ -116,6 +132,9 @@ func (t target) attributes(userName string) Attributes {
 
 func (s *Server) authorize(r Request, t target) error {
 	a := t.attributes(r.User)
+	if t.kind().GroupResource() == namespaces {
+		a.Namespace = a.Name
+	}
 	if s.options.Authorize == nil || s.options.Authorize(a) {
 		return nil
 	}

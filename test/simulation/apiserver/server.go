@@ -19,8 +19,10 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,7 +77,7 @@ type Server struct {
 	store   *store.Store
 	kinds   map[schema.GroupResource]*kinds.Kind
 	// catalog is what discovery says. It is nil after a change of the kinds.
-	catalog discovery.Catalog
+	catalog *discovery.Catalog
 	watches map[*Watch]struct{}
 	opened  int
 	journal []Write
@@ -108,6 +110,8 @@ func (s *Server) Do(r Request) Response {
 		return failure(err)
 	case !known:
 		return s.describe(r)
+	case t.version == nil:
+		return notThere()
 	}
 	if err := s.authorize(r, t); err != nil {
 		return failure(err)
@@ -151,15 +155,22 @@ func (s *Server) describe(r Request) Response {
 		return notServed()
 	}
 	if s.catalog == nil {
+		s.catalog = &discovery.Catalog{Ending: map[*kinds.Kind]bool{}}
 		for _, k := range s.kinds {
-			s.catalog = append(s.catalog, k)
+			s.catalog.Kinds = append(s.catalog.Kinds, k)
+			if k.Custom && s.definitionEnding(k) {
+				s.catalog.Ending[k] = true
+			}
 		}
-		slices.SortFunc(s.catalog, func(a, b *kinds.Kind) int {
+		slices.SortFunc(s.catalog.Kinds, func(a, b *kinds.Kind) int {
 			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Plural, b.Plural))
 		})
 	}
 	body, found := s.catalog.Body(r.Path)
-	if !found {
+	switch {
+	case !found && strings.HasPrefix(r.Path, "/openapi/v3/"):
+		return Response{Code: http.StatusNotFound, ContentType: "text/plain; charset=utf-8"}
+	case !found:
 		return notServed()
 	}
 	return Response{Code: 200, ContentType: jsonType, Body: discovery.Encode(body)}

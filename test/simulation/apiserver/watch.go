@@ -24,8 +24,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
@@ -151,15 +149,13 @@ func (s *Server) watch(r Request, t target) Response {
 	if err != nil {
 		return failure(err)
 	}
-	initial, err := initialEvents(r)
-	if err != nil {
+	if err := checkList(r); err != nil {
 		return failure(err)
 	}
-	given := r.Query.Get("resourceVersion")
+	initial, given := r.Query.Get("sendInitialEvents"), r.Query.Get("resourceVersion")
 	revision, err := strconv.ParseInt("0"+given, 10, 64)
 	if err != nil {
-		_, err = s.wanted(r)
-		return failure(err)
+		return failure(badRevision(given))
 	}
 	w := &Watch{server: s, form: formOf(r, t.version), request: r, number: s.opened, bookmarks: r.Query.Get("allowWatchBookmarks") == "true"}
 	w.queue = s.table(t.kind()).Watch(chosen.matches())
@@ -176,23 +172,6 @@ func (s *Server) watch(r Request, t target) Response {
 		w.End()
 	}
 	return Response{Code: http.StatusOK, ContentType: jsonType, Watch: w}
-}
-
-// initialEvents returns the parameter sendInitialEvents, or what is wrong with it.
-func initialEvents(r Request) (string, error) {
-	send, match := r.Query.Get("sendInitialEvents"), r.Query.Get("resourceVersionMatch")
-	var errs field.ErrorList
-	switch {
-	case send != "" && match != string(metav1.ResourceVersionMatchNotOlderThan):
-		errs = append(errs, field.Forbidden(field.NewPath("resourceVersionMatch"), fmt.Sprintf(
-			"sendInitialEvents requires setting resourceVersionMatch to %s", metav1.ResourceVersionMatchNotOlderThan)))
-	case send == "" && match != "":
-		errs = append(errs, field.Forbidden(field.NewPath("resourceVersionMatch"), "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
-	}
-	if len(errs) > 0 {
-		return "", apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", errs)
-	}
-	return send, nil
 }
 
 // Watches returns the watches that have not ended, oldest first.

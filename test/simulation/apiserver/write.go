@@ -19,6 +19,7 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +28,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
@@ -60,6 +63,11 @@ func (s *Server) newWrite(r Request, t target) (*write, error) {
 			})
 		}
 		w.dry = true
+	}
+	if r.Query.Has("force") && t.verb == "patch" && !strings.HasPrefix(r.ContentType, string(types.ApplyYAMLPatchType)) {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", field.ErrorList{
+			field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"),
+		})
 	}
 	if given := r.Query.Get("fieldValidation"); given != "" {
 		w.validation = given
@@ -100,11 +108,13 @@ func (w *write) body() (value.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := w.checkType(o); err != nil {
+		return nil, err
+	}
 	if apiVersion := value.String(o, "apiVersion"); apiVersion == "" {
 		o["apiVersion"] = v.APIVersion()
 	} else if apiVersion != v.APIVersion() {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf(
-			"the API version in the data (%s) does not match the expected API version (%s)", apiVersion, v.APIVersion()))
+		return nil, w.otherVersion(o, apiVersion)
 	}
 	if value.String(o, "kind") == "" {
 		o["kind"] = v.Kind.Kind
@@ -119,6 +129,49 @@ func (w *write) body() (value.Object, error) {
 		o["metadata"] = value.Object{}
 	}
 	return o, w.checkNamespace(o)
+}
+
+// checkType refuses custom resources that do not say what they are.
+func (w *write) checkType(o value.Object) error {
+	if !w.target.kind().Custom {
+		return nil
+	}
+	const shown = 30
+	summary := string(w.request.Body)
+	if len(summary) > shown {
+		summary = summary[:shown] + " ..."
+	}
+	if value.String(o, "kind") == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in '%s' (%s)",
+			w.target.kind().Kind, w.request.Body, summary))
+	}
+	if value.String(o, "apiVersion") == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data () does not match the expected API version (%s)", w.target.version.APIVersion()))
+	}
+	return nil
+}
+
+// otherVersion is the error of an object that is in another version than the request.
+func (w *write) otherVersion(o value.Object, apiVersion string) error {
+	v := w.target.version
+	if !v.Kind.Custom {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: no kind %q is registered for version %q in scheme %q",
+			v.Kind.Kind, apiVersion, v.Kind.Kind, value.String(o, "kind"), apiVersion, "pkg/runtime/scheme.go:111"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if name != "apiVersion" && name != "kind" && name != "metadata" {
+			w.warnings = append(w.warnings, fmt.Sprintf("unknown field %q", name))
+		}
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf(
+		"the API version in the data (%s) does not match the expected API version (%s)", apiVersion, v.APIVersion()))
+}
+
+// invalid is the error of an object that its kind does not accept.
+func (w *write) invalid(o value.Object, errs field.ErrorList) error {
+	gk := schema.GroupKind{Group: w.target.kind().Group, Kind: value.String(o, "kind")}
+	return apierrors.NewInvalid(gk, value.String(o, "metadata", "name"), errs)
 }
 
 // metadataOf returns the metadata of an object, which every normal object has.
@@ -150,7 +203,7 @@ func (w *write) checkNamespace(o value.Object) error {
 func (w *write) create() Response {
 	o, err := w.body()
 	if err != nil {
-		return failure(err)
+		return w.respond(nil, 0, err)
 	}
 	return w.respond(w.insert(o, nil))
 }
@@ -162,14 +215,14 @@ func (w *write) insert(o value.Object, managed value.Object) (value.Object, int,
 		for _, name := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
 			delete(meta, name)
 		}
-		w.uniqueOwners(o)
+		w.uniqueOwners(o, doubleOwners)
 		o = v.Owned(w.target.subresource, v.Empty(), o, w.manager, w.server.options.Now())
 	}
 	o, err := w.admit(o, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	w.uniqueOwners(o)
+	w.uniqueOwners(o, doubleOwnersAdmitted)
 	meta = metadataOf(o)
 	if value.String(meta, "name") == "" && value.String(meta, "generateName") != "" {
 		meta["name"] = w.generate(value.String(meta, "generateName"))
@@ -181,12 +234,12 @@ func (w *write) insert(o value.Object, managed value.Object) (value.Object, int,
 	meta["uid"], meta["creationTimestamp"] = w.server.nextUID(), w.server.now()
 	warnings, errs := v.Create(o)
 	if len(errs) > 0 {
-		return nil, 0, apierrors.NewInvalid(v.Kind.GroupKind(), value.String(o, "metadata", "name"), errs)
+		return nil, 0, w.invalid(o, errs)
 	}
 	w.warnings = append(w.warnings, warnings...)
 	key := store.Key{Namespace: w.target.namespace, Name: value.String(o, "metadata", "name")}
-	if w.server.table(v.Kind).Get(key) != nil {
-		return nil, 0, w.alreadyExists(o)
+	if present := w.server.table(v.Kind).Get(key); present != nil {
+		return nil, 0, w.alreadyExists(o, present)
 	}
 	if w.dry {
 		return o, http.StatusCreated, nil
@@ -203,30 +256,43 @@ func (w *write) generate(prefix string) string {
 	return prefix + w.server.nextSuffix()
 }
 
-func (w *write) alreadyExists(o value.Object) error {
+func (w *write) alreadyExists(o value.Object, present *store.Object) error {
 	name := value.String(o, "metadata", "name")
 	if value.String(o, "metadata", "generateName") != "" {
 		return apierrors.NewGenerateNameConflict(w.target.kind().GroupResource(), name, 1)
 	}
-	return apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
+	exists := apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
+	if deleting(present) {
+		exists.ErrStatus.Message = "object is being deleted: " + exists.ErrStatus.Message
+	}
+	return exists
 }
 
+// What is said of owners that are named twice, before and after admission.
+const (
+	doubleOwners         = handlers.DuplicateOwnerReferencesWarningFormat
+	doubleOwnersAdmitted = handlers.DuplicateOwnerReferencesAfterMutatingAdmissionWarningFormat
+)
+
 // uniqueOwners drops owners that are named twice.
-func (w *write) uniqueOwners(o value.Object) {
+func (w *write) uniqueOwners(o value.Object, format string) {
 	meta := metadataOf(o)
 	owners := value.List(meta, "ownerReferences")
 	if len(owners) < 2 {
 		return
 	}
-	unique := make([]any, 0, len(owners))
+	unique, doubles := make([]any, 0, len(owners)), []string(nil)
 	for _, owner := range owners {
-		if !slices.ContainsFunc(unique, func(other any) bool { return value.Equal(other, owner) }) {
+		if slices.ContainsFunc(unique, func(other any) bool { return value.Equal(other, owner) }) {
+			o, _ := owner.(value.Object)
+			doubles = append(doubles, value.String(o, "uid"))
+		} else {
 			unique = append(unique, owner)
 		}
 	}
-	if len(unique) < len(owners) {
+	if len(doubles) > 0 {
 		meta["ownerReferences"] = unique
-		w.warnings = append(w.warnings, ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests")
+		w.warnings = append(w.warnings, fmt.Sprintf(format, strings.Join(doubles, ", ")))
 	}
 }
 

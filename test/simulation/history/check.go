@@ -34,13 +34,10 @@ func (r *runner) end() {
 	for i := range r.behaviors {
 		r.behaviors[i].left = 0
 	}
-	for kind := range hooks.Kinds {
-		r.restoreKind(Step{Kind: kind})
-	}
 	r.start()
 	r.freeWatches(Step{})
 	r.freeObjects()
-	if !r.settle() || !r.flush() || !r.atRest() {
+	if !r.restoreAll() || !r.settle() || !r.flush() || !r.atRest() {
 		return
 	}
 	r.quiet(invariant.ResyncWritesNothing, func() {
@@ -54,6 +51,25 @@ func (r *runner) end() {
 		r.stopEngine(Step{})
 		r.start()
 	})
+}
+
+// restoreAll brings all kinds back. One that is being removed goes first, which takes until its objects are gone.
+func (r *runner) restoreAll() bool {
+	for range 3 {
+		waiting := false
+		for kind := range hooks.Kinds {
+			r.restoreKind(Step{Kind: kind})
+			waiting = waiting || r.served[kind] == nil
+		}
+		if !waiting {
+			return true
+		}
+		if !r.settle() {
+			return false
+		}
+	}
+	r.violated(invariant.ComesToRest, "a kind whose definition was deleted does not go")
+	return false
 }
 
 // freeObjects takes off the finalizers of strangers.

@@ -34,6 +34,7 @@ func controllerName(i int) string { return []string{"c0", "c1", "d2", "d3"}[i] }
 type definition struct {
 	index     int
 	chain     bool
+	server    bool
 	parents   []parentRule
 	children  []hooks.Rule
 	finalize  bool
@@ -60,7 +61,7 @@ var (
 // define returns a definition for a controller.
 func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
-		index: index, chain: o.Chain, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
+		index: index, chain: o.Chain, server: o.ServerSide, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
 		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0,
 	}
 	d.resetParents(r)
@@ -175,6 +176,9 @@ func (d *definition) object() map[string]any {
 	annotations := map[string]any{}
 	if d.index == 3 && !d.chain {
 		annotations[hooks.MayStatus] = "true"
+	}
+	if d.server {
+		annotations[hooks.ServerSide] = "true"
 	}
 	if d.index == 2 {
 		annotations[hooks.MayDelete] = "true"

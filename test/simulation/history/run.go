@@ -17,6 +17,7 @@ limitations under the License.
 package history
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -98,8 +99,10 @@ type runner struct {
 	definitions [Controllers]*definition
 	behaviors   [Controllers]behavior
 	served      []*hooks.Edition
-	editions    []hooks.Edition
-	faults      faults
+	// events is the number of events that were created.
+	events   int
+	editions []hooks.Edition
+	faults   faults
 	// resynced is when the last period of resyncs began.
 	resynced time.Duration
 	// asked has the UID of the parent that a call was about, by when it arrived.
@@ -118,12 +121,29 @@ func newRunner(h History, logged bool) *runner {
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Warned: r.warned, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
-		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless,
+		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1},
 	})
 	r.seed(0)
 	r.prepare()
+	r.result.Log, r.result.Happened = nil, nil
 	return r
+}
+
+// admit gives events names of their own: client-go names them by the nanosecond, of which virtual time has few.
+func (r *runner) admit(a apiserver.Admission) (result apiserver.AdmissionResult) {
+	if a.Resource != "events" || a.Operation != "CREATE" {
+		return result
+	}
+	var event map[string]any
+	if err := json.Unmarshal(a.Object, &event); err != nil {
+		return apiserver.AdmissionResult{Denied: err.Error()}
+	}
+	r.events++
+	meta := field(event, "metadata")
+	meta["name"] = fmt.Sprintf("%v-%d", meta["name"], r.events)
+	result.Object = encode(event)
+	return result
 }
 
 // prepare makes the cluster in which histories happen.

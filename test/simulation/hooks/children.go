@@ -106,10 +106,24 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 	o := map[string]any{"apiVersion": kind.APIVersion(rule.Version), "kind": kind.Name, "metadata": meta}
 	if rule.Kind == Gadget {
 		o["spec"] = gadgetSpec(r, wish, step)
+		if wish.has(WithExtra) && !serverSide(r, rule) {
+			within(o, "spec")["extra"] = wish.Color
+		}
 	} else {
 		o["data"] = configData(r, wish, step)
 	}
 	return o
+}
+
+// ServerSide is the annotation of controllers whose children are written by server-side apply where their rule does not say.
+const ServerSide = Group + "/server-side"
+
+// serverSide reports whether children of a rule are written by server-side apply, which refuses fields that the schema does not declare.
+func serverSide(r *Request, rule Rule) bool {
+	if rule.Apply == "" {
+		return text(within(r.Controller, "metadata", "annotations"), ServerSide) != ""
+	}
+	return rule.Apply == "ServerSide"
 }
 
 func configData(r *Request, wish Wish, step int64) map[string]any {
@@ -148,9 +162,6 @@ func gadgetSpec(r *Request, wish Wish, step int64) map[string]any {
 	}
 	if !wish.has(WithoutSize) {
 		spec["size"] = 1 + wish.Level%3
-	}
-	if wish.has(WithExtra) {
-		spec["extra"] = wish.Color
 	}
 	if wish.has(WithParts) {
 		spec["parts"] = []any{map[string]any{"id": int64(1)}, map[string]any{"id": wish.Level, "weight": int64(2)}}

@@ -52,8 +52,8 @@ func (t *Tracker) expect(c *change) {
 			}
 		}
 	}
-	if targets == len(fields) {
-		return
+	if targets > 0 {
+		return // What else changed are defaults of the kind.
 	}
 	child := c.after
 	if _, ok := child.controller(); !ok {

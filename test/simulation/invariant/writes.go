@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -50,12 +51,23 @@ func (t *Tracker) checkStrangers(c *change) {
 		return
 	}
 	for _, field := range changed(c.before, c.after) {
-		if asTarget(field) || field == "ownerReferences" && t.mayAdopt(c) {
+		if asTarget(field) || field == "ownerReferences" && t.mayAdopt(c) || field == "spec" && byDefault(c) {
 			continue
 		}
 		t.violated(New(StrangersUntouched, c.at, "%s of %s was changed by %s, from %v to %v, and no controller owns it",
 			field, c.after, c.Verb, c.before.at("metadata"), c.after.at("metadata")))
 	}
+}
+
+// byDefault reports whether the spec changed by nothing but what editions of a kind add by default or prune.
+func byDefault(c *change) bool {
+	was, is := c.before.at("spec"), c.after.at("spec")
+	for _, name := range keys(was, is) {
+		if name != "extra" && name != "grade" && !reflect.DeepEqual(was[name], is[name]) {
+			return false
+		}
+	}
+	return true
 }
 
 // mayDelete reports whether a decorator deletes an object because its response says so.

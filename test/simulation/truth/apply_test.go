@@ -70,7 +70,7 @@ var applyRows = []row{
 		c.apply(409, "one", things+"/a", body("00000000-0000-0000-0000-000000000000"))
 		r := c.apply(201, "one", things+"/a", thing("a", `{"replicas":1}`))
 		c.apply(200, "one", things+"/a", body(r.metadata("uid")))
-		c.apply(409, "one", things+"/a", body("00000000-0000-0000-0000-000000000000"))
+		c.apply(422, "one", things+"/a", body("00000000-0000-0000-0000-000000000000"))
 	}},
 	{"apply with a resourceVersion", func(c *client) {
 		r := c.apply(201, "one", things+"/a", thing("a", `{"replicas":1}`))
@@ -86,8 +86,8 @@ var applyRows = []row{
 			return `{"apiVersion":"truth.example.com/v1","kind":"Thing","metadata":{"name":"a","labels":{"l":"1"}},"spec":{"replicas":7},"status":` + s + `}`
 		}
 		c.apply(200, "one", things+"/a/status", status(`{"phase":"Ready","conditions":[{"type":"A","status":"True"}]}`))
+		c.apply(200, "one", things+"/a/status", status(`{"phase":"Ready","conditions":[{"type":"A","status":"True"}]}`))
 		c.apply(200, "two", things+"/a/status", status(`{"conditions":[{"type":"B","status":"True"}]}`))
-		c.apply(200, "one", things+"/a/status", status(`{"conditions":[{"type":"A","status":"True"}]}`))
 		c.apply(200, "one", things+"/a/status", status(`{"conditions":[{"type":"A","status":"True"}]}`))
 		c.apply(404, "one", things+"/b/status", `{"apiVersion":"truth.example.com/v1","kind":"Thing","metadata":{"name":"b"},"status":{}}`)
 	}},

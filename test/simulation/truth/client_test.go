@@ -290,8 +290,22 @@ func (c *client) neutral(text string) string {
 			text = strings.ReplaceAll(text, value, c.names[value])
 		}
 	}
+	text = uuids.ReplaceAllString(text, "<some uid>")
+	text = tokens.ReplaceAllString(text, "continue=<token>")
+	text = quotedRevisions.ReplaceAllString(text, "(<version>)")
+	text = revisions.ReplaceAllString(text, "${1}<version>")
 	return times.ReplaceAllString(text, "<time>")
 }
+
+var (
+	uuids  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[1-9][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	tokens = regexp.MustCompile(`continue=[-\w]+`)
+	// quotedRevisions are resourceVersions in messages.
+	quotedRevisions = regexp.MustCompile(`\(\d+\)`)
+)
+
+// revisions are resourceVersions in objects that messages quote.
+var revisions = regexp.MustCompile(`(resourceVersion\\*":\\*")\d+`)
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
@@ -302,14 +316,21 @@ func (c *client) normalize(field string, v any) any {
 		o := object{}
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			if inner := c.normalize(k, v[k]); k != "creationTimestamp" || inner != nil {
-				o[k] = inner
+				o[c.neutral(k)] = inner
 			}
+		}
+		if m, ok := o["metadata"].(object); ok && v["items"] != nil {
+			m["resourceVersion"] = "<list>" // Other rows write at the same time.
 		}
 		return o
 	case []any:
 		list := make([]any, len(v))
 		for i := range v {
 			list[i] = c.normalize(field, v[i])
+		}
+		if field == "managedFields" {
+			// Their order depends on whether two writes happened in the same second.
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 		return list
 	case string:
@@ -319,7 +340,9 @@ func (c *client) normalize(field string, v any) any {
 		case "resourceVersion":
 			return c.named("version", v)
 		case "continue":
-			return "<token>"
+			if v != "" {
+				return "<token>"
+			}
 		}
 	}
 	return v
@@ -394,6 +417,25 @@ func (s *stream) next(kind string) object {
 	}
 	s.client.t.Fatalf("the watch ended, want %s", kind)
 	return nil
+}
+
+// bookmark waits for the bookmark that follows the objects that existed, and adds it to the transcript without its version, since
+// other rows write at the same time.
+func (s *stream) bookmark() {
+	s.client.t.Helper()
+	s.client.silent++
+	o := s.next("BOOKMARK")
+	s.client.silent--
+	m := object{}
+	for k, v := range meta(o) {
+		if k != "resourceVersion" {
+			m[k] = v
+		}
+	}
+	if meta(o)["resourceVersion"] == "" {
+		s.client.t.Errorf("the bookmark has no version: %v", o)
+	}
+	s.client.note("bookmark", response{body: object{"apiVersion": o["apiVersion"], "kind": o["kind"], "metadata": m}})
 }
 
 // ended waits for the end of the watch.

@@ -64,6 +64,10 @@ var objectRows = []row{
 	{"create of another custom kind than the path's", func(c *client) {
 		c.post(422, things, `{"apiVersion":"truth.example.com/v1","kind":"Other","metadata":{"name":"a"},"spec":{}}`)
 	}},
+	{"create of a custom resource that does not say what it is", func(c *client) {
+		c.post(400, things, `{"kind":"Thing","metadata":{"name":"a"},"spec":{}}`)
+		c.post(400, things, `{"apiVersion":"truth.example.com/v1","metadata":{"name":"a"},"spec":{}}`)
+	}},
 	{"create of broken JSON", func(c *client) { c.want(400, silent(c, "POST", configMaps, `{"metadata":`)) }},
 	{"create of a wrong type", func(c *client) { c.want(400, silent(c, "POST", configMaps, `{"metadata":{"name":"a"},"data":3}`)) }},
 	{"create as a dry run", func(c *client) {
@@ -74,7 +78,7 @@ var objectRows = []row{
 	}},
 	{"dryRun has one value", func(c *client) { c.post(422, configMaps+"?dryRun=Some", configMap("a", `{}`)) }},
 	{"owners named twice become one", func(c *client) {
-		owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u"}`
+		owner := `{"apiVersion":"nobody.example.com/v1","kind":"Nobody","name":"x","uid":"u"}`
 		c.post(201, configMaps, `{"metadata":{"name":"a","ownerReferences":[`+owner+`,`+owner+`]}}`)
 	}},
 	{"two controllers are too many", func(c *client) {
@@ -148,9 +152,11 @@ var objectRows = []row{
 		c.put(200, things+"/a", r.with(func(o object) {
 			meta(o)["creationTimestamp"] = "2020-01-01T00:00:00Z"
 			meta(o)["generation"] = 77
-			meta(o)["deletionTimestamp"] = "2020-01-01T00:00:00Z"
 			meta(o)["labels"] = object{"l": "1"}
 		}))
+		c.put(409, things+"/a", r.with(func(o object) { meta(o)["deletionTimestamp"] = "2020-01-01T00:00:00Z" }))
+		c.patch(422, mergeType, things+"/a", `{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"}}`)
+		c.patch(422, mergeType, things+"/a", `{"metadata":{"deletionGracePeriodSeconds":7}}`)
 	}},
 	{"put as a dry run", func(c *client) {
 		r := c.post(201, things, thing("a", `{}`))
@@ -191,8 +197,7 @@ var objectRows = []row{
 		c.delete(200, wholes+"/"+name, "")
 	}},
 	{"unknown methods", func(c *client) {
-		c.want(405, c.send("PUT", things, jsonType, "{}"))
-		c.want(405, c.send("POST", things+"/a", jsonType, "{}"))
+		c.want(400, c.send("PUT", things, jsonType, "{}"))
 		c.want(405, c.send("DELETE", things+"/a/status", jsonType, ""))
 	}},
 	{"a body in an unknown format", func(c *client) { c.want(415, c.send("POST", configMaps, "text/plain", "x")) }},

@@ -116,8 +116,8 @@ var patchRows = []row{
 		c.patch(200, strategicType, configMaps+"/a", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["truth.example.com/f","truth.example.com/g"]}}`)
 	}},
 	{"a strategic merge patch of owners goes by UID", func(c *client) {
-		c.post(201, configMaps, `{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"u"}],"finalizers":["truth.example.com/f"]}}`)
-		c.patch(200, strategicType, configMaps+"/a", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"y","uid":"v"}]}}`)
+		c.post(201, configMaps, `{"metadata":{"name":"a","ownerReferences":[{"apiVersion":"nobody.example.com/v1","kind":"Nobody","name":"x","uid":"u"}],"finalizers":["truth.example.com/f"]}}`)
+		c.patch(200, strategicType, configMaps+"/a", `{"metadata":{"ownerReferences":[{"apiVersion":"nobody.example.com/v1","kind":"Nobody","name":"y","uid":"v"}]}}`)
 		c.patch(200, strategicType, configMaps+"/a", `{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"u"}]}}`)
 		c.patch(200, mergeType, configMaps+"/a", `{"metadata":{"finalizers":null}}`)
 	}},

@@ -1,3 +1,3 @@
 package truth_test
 
-var customRows, versionRows, deletionRows, readRows, watchRows, definitionRows, discoveryRows, builtinRows, metacontrollerRows []row
+var builtinRows, metacontrollerRows []row

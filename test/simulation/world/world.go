@@ -91,7 +91,7 @@ type engine struct {
 func New(o Options) *World {
 	silence()
 	o = o.withDefaults()
-	seedJitter(o.Seed)
+	seedRandom(o.Seed)
 	w := &World{
 		API: apiserver.New(o.API), options: o, started: time.Now(), hash: fnvOffset,
 		random: rand.New(rand.NewPCG(o.Seed, 1)), jitter: rand.New(rand.NewPCG(o.Seed, 2)),

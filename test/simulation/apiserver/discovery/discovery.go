@@ -28,8 +28,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
 )
 
-// Catalog has the kinds that a server serves, sorted by group and resource.
-type Catalog []*kinds.Kind
+// Catalog is what a server serves.
+type Catalog struct {
+	// Kinds are sorted by group and resource.
+	Kinds []*kinds.Kind
+	// Ending has those whose definition is being deleted.
+	Ending map[*kinds.Kind]bool
+}
 
 // Body returns the body of a path, false if it is not served. The path begins with a slash.
 func (c Catalog) Body(path string) (body any, found bool) {
@@ -55,8 +60,8 @@ func (c Catalog) Body(path string) (body any, found bool) {
 
 func (c Catalog) groups() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	for i, k := range c {
-		if k.Group == "" || i > 0 && c[i-1].Group == k.Group {
+	for i, k := range c.Kinds {
+		if k.Group == "" || i > 0 && c.Kinds[i-1].Group == k.Group {
 			continue
 		}
 		if g, ok := c.describe(k.Group); ok {
@@ -78,7 +83,7 @@ func (c Catalog) group(name string) (any, bool) {
 // describe returns the versions of a group, the preferred one first.
 func (c Catalog) describe(name string) (*metav1.APIGroup, bool) {
 	var versions []string
-	for _, k := range c {
+	for _, k := range c.Kinds {
 		for _, v := range k.Versions {
 			if k.Group == name && v.Served && !slices.Contains(versions, v.Name) {
 				versions = append(versions, v.Name)
@@ -102,19 +107,25 @@ func (c Catalog) resources(group, name string) (any, bool) {
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: strings.TrimPrefix(group+"/"+name, "/"),
 	}
-	for _, k := range c {
+	for _, k := range c.Kinds {
 		if v := k.Version(name); k.Group == group && v != nil && v.Served {
-			list.APIResources = append(list.APIResources, describe(v)...)
+			list.APIResources = append(list.APIResources, describe(v, c.Ending[k])...)
 		}
 	}
 	return list, len(list.APIResources) > 0
 }
 
-func describe(v *kinds.Version) []metav1.APIResource {
+func describe(v *kinds.Version, ending bool) []metav1.APIResource {
 	k := v.Kind
 	verbs := metav1.Verbs{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 	if !k.Custom {
 		verbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	}
+	if k.Singly {
+		verbs = slices.DeleteFunc(verbs, func(v string) bool { return v == "deletecollection" })
+	}
+	if ending {
+		verbs = metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}
 	}
 	all := []metav1.APIResource{{
 		Name: k.Plural, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.Kind, Verbs: verbs,
@@ -143,7 +154,7 @@ func (c Catalog) openAPI(path []string) (any, bool) {
 		return nil, false
 	}
 	schemas := map[string]any{}
-	for _, k := range c {
+	for _, k := range c.Kinds {
 		if v := k.Version(name); k.Group == group && v != nil && v.Served {
 			v.Schemas(schemas)
 		}
@@ -159,7 +170,7 @@ func (c Catalog) openAPI(path []string) (any, bool) {
 
 func (c Catalog) index() any {
 	paths := map[string]any{}
-	for _, k := range c {
+	for _, k := range c.Kinds {
 		for _, v := range k.Versions {
 			path := "apis/" + k.Group + "/" + v.Name
 			if k.Group == "" {

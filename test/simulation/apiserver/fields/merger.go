@@ -25,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/merge"
@@ -152,7 +153,7 @@ func (m *Manager) Update(live, o value.Object, manager, now string) {
 		return
 	}
 	if err := m.update(live, o, entries, manager, now); err != nil {
-		set(o, value.List(live, "metadata", "managedFields"))
+		set(o, nil) // kube-apiserver 1.36 loses them, as when a field of one version is unknown to another.
 		return
 	}
 	set(o, entries.encode())
@@ -243,9 +244,9 @@ func (m *managed) limit() {
 
 // Apply returns what applying an object under a field manager makes of the live one. It is the caller's.
 func (m *Manager) Apply(live, patch value.Object, manager string, force bool, now string) (value.Object, error) {
-	if version := value.String(patch, "apiVersion"); version != m.apiVersion {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf(
-			"Incorrect version specified in apply patch. Specified patch version: %s, expected: %s", version, m.apiVersion))
+	gvk := schema.FromAPIVersionAndKind(value.String(patch, "apiVersion"), value.String(patch, "kind"))
+	if gvk.GroupVersion().String() != m.apiVersion || gvk.Kind != value.String(live, "kind") {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", gvk))
 	}
 	if value.At(patch, "metadata", "managedFields") != nil {
 		return nil, apierrors.NewBadRequest("metadata.managedFields must be nil")

@@ -28,6 +28,7 @@ import (
 	apiextensionsinstall "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -75,8 +76,8 @@ func coreKinds() []*Kind {
 			Versions: version("v1"), New: func() runtime.Object { return &corev1.Event{} }, rules: &typed{},
 		},
 		{
-			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Versions: version("v1", "status", "finalize"),
-			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{prepare: prepareNamespace},
+			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", "status", "finalize"),
+			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{defaults: labelNamespace, prepare: prepareNamespace, name: apivalidation.ValidateNamespaceName},
 		},
 		{
 			Kind: "Secret", Plural: "secrets", Namespaced: true, Unconditional: true, Versions: version("v1"),
@@ -237,15 +238,19 @@ func checkSecret(o, old value.Object) field.ErrorList {
 	return errs
 }
 
+func labelNamespace(object runtime.Object) {
+	namespace := object.(*corev1.Namespace) //nolint:forcetypeassert // The kind has objects of this type alone.
+	if namespace.Name == "" {
+		return
+	}
+	if namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
+}
+
 // prepareNamespace does what the strategies of kube-apiserver do.
 func prepareNamespace(subresource string, o, old value.Object) {
-	name := value.String(o, "metadata", "name")
-	labels := value.Map(o, "metadata", "labels")
-	if labels == nil {
-		labels = value.Object{}
-		o["metadata"].(value.Object)["labels"] = labels //nolint:forcetypeassert // Every object has metadata.
-	}
-	labels[corev1.LabelMetadataName] = name
 	if old == nil {
 		o["spec"] = value.Object{"finalizers": []any{string(corev1.FinalizerKubernetes)}}
 		o["status"] = value.Object{"phase": string(corev1.NamespaceActive)}

@@ -110,11 +110,13 @@ func (k *Kind) convert(o value.Object, apiVersion string) (value.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	source, to := k.Version(from.Version), k.Version(gv.Version)
-	if source == nil || to == nil || gv.Group != k.Group {
+	if k.Version(from.Version) == nil || k.Version(gv.Version) == nil || gv.Group != k.Group {
 		return nil, runtime.NewNotRegisteredErrForTarget("simulation", nil, gv)
 	}
-	return source.Convert(o, to), nil
+	// Fields that the other version does not have stay, and make the merge fail, as in kube-apiserver.
+	converted := value.Shallow(o)
+	converted["apiVersion"] = apiVersion
+	return converted, nil
 }
 
 // reset returns the fields that an endpoint does not write, by version.

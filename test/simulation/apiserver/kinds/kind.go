@@ -41,6 +41,8 @@ type Kind struct {
 	Versions []*Version
 	// Storage is the version in which objects are stored.
 	Storage *Version
+	// Singly says that its objects cannot be deleted as a collection.
+	Singly bool
 	// Custom says that a CustomResourceDefinition defines it.
 	Custom bool
 	// CreateOnUpdate says that PUT may create an object.
@@ -215,7 +217,14 @@ func (v *Version) Read(stored value.Object) value.Object {
 
 // Empty returns an object of this version that has nothing but its kind and version.
 func (v *Version) Empty() value.Object {
-	return value.Object{"apiVersion": v.APIVersion(), "kind": v.Kind.Kind}
+	o := value.Object{}
+	if v.Kind.New != nil {
+		if blank, err := content(v.Kind.New()); err == nil {
+			o = blank // What its Go type cannot leave away.
+		}
+	}
+	o["apiVersion"], o["kind"] = v.APIVersion(), v.Kind.Kind
+	return o
 }
 
 // Selectable reports whether a field may stand in field selectors.

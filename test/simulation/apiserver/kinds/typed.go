@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -38,6 +40,8 @@ type typed struct {
 	prepare func(subresource string, o, old value.Object)
 	// check returns what is wrong with an object; old is nil if it is created.
 	check func(o, old value.Object) field.ErrorList
+	// name checks the name. Nil: it is a DNS subdomain.
+	name validation.ValidateNameFunc
 }
 
 func (t *typed) normalize(v *Version, o value.Object, strict bool) (value.Object, []string, error) {
@@ -89,22 +93,41 @@ func content(object runtime.Object) (value.Object, error) {
 	return o, nil
 }
 
-func (t *typed) create(_ *Version, o value.Object) ([]string, field.ErrorList) {
-	return t.written("", o, nil)
+func (t *typed) create(v *Version, o value.Object) ([]string, field.ErrorList) {
+	if t.prepare != nil {
+		t.prepare("", o, nil)
+	}
+	path, meta := field.NewPath("metadata"), &unstructured.Unstructured{Object: o}
+	errs := validation.ValidateObjectMetaAccessor(meta, v.Kind.Namespaced, t.nameCheck(), path)
+	if t.check != nil {
+		errs = append(errs, t.check(o, nil)...)
+	}
+	return nil, errs
 }
 
-func (t *typed) update(_ *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
-	return t.written(subresource, o, old)
+// anyName accepts what the kind's own check refuses.
+func anyName(string, bool) []string { return nil }
+
+func (t *typed) nameCheck() validation.ValidateNameFunc {
+	if t.name != nil {
+		return t.name
+	}
+	return validation.NameIsDNSSubdomain
 }
 
-func (t *typed) written(subresource string, o, old value.Object) ([]string, field.ErrorList) {
+// update reports what is wrong with the metadata twice, as kube-apiserver does: for all kinds and for this one.
+func (t *typed) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
 	if t.prepare != nil {
 		t.prepare(subresource, o, old)
 	}
+	path, meta, was := field.NewPath("metadata"), &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old}
+	errs := validation.ValidateObjectMetaAccessor(meta, v.Kind.Namespaced, anyName, path)
+	changes := validation.ValidateObjectMetaAccessorUpdate(meta, was, path)
+	errs = append(append(errs, changes...), changes...)
 	if t.check != nil {
-		return nil, t.check(o, old)
+		errs = append(errs, t.check(o, old)...)
 	}
-	return nil, nil
+	return nil, append(errs, validation.ValidateObjectMetaAccessor(meta, v.Kind.Namespaced, t.nameCheck(), path)...)
 }
 
 // hub are the rules of a kind that has an internal Go type and strategies of its own.

@@ -198,6 +198,29 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
+// Settle turns numbers without fraction into integers, as decoding what Append has encoded would.
+func Settle(v any) any {
+	switch v := v.(type) {
+	case Object:
+		for k, inner := range v {
+			if settled := Settle(inner); settled != nil {
+				v[k] = settled
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			if settled := Settle(inner); settled != nil {
+				v[i] = settled
+			}
+		}
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+			return int64(v)
+		}
+	}
+	return nil
+}
+
 // At returns the value at a path of fields, nil if there is none.
 func At(o Object, path ...string) any {
 	var v any = o

@@ -17,11 +17,16 @@ limitations under the License.
 package world
 
 import (
-	"math/rand" //nolint:depguard // It is the source of client-go's jitter.
+	v1 "math/rand" //nolint:depguard // It is the source of client-go's jitter.
+	"math/rand/v2"
 )
 
-// seedJitter makes the jitter repeatable that client-go and apimachinery take from math/rand. It has an effect in programs with
-// "//go:debug randseednop=0" only.
-func seedJitter(seed uint64) {
-	rand.Seed(int64(seed)) //nolint:staticcheck // Only Seed reaches the source that these libraries use.
+// seedRandom makes what is random outside of our code depend on the seed. The jitter that client-go takes from math/rand does in programs
+// with "//go:debug randseednop=0". With the runtime of hack/repeatable-runtime, where each bubble has the same numbers for all, the
+// seed says how many of them are left out.
+func seedRandom(seed uint64) {
+	v1.Seed(int64(seed)) //nolint:staticcheck // Only Seed reaches the source that these libraries use.
+	for range seed % 1021 {
+		rand.Uint32()
+	}
 }
