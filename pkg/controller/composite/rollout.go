@@ -187,9 +187,6 @@ func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevisi
 	candidates := append(k.revisions.ControlledBy(s.Parent.UID()), k.revisions.Orphans(namespace, k.planner.Selector())...)
 	var list []*v1alpha1.ControllerRevision
 	for _, o := range candidates {
-		if o.Namespace() != namespace {
-			continue
-		}
 		var r v1alpha1.ControllerRevision
 		if err := utiljson.Unmarshal(o.JSON(), &r); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", o, err)

@@ -144,20 +144,12 @@ func (r *Response) Release() {
 	r.RawChildren = nil
 }
 
-// Composite calls a sync or finalize hook of a CompositeController. The caller releases the response.
-func (h *Hook) Composite(ctx context.Context, parent webhook.RootKey, body []byte) (*Response, error) {
-	return h.sync(ctx, parent, body, wire.DecodeComposite)
-}
-
-// Decorator is Composite for a DecoratorController and its attachments.
-func (h *Hook) Decorator(ctx context.Context, parent webhook.RootKey, body []byte) (*Response, error) {
-	return h.sync(ctx, parent, body, wire.DecodeDecorator)
-}
-
-func (h *Hook) sync(ctx context.Context, parent webhook.RootKey, body []byte,
-	decode func([]byte, wire.ResponseOptions) (wire.Response, error),
+// Call calls a sync or finalize hook, whose response decode reads: wire.DecodeComposite or wire.DecodeDecorator. The caller releases the
+// response.
+func (h *Hook) Call(
+	ctx context.Context, parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (wire.Response, error),
 ) (*Response, error) {
-	response, err := h.call(ctx, parent, body)
+	response, err := h.send(ctx, parent, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
@@ -171,7 +163,7 @@ func (h *Hook) sync(ctx context.Context, parent webhook.RootKey, body []byte,
 
 // Related calls a customize hook.
 func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
-	response, err := h.call(ctx, parent, body)
+	response, err := h.send(ctx, parent, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
@@ -193,8 +185,8 @@ func (h *Hook) reject(parent webhook.RootKey, err error) error {
 	return h.Failed(err)
 }
 
-// call calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
-func (h *Hook) call(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Response, error) {
+// send calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
+func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Response, error) {
 	if err := h.calls.take(ctx); err != nil {
 		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 var parent = webhook.RootKey{Group: "example.com", Kind: "Thing", Namespace: "ns", Name: "a"}
@@ -129,11 +130,11 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	_, err = set.Sync.Composite(t.Context(), parent, []byte("{}"))
+	_, err = set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
 	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the response must be a JSON object") || !hook.IsRejected(err) {
 		t.Errorf("sync: %v", err)
 	}
-	_, err = set.Finalize.Decorator(t.Context(), parent, []byte("{}"))
+	_, err = set.Finalize.Call(t.Context(), parent, []byte("{}"), wire.DecodeDecorator)
 	if later, ok := errors.AsType[*webhook.RetryLaterError](err); !ok || later.After.Seconds() != 7 {
 		t.Errorf("finalize: %v", err)
 	}
@@ -170,7 +171,7 @@ func TestARejectedResponseLeavesNoTag(t *testing.T) {
 			}
 			defer set.Close()
 			for range 2 {
-				response, err := set.Sync.Composite(t.Context(), parent, []byte("{}"))
+				response, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
 				if err == nil {
 					_, err = response.Children()
 				}
@@ -198,8 +199,12 @@ func TestBothKindsOfControllersGetTheSameResponse(t *testing.T) {
 	}
 	defer set.Close()
 	for name, call := range map[string]func() (*hookclient.Response, error){
-		"composite": func() (*hookclient.Response, error) { return set.Sync.Composite(t.Context(), parent, []byte("{}")) },
-		"decorator": func() (*hookclient.Response, error) { return set.Finalize.Decorator(t.Context(), parent, []byte("{}")) },
+		"composite": func() (*hookclient.Response, error) {
+			return set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
+		},
+		"decorator": func() (*hookclient.Response, error) {
+			return set.Finalize.Call(t.Context(), parent, []byte("{}"), wire.DecodeDecorator)
+		},
 	} {
 		response, err := call()
 		if err != nil {
@@ -229,13 +234,13 @@ func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	if _, err := set.Sync.Composite(t.Context(), parent, []byte("{}")); !hook.IsRejected(err) {
+	if _, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); !hook.IsRejected(err) {
 		t.Errorf("got %v, want a rejected response", err)
 	}
 	if _, err := set.Customize.Related(t.Context(), parent, []byte("{}")); err != nil {
 		t.Error(err)
 	}
-	response, err := set.Sync.Composite(t.Context(), parent, []byte("{}"))
+	response, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
 	if err != nil {
 		t.Fatalf("no room is left: %v", err)
 	}
@@ -260,7 +265,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	var calling sync.WaitGroup
 	call := func(h *hookclient.Hook) {
 		calling.Go(func() {
-			if _, err := h.Composite(t.Context(), parent, []byte("{}")); err != nil {
+			if _, err := h.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); err != nil {
 				t.Error(err)
 			}
 		})
@@ -271,7 +276,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = set.Sync.Composite(ctx, parent, []byte("{}"))
+	_, err = set.Sync.Call(ctx, parent, []byte("{}"), wire.DecodeComposite)
 	if want := "sync hook failed (version=v1): waiting for other calls to end: context canceled"; err == nil || err.Error() != want {
 		t.Errorf("a third call: got %v, want %s", err, want)
 	}

@@ -238,13 +238,11 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 		Version: called.Version, Controller: *c.encoded.Load(), Parent: shown,
 		Children: s.Shown, Related: s.Related, Finalizing: finalizing,
 	}
-	var response *hookclient.Response
-	var err error
+	encode, decode := wire.Composite, wire.DecodeComposite
 	if c.config.Definition.Kind == definition.KindDecorator {
-		response, err = called.Decorator(ctx, s.Root, wire.Decorator(request))
-	} else {
-		response, err = called.Composite(ctx, s.Root, wire.Composite(request))
+		encode, decode = wire.Decorator, wire.DecodeDecorator
 	}
+	response, err := called.Call(ctx, s.Root, encode(request), decode)
 	if err != nil {
 		return nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
 	}

@@ -89,8 +89,7 @@ func (r *Responses[K]) Put(key K, parent Parent, rules Rules) {
 	r.parents[key] = known
 }
 
-// Remove drops the response of a parent that no longer exists. Only the parent's own sync calls it: that also calls Put, so no
-// response is left behind.
+// Remove drops the response of a parent that no longer exists.
 func (r *Responses[K]) Remove(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
