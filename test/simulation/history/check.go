@@ -117,7 +117,7 @@ func (r *runner) atRest() bool {
 	if r.result.Violation == nil {
 		r.result.Violation = r.tracker.AtRest(invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced})
 	}
-	return r.result.Violation == nil
+	return r.result.Violation == nil && r.remembers()
 }
 
 // quiet checks that something has nothing written but events and the status of controllers, and that everything is as before.

@@ -35,13 +35,29 @@ func (t *Tracker) checkSelected(c *Call) {
 	if slices.Contains(parent.finalizers(), finalizerOf(controller)) {
 		return
 	}
-	for _, rule := range parentRules(controller) {
-		group, _ := split(text(rule["apiVersion"]))
-		if hooks.ByResource(group, text(rule["resource"])) == parent.kind() && selected(rule, parent) {
-			return
-		}
+	if selectsParent(controller, parent) {
+		return
 	}
 	t.violated(New(ParentsAsSelected, c.At, "the %s hook of %s is asked about %s, which the controller does not select", c.Hook, c.Controller, parent))
+}
+
+func selectsParent(controller, o object) bool {
+	return slices.ContainsFunc(parentRules(controller), func(rule map[string]any) bool {
+		group, _ := split(text(rule["apiVersion"]))
+		return hooks.ByResource(group, text(rule["resource"])) == o.kind() && selected(rule, o)
+	})
+}
+
+// Parents returns the number of objects that are parents of a controller now.
+func (t *Tracker) Parents(controller string) int {
+	d := t.definition(controller)
+	count := 0
+	for _, o := range t.objects {
+		if slices.Contains(o.finalizers(), finalizerOf(d)) || selectsParent(d, o) {
+			count++
+		}
+	}
+	return count
 }
 
 // checkOwner checks that a write of an engine leaves what others control to them.
