@@ -17,7 +17,8 @@ limitations under the License.
 // Command mutants shows that the simulation sees faults of the engine: it puts small faults into the engine, one at a time, and counts
 // the histories until an invariant is violated.
 //
-// The faults stand in mutants.yaml, each as a text of a file of the engine and what it becomes. They are applied with the overlay of the
-// go command, so that the tree stays as it is. A violation counts if the same history violates nothing without the fault. `make
-// simulate-mutants` runs the command; the tests check that each fault fits the engine as it is.
+// The faults stand in mutants.yaml, each as a text of a file of the engine and what it becomes. All of them are woven into one build: a
+// function with a fault calls a copy of itself that has it when that is switched on. The build uses the overlay of the go command, so
+// that the tree stays as it is. A violation counts if the same history violates nothing without the fault. `make simulate-mutants` runs
+// the command; the tests check that each fault fits the engine as it is.
 package main

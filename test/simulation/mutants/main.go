@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,6 +28,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -52,7 +55,8 @@ func command(ctx context.Context) error {
 	patience := flag.Duration("patience", 5*time.Minute, "how long one history may take before it counts as one without an end")
 	flag.Uint64Var(&s.histories, "histories", 20000, "how many histories of each mutant are run at most")
 	flag.Uint64Var(&s.first, "first", 1, "the first seed")
-	flag.IntVar(&s.workers, "workers", runtime.NumCPU(), "how many processes run histories")
+	parallel := flag.Int("parallel", runtime.NumCPU(), "how many mutants are run at the same time")
+	flag.IntVar(&s.workers, "workers", 1, "how many processes run the histories of one mutant")
 	flag.DurationVar(&s.limit, "limit", 0, "how long histories of each mutant are run at most; 0: until their number is reached")
 	flag.Parse()
 	names, err := regexp.Compile(*only)
@@ -68,7 +72,7 @@ func command(ctx context.Context) error {
 		return fmt.Errorf("making a folder for builds: %w", err)
 	}
 	defer os.RemoveAll(folder) //nolint:errcheck // Nothing depends on it.
-	r := runner{root: *root, folder: folder, patience: *patience, search: s}
+	r := runner{root: *root, folder: folder, patience: *patience, parallel: *parallel, search: s}
 	return r.run(ctx, all, names)
 }
 
@@ -77,57 +81,68 @@ type runner struct {
 	// root is that of the repository, and folder where builds are put.
 	root, folder string
 	patience     time.Duration
-	search       search
+	// parallel is the number of mutants that are run at the same time.
+	parallel int
+	search   search
 }
 
 func (r runner) run(ctx context.Context, all []Mutant, names *regexp.Regexp) error {
-	plain, err := r.build(ctx, "plain")
+	all = slices.DeleteFunc(all, func(m Mutant) bool { return !names.MatchString(m.Name) })
+	path, err := r.build(ctx, all)
 	if err != nil {
 		return err
 	}
-	var outcomes []outcome
-	for _, m := range all {
-		if !names.MatchString(m.Name) {
-			continue
-		}
-		o := r.one(ctx, plain, m)
-		fmt.Fprintln(os.Stderr, o)
-		outcomes = append(outcomes, o)
-		if ctx.Err() != nil {
-			break
-		}
+	folder, err := filepath.Abs(filepath.Join(r.root, tested))
+	if err != nil {
+		return fmt.Errorf("locating the simulation: %w", err)
 	}
+	plain := &binary{path: path, folder: folder, patience: r.patience, known: map[uint64]message{}}
+	outcomes, slots := make([]outcome, len(all)), make(chan struct{}, max(1, r.parallel))
+	var running sync.WaitGroup
+	for i, m := range all {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			mutated := &binary{path: path, folder: folder, patience: r.patience, mutant: m.Name}
+			outcomes[i] = r.search.find(ctx, plain, mutated)
+			outcomes[i].mutant = m
+			fmt.Fprintln(os.Stderr, outcomes[i])
+		})
+	}
+	running.Wait()
 	fmt.Print(table(outcomes))
 	return errors.Join(context.Cause(ctx), verdict(outcomes))
 }
 
-// one runs the histories of one mutant.
-func (r runner) one(ctx context.Context, plain *binary, m Mutant) outcome {
-	overlay, err := m.overlay(r.root, r.folder)
+// build builds the tests with all mutants, and returns where they are.
+func (r runner) build(ctx context.Context, all []Mutant) (string, error) {
+	files, err := weave(r.root, all)
 	if err != nil {
-		return outcome{mutant: m, err: err}
+		return "", err
 	}
-	mutated, err := r.build(ctx, m.Name, "-overlay="+overlay)
+	replaced, err := overlay(r.folder, files)
 	if err != nil {
-		return outcome{mutant: m, err: err}
+		return "", err
 	}
-	defer os.Remove(mutated.path) //nolint:errcheck // The folder goes, too.
-	o := r.search.find(ctx, plain, mutated)
-	o.mutant = m
-	return o
-}
-
-func (r runner) build(ctx context.Context, name string, flags ...string) (*binary, error) {
-	folder, err := filepath.Abs(filepath.Join(r.root, tested))
+	encoded, err := json.Marshal(replaced)
 	if err != nil {
-		return nil, fmt.Errorf("locating the simulation: %w", err)
+		return "", fmt.Errorf("encoding the overlay: %w", err)
 	}
-	path := filepath.Join(r.folder, name+".test")
-	args := append([]string{"test", "-c", "-o", path, "-ldflags=-s -w"}, flags...)
-	c := exec.CommandContext(ctx, "go", append(args, tested)...) //nolint:gosec // Its arguments are ours.
+	replace, path := filepath.Join(r.folder, "overlay.json"), filepath.Join(r.folder, "simulation.test")
+	if err := write(replace, encoded); err != nil {
+		return "", err
+	}
+	c := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, "-ldflags=-s -w", "-overlay="+replace, tested) //nolint:gosec // Its arguments are ours.
 	c.Dir = r.root
 	if output, err := c.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building %s: %w: %s", name, err, output)
+		return "", fmt.Errorf("building the engine with the mutants: %w: %s", err, output)
 	}
-	return &binary{path: path, folder: folder, patience: r.patience, known: map[uint64]message{}}, nil
+	return path, nil
+}
+
+func write(path string, content []byte) error {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("writing what is built: %w", err)
+	}
+	return nil
 }

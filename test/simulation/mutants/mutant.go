@@ -18,8 +18,6 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,46 +55,26 @@ func load() ([]Mutant, error) {
 	return all.Mutants, nil
 }
 
-// apply returns the path of the file that the fault is in, and what the file becomes. root is the root of the repository.
-func (m Mutant) apply(root string) (file, content string, err error) {
+// place returns the file that the fault is in, and its present content. root is the root of the repository.
+func (m Mutant) place(root string) (file, content string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, m.Folder, "*.go"))
 	if err != nil {
 		return "", "", fmt.Errorf("looking for the files of %s: %w", m.Name, err)
 	}
 	count := 0
 	for _, each := range files {
-		original, err := os.ReadFile(each) //nolint:gosec // It is one of the repository.
+		original, err := os.ReadFile(each)
 		switch {
 		case err != nil:
 			return "", "", fmt.Errorf("reading a file of %s: %w", m.Name, err)
 		case strings.HasSuffix(each, "_test.go"):
 		case strings.Contains(string(original), m.From):
-			file, content = each, strings.Replace(string(original), m.From, m.To, 1)
-			count += strings.Count(string(original), m.From)
+			file, content = each, string(original)
+			count += strings.Count(content, m.From)
 		}
 	}
 	if count != 1 || m.From == m.To {
 		return "", "", fmt.Errorf("the text of %s is %d times in %s, and has to be there once and to change", m.Name, count, m.Folder)
 	}
 	return file, content, nil
-}
-
-// overlay writes the mutated file and the overlay that the go command reads into a folder, and returns the path of the latter.
-func (m Mutant) overlay(root, folder string) (string, error) {
-	original, mutated, err := m.apply(root)
-	if err != nil {
-		return "", err
-	}
-	if original, err = filepath.Abs(original); err != nil {
-		return "", fmt.Errorf("locating the file of %s: %w", m.Name, err)
-	}
-	source, path := filepath.Join(folder, m.Name+".go"), filepath.Join(folder, m.Name+".json")
-	encoded, err := json.Marshal(map[string]map[string]string{"Replace": {original: source}})
-	if err != nil {
-		return "", fmt.Errorf("encoding the overlay of %s: %w", m.Name, err)
-	}
-	if err := errors.Join(os.WriteFile(source, []byte(mutated), 0o600), os.WriteFile(path, encoded, 0o600)); err != nil {
-		return "", fmt.Errorf("writing the overlay of %s: %w", m.Name, err)
-	}
-	return path, nil
 }

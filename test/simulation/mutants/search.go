@@ -40,14 +40,17 @@ const (
 
 // message is what a worker says of a history.
 type message struct {
-	Seed            uint64
-	Begin           bool
-	Invariant, Text string
+	Seed      uint64 `json:"Seed"`
+	Begin     bool   `json:"Begin"`
+	Invariant string `json:"Invariant"`
+	Text      string `json:"Text"`
 }
 
-// binary is a build of the simulation's tests. Its methods may be called concurrently.
+// binary is a build of the simulation's tests, with a mutant switched on. Its methods may be called concurrently.
 type binary struct {
 	path string
+	// mutant is its name; empty for none.
+	mutant string
 	// folder is where it runs.
 	folder string
 	// patience is how long one history may take.
@@ -83,10 +86,10 @@ func (b *binary) process(
 ) (last message, ended, output string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := exec.CommandContext(ctx, b.path, "-test.run=^TestWorker$", "-test.timeout=0", //nolint:gosec // It was built here.
+	c := exec.CommandContext(ctx, b.path, "-test.run=^TestWorker$", "-test.timeout=0",
 		fmt.Sprintf("-simulation.worker=run %d %d", begin, stride), fmt.Sprintf("-simulation.first=%d", begin),
 		fmt.Sprintf("-simulation.seeds=%d", end-begin))
-	c.Dir, c.Env = b.folder, append(os.Environ(), "GOMAXPROCS=1")
+	c.Dir, c.Env = b.folder, append(os.Environ(), "GOMAXPROCS=1", variable+"="+b.mutant)
 	var complaints strings.Builder
 	c.Stderr = &complaints
 	out, err := c.StdoutPipe()
@@ -209,7 +212,7 @@ func (s search) find(ctx context.Context, plain, mutated *binary) (result outcom
 	var all sync.WaitGroup
 	for i := range s.workers {
 		all.Go(func() {
-			err := mutated.histories(ctx, s.first+uint64(i), s.first+s.histories, uint64(s.workers), take) //nolint:gosec // Small and positive.
+			err := mutated.histories(ctx, s.first+uint64(i), s.first+s.histories, uint64(s.workers), take)
 			if err != nil && ctx.Err() == nil {
 				mu.Lock()
 				defer mu.Unlock()
