@@ -25,6 +25,9 @@ PORT ?=
 FUZZTIME ?= 30s
 # How long `make churn` churns.
 CHURNTIME ?= 10m
+# How many histories `make simulate` runs, and the seed of the first one.
+SEEDS ?= 1000
+FIRST ?= 1
 # How often each microbenchmark is run, and the commit with which they are compared.
 COUNT ?= 6
 BASE ?= HEAD
@@ -93,6 +96,14 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 .PHONY: churn
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
+
+.PHONY: simulate
+simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
+	@GOGC=400 go test -count=1 -v -timeout 0 -run '^TestHistories$$' ./test/simulation -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
+
+.PHONY: simulate-coverage
+simulate-coverage: ## The same in one process, with the coverage of the engine's statements.
+	@hack/simulate-coverage.sh $(SEEDS) $(FIRST)
 
 .PHONY: simulate-mutants
 simulate-mutants: ## Put small faults into the engine, one at a time, and count the histories until the simulation finds them.

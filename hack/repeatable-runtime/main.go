@@ -81,7 +81,7 @@ func write(folder string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the folder: %w", err)
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return "", fmt.Errorf("creating the folder: %w", err)
 	}
 	root, err := exec.Command("go", "env", "GOROOT").Output() //nolint:noctx // It takes no time.
@@ -103,7 +103,7 @@ func write(folder string) (string, error) {
 			return "", fmt.Errorf("%s has %q %d times, not once; this version of Go needs other edits", original, e.old, n)
 		}
 		replace[original] = filepath.Join(folder, e.file)
-		if err := os.WriteFile(replace[original], []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o644); err != nil {
+		if err := os.WriteFile(replace[original], []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
 			return "", fmt.Errorf("writing the edited runtime: %w", err)
 		}
 	}
@@ -112,7 +112,7 @@ func write(folder string) (string, error) {
 		return "", fmt.Errorf("encoding the overlay: %w", err)
 	}
 	path := filepath.Join(folder, "overlay.json")
-	if err := os.WriteFile(path, overlay, 0o644); err != nil {
+	if err := os.WriteFile(path, overlay, 0o600); err != nil {
 		return "", fmt.Errorf("writing the overlay: %w", err)
 	}
 	return path, nil

@@ -32,7 +32,7 @@ func TestOverlayFitsThisVersionOfGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var overlay struct {
-		Replace map[string]string
+		Replace map[string]string `json:"Replace"`
 	}
 	if err := json.Unmarshal(text, &overlay); err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func (f *fleet) process(work string, take func(message)) (last uint64, ended boo
 		"-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks),
 	}
 	c := exec.CommandContext(f.t.Context(), os.Args[0], args...) //nolint:gosec // It is this program.
-	c.Env = append(os.Environ(), "GOMAXPROCS=1")
+	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 	var errors strings.Builder
 	c.Stderr = &errors
 	out, err := c.StdoutPipe()

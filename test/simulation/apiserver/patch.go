@@ -340,6 +340,18 @@ func applyJSONPatch(before, patch []byte) ([]byte, error) {
 	return after, nil
 }
 
+// decodeYAML decodes YAML, of which JSON is a part that is read a lot faster.
+func decodeYAML(body []byte) (value.Object, error) {
+	if o, err := value.Decode(body); err == nil {
+		return o, nil
+	}
+	converted, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	return value.Decode(converted)
+}
+
 // apply applies an object under a field manager.
 func (w *write) apply(existing *store.Object) Response {
 	if w.request.Query.Get("fieldManager") == "" {
@@ -347,11 +359,7 @@ func (w *write) apply(existing *store.Object) Response {
 			field.Required(field.NewPath("fieldManager"), "is required for apply patch"),
 		}))
 	}
-	converted, err := yaml.YAMLToJSON(w.request.Body)
-	if err != nil {
-		return failure(apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err)))
-	}
-	patch, err := value.Decode(converted)
+	patch, err := decodeYAML(w.request.Body)
 	if err != nil {
 		return failure(apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err)))
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,7 +120,7 @@ func newRunner(h History, logged bool) *runner {
 		asked:  map[time.Duration]string{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
-	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Warned: r.warned, All: h.Invariant != ""})
+	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1},
@@ -260,8 +261,12 @@ func controllerIndex(name string) int {
 	return -1
 }
 
-func (r *runner) warned(subject, message string) {
-	r.note("event", "Warning about %s: %s", subject, message)
+// reported keeps an event, each once.
+func (r *runner) reported(kind, subject, message string) {
+	text := kind + " about " + subject + ": " + message
+	if r.logged && !slices.ContainsFunc(r.result.Log, func(d Done) bool { return d.What == text }) {
+		r.note("event", "%s", text)
+	}
 }
 
 // note keeps what somebody did.

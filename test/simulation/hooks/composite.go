@@ -24,6 +24,8 @@ import (
 func compose(r *Request) *Response {
 	wish, name := WishOf(r.Parent), Meta(r.Controller, "name")
 	step := int64(0)
+	// Without events of its status nobody would tell the hook that it can go on.
+	wish.Memory = wish.Memory && !flag(within(r.Controller, "spec", "parentResource"), "ignoreStatusChanges")
 	if wish.Memory {
 		step = min(number(within(r.Parent, "status"), "step")+1, wish.Level)
 	}

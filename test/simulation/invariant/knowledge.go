@@ -27,6 +27,9 @@ import (
 // limit is how long a parent waits at most for the informers (docs/reference/compatibility.md#d5.2).
 const limit = 10 * time.Second
 
+// rediscovery is how long after a change of a kind controllers may be built anew because of it.
+const rediscovery = 30 * time.Second
+
 // expected is an acknowledged write that the next request has to show.
 type expected struct {
 	index    int
@@ -107,7 +110,7 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 			continue
 		}
 		name := KnowledgeIsFresh
-		if e.definition != "" && e.definition != identity(c.Request.Controller) {
+		if e.definition != "" && e.definition != identity(c.Request.Controller) || t.upgraded > 0 && c.At-t.upgraded < rediscovery {
 			name = KnowledgeOutlivesEdits
 		}
 		o, ok := shown[uid]

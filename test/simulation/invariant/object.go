@@ -90,7 +90,7 @@ func (o object) finalizers() []string {
 
 // owner is a controlling owner.
 type owner struct {
-	group, kind, name, uid string
+	apiVersion, group, kind, name, uid string
 }
 
 // controller returns the controlling owner, false if there is none.
@@ -100,7 +100,7 @@ func (o object) controller() (owner, bool) {
 		ref, _ := each.(map[string]any) // The API server has validated it.
 		if controls, _ := ref["controller"].(bool); controls {
 			group, _ := split(text(ref["apiVersion"]))
-			return owner{group, text(ref["kind"]), text(ref["name"]), text(ref["uid"])}, true
+			return owner{text(ref["apiVersion"]), group, text(ref["kind"]), text(ref["name"]), text(ref["uid"])}, true
 		}
 	}
 	return owner{}, false

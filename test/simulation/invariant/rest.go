@@ -61,11 +61,12 @@ func (t *Tracker) AtRest(c Cluster) *Violation {
 	return nil
 }
 
-// Impure returns the UIDs of the parents whose last response was not that of package hooks. A change of them is needed for one that is.
+// Impure returns the UIDs of the parents whose last response was not that of package hooks, or was given before the definition of a kind
+// was changed, which is no reason to ask again. A change of the parents is needed before something can be said about their children.
 func (t *Tracker) Impure(engine int) []string {
 	var all []string
 	for key, call := range t.last {
-		if _, ok := t.objects[key.parent]; ok && key.engine == engine && !call.Pure {
+		if _, ok := t.objects[key.parent]; ok && key.engine == engine && (!call.Pure || call.At <= t.upgraded) {
 			all = append(all, key.parent)
 		}
 	}
@@ -253,7 +254,7 @@ func (t *Tracker) reported(call *Call, o object) bool {
 }
 
 // eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
-const eventsBurst = 20
+const eventsBurst = 8
 
 // childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
 func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object) *Violation {
@@ -342,7 +343,11 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 			continue
 		}
 		if d := t.definition(name); !finalizes(d, o.kind()) {
-			return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
+			name := FinalizersAsDefined
+			if t.upgraded > 0 {
+				name = FinalizersOutliveVersions
+			}
+			return New(name, c.At, "%s carries %s, and no controller finalizes it", o, f)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
@@ -356,10 +361,23 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 				continue
 			}
 			carries, chosen := slices.Contains(has, finalizerOf(d)), selected(rule, o)
+			if carries && o.deleting() && t.held(o) {
+				continue // Its children have finalizers of their own, of controllers that may wait for a kind.
+			}
 			if carries != (chosen && !o.deleting()) {
 				return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v", o, name, carries, chosen, o.deleting())
 			}
 		}
 	}
 	return nil
+}
+
+// held reports whether a child of an object is being deleted and still there.
+func (t *Tracker) held(o object) bool {
+	for _, child := range t.objects {
+		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && child.deleting() {
+			return true
+		}
+	}
+	return false
 }

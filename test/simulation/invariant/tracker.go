@@ -54,8 +54,8 @@ type Options struct {
 	Workers int
 	// All reports the violations of Open invariants, too.
 	All bool
-	// Warned is called with every Warning, for the log. Nil: nobody is.
-	Warned func(object, message string)
+	// Reported is called with every event, for the log: Normal or Warning, its object and its message. Nil: nobody is.
+	Reported func(kind, object, message string)
 }
 
 // Tracker follows a history. It keeps the first violation.
@@ -68,13 +68,19 @@ type Tracker struct {
 	// objects are the objects as they are, by UID; written is the number of the last write of each.
 	objects map[string]object
 	written map[string]int
+	// owned are the UIDs of objects that once had a controlling owner.
+	owned map[string]bool
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
 	finalized map[string]int
+	// revisions are the calls of the last sync: one for each revision where children roll (docs/reference/contract.md#s14.2).
+	revisions map[syncing][]*Call
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
+	// upgraded is when the definition of a kind was changed last.
+	upgraded time.Duration
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
 }
@@ -102,7 +108,7 @@ type state struct {
 func NewTracker(o Options) *Tracker {
 	return &Tracker{
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
-		finalized: map[string]int{}, last: map[syncing]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
+		finalized: map[string]int{}, owned: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
 	}
 }
 
@@ -137,6 +143,11 @@ func (t *Tracker) Write(w apiserver.Write) {
 	c.engine, c.byEngine = t.options.Engine(w.User)
 	c.byEngine = c.byEngine && w.Verb != "collect"
 	switch w.Resource {
+	case "customresourcedefinitions":
+		if w.Subresource == "" && !c.byEngine {
+			t.upgraded = c.at
+		}
+		return
 	case "events":
 		t.event(decode(w.After), c.at)
 		return
@@ -170,6 +181,9 @@ func (t *Tracker) note(c *change) {
 		return
 	}
 	t.objects[c.UID] = c.after
+	if _, owned := c.after.controller(); owned {
+		t.owned[c.UID] = true
+	}
 }
 
 func (t *Tracker) define(c *change) {
@@ -198,16 +212,13 @@ func (t *Tracker) definition(name string) object {
 }
 
 func (t *Tracker) event(e object, at time.Duration) {
+	subject := e.at("involvedObject")
+	if t.options.Reported != nil {
+		t.options.Reported(text(e["type"]), text(subject["kind"])+" "+text(subject["name"]), text(e["message"]))
+	}
 	if text(e["type"]) == "Warning" {
-		subject := e.at("involvedObject")
-		if subject == nil {
-			subject = e.at("regarding")
-		}
 		uid := text(subject["uid"])
 		t.warned[uid] = warnings{at, t.warned[uid].times + 1}
-		if t.options.Warned != nil {
-			t.options.Warned(text(subject["kind"])+" "+text(subject["name"]), text(e["message"])+text(e["note"]))
-		}
 	}
 }
 
@@ -228,6 +239,10 @@ func (t *Tracker) Call(c *Call) {
 	key := syncing{c.Engine, c.Controller, hooks.Meta(c.Request.Parent, "uid")}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
+	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() {
+		delete(t.revisions, key)
+	}
+	t.revisions[key] = append(t.revisions[key], c)
 	t.last[key] = c
 }
 

@@ -35,7 +35,11 @@ func (t *Tracker) checkStrangers(c *change) {
 		return
 	case c.after == nil || c.Verb == "delete":
 		if by, _ := t.controllerOf(c.before); by == "" && c.Verb == "delete" && !t.mayDelete(c.before) {
-			t.violated(New(StrangersUntouched, c.at, "%s was deleted, and belongs to no controller", c.before))
+			name := StrangersUntouched
+			if t.owned[c.UID] {
+				name = OrphansStay
+			}
+			t.violated(New(name, c.at, "%s was deleted, and belongs to no controller", c.before))
 		}
 		return
 	}
@@ -99,31 +103,51 @@ func (t *Tracker) mayAdopt(c *change) bool {
 	return true
 }
 
-// checkDeletion checks that what an engine deletes is not what the last response wants as it is.
+// checkDeletion checks that what an engine deletes is not what the last response wants as it is. Where children roll, the hook was
+// called for several revisions, and the children are those of any.
 func (t *Tracker) checkDeletion(c *change) {
 	if c.Verb != "delete" {
 		return
 	}
 	controller, parent := t.controllerOf(c.before)
-	call := t.last[syncing{c.engine, controller, parent}]
-	if call == nil || call.Response == nil {
+	key := syncing{c.engine, controller, parent}
+	call := t.last[key]
+	if call == nil || !wantsAsItIs(call, c.before) {
 		return
 	}
-	want := find(call.Response.Wanted(), c.before)
+	if rolls(call.Request.Controller) && slices.ContainsFunc(t.revisions[key], func(other *Call) bool { return !wantsAsItIs(other, c.before) }) {
+		return
+	}
+	name := WantedStays
+	if by, _ := c.before.controller(); by.apiVersion != text(call.Request.Parent["apiVersion"]) {
+		name = WantedOutlivesVersions
+	}
+	t.violated(New(name, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
+}
+
+func rolls(controller object) bool {
+	return slices.ContainsFunc(hooks.Rules(controller), func(r hooks.Rule) bool { return strings.HasPrefix(r.Method, "Rolling") })
+}
+
+// wantsAsItIs reports whether a response wants a child, and nothing in it is a reason to create it anew.
+func wantsAsItIs(call *Call, have object) bool {
+	if call.Response == nil {
+		return false
+	}
+	want := find(call.Response.Wanted(), have)
 	if want == nil {
-		return
+		return false
 	}
-	kind := c.before.kind()
 	for _, rule := range hooks.Rules(call.Request.Controller) {
-		if rule.Kind != kind || !strings.HasSuffix(rule.Method, "Recreate") {
+		if rule.Kind != have.kind() || !strings.HasSuffix(rule.Method, "Recreate") {
 			continue
 		}
 		// It may differ by what was applied before and is not wanted any more; the annotation, where there is one, tells.
-		if difference(want, c.before, hooks.Edition{Extra: true}) != "" || !appliedAs(want, c.before) {
-			return
+		if difference(want, have, hooks.Edition{Extra: true}) != "" || !appliedAs(want, have) {
+			return false
 		}
 	}
-	t.violated(New(WantedStays, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
+	return true
 }
 
 // find returns the object of a list with the group, kind, namespace and name of another.

@@ -121,9 +121,13 @@ func (c *client) send(method, path, contentType, body string) response {
 	if err := decoded.Decode(&r.body); err != nil {
 		r.body = nil
 	}
-	c.note(fmt.Sprintf("%s %s: %d %s%s", method, path, r.code, strings.Join(got.Header["Warning"], " "), retryAfter(got.Header)), r)
+	warnings := slices.DeleteFunc(got.Header["Warning"], aboutTheCluster.MatchString)
+	c.note(fmt.Sprintf("%s %s: %d %s%s", method, path, r.code, strings.Join(warnings, " "), retryAfter(got.Header)), r)
 	return r
 }
+
+// aboutTheCluster are warnings of the product's server that the simulation does not give: they know what the cluster serves.
+var aboutTheCluster = regexp.MustCompile(`the cluster does not serve|have no status subresource`)
 
 func retryAfter(h http.Header) string {
 	if after := h.Get("Retry-After"); after != "" {

@@ -36,20 +36,23 @@ func (c *client) define(definition, path string) {
 		return
 	}
 	name := definitionName.FindStringSubmatch(definition)[1]
-	c.t.Cleanup(func() {
-		//nolint:usetesting // The test's context has ended.
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, c.host+crds+"/"+name, nil)
-		if err != nil {
-			c.t.Error(err)
-			return
-		}
-		deleted, err := c.http.Do(request)
-		if err != nil {
-			c.t.Error(err)
-			return
-		}
-		_ = deleted.Body.Close()
-	})
+	c.t.Cleanup(func() { c.remove(crds + "/" + name) })
+}
+
+// remove deletes an object at the end of a row.
+func (c *client) remove(path string) {
+	//nolint:usetesting // The test's context has ended.
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, c.host+path, nil)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	deleted, err := c.http.Do(request)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	_ = deleted.Body.Close()
 }
 
 // redefine changes a CustomResourceDefinition by a JSON patch, and waits until a function sees that it is served so.

@@ -150,7 +150,7 @@ var discoveryRows = []row{
 		known := object{}
 		for name, resource := range list {
 			switch name {
-			case "configmaps", "secrets", "namespaces", "namespaces/status", "events", "pods":
+			case "configmaps", "secrets", "namespaces", "namespaces/status", "events":
 				known[name] = resource
 			}
 		}

@@ -94,11 +94,20 @@ type Manager struct {
 	updater     merge.Updater
 	apiVersion  string
 	subresource string
+	// blank has the type of the kind, nil if it is not known.
+	blank *typed.TypedValue
+	empty value.Object
 }
 
-// NewManager returns a manager. Reset are the fields that the endpoint does not write, by version.
-func NewManager(c Converter, apiVersion, subresource string, reset map[fieldpath.APIVersion]*fieldpath.Set) *Manager {
+// NewManager returns a manager for the kind and version of an object that has no more than every object of it. Reset are the fields that the endpoint does not write, by version.
+func NewManager(c Converter, empty value.Object, subresource string, reset map[fieldpath.APIVersion]*fieldpath.Set) *Manager {
+	apiVersion := value.String(empty, "apiVersion")
+	blank, err := c.typed(empty)
+	if err != nil {
+		blank = nil // Nothing is compared quickly then.
+	}
 	return &Manager{
+		blank:     blank, empty: empty,
 		converter: c, apiVersion: apiVersion, subresource: subresource,
 		updater: merge.Updater{Converter: versions{c}, IgnoreFilter: fieldpath.NewExcludeFilterSetMap(reset)},
 	}
@@ -156,23 +165,26 @@ func (m *Manager) Update(live, o value.Object, manager, now string) {
 		set(o, nil) // kube-apiserver 1.36 loses them, as when a field of one version is unknown to another.
 		return
 	}
-	set(o, entries.encode())
+	set(o, entries.encode(m.converter.Types))
 }
 
+// self is a name that no entry has. It shows whether a write changed something.
+const self = "current-operation"
+
 func (m *Manager) update(live, o value.Object, entries *managed, manager, now string) error {
-	was, err := m.converter.typed(bare(live), typed.AllowDuplicates)
-	if err != nil {
-		return err
-	}
-	is, err := m.converter.typed(bare(o), typed.AllowDuplicates)
-	if err != nil {
-		return err
-	}
-	// A name that no entry has shows whether the write changed something.
-	const self = "current-operation"
-	_, sets, err := m.updater.Update(was, is, fieldpath.APIVersion(m.apiVersion), entries.sets, self)
-	if err != nil {
-		return err
+	sets := entries.sets
+	if !m.quickly(live, o, entries) {
+		was, err := m.converter.typed(bare(live), typed.AllowDuplicates)
+		if err != nil {
+			return err
+		}
+		is, err := m.converter.typed(bare(o), typed.AllowDuplicates)
+		if err != nil {
+			return err
+		}
+		if _, sets, err = m.updater.Update(was, is, fieldpath.APIVersion(m.apiVersion), entries.sets, self); err != nil {
+			return err
+		}
 	}
 	entries.sets = sets
 	strip(sets, self)
@@ -256,8 +268,7 @@ func (m *Manager) Apply(live, patch value.Object, manager string, force bool, no
 		return nil, errors.New("failed to decode managed fields")
 	}
 	if len(entries.sets) == 0 {
-		empty := value.Object{"apiVersion": live["apiVersion"], "kind": live["kind"]}
-		if err := m.update(empty, live, entries, "before-first-apply", now); err != nil {
+		if err := m.update(m.empty, live, entries, "before-first-apply", now); err != nil {
 			return nil, fmt.Errorf("failed to create manager for existing fields: %w", err)
 		}
 	}
@@ -271,6 +282,7 @@ func (m *Manager) Apply(live, patch value.Object, manager string, force bool, no
 	}
 	e := entry{identity: identity{orUnknown(manager), string(metav1.ManagedFieldsOperationApply), "", m.subresource}}
 	before := entries.known[e.name()]
+	m.forgetLast(entries, e.name(), config)
 	merged, sets, err := m.updater.Apply(was, config, fieldpath.APIVersion(m.apiVersion), entries.sets, e.name(), force)
 	if conflicts, ok := errors.AsType[merge.Conflicts](err); ok {
 		return nil, entries.conflict(conflicts)
@@ -284,16 +296,31 @@ func (m *Manager) Apply(live, patch value.Object, manager string, force bool, no
 		e.time = now
 	}
 	entries.known[e.name()] = e
-	o := value.Copy(bare(live))
+	result := bare(live)
 	if merged != nil {
-		result, err := m.converter.untyped(merged)
-		if err != nil {
+		if result, err = m.converter.untyped(merged); err != nil {
 			return nil, err
 		}
-		o = value.Copy(result)
 	}
-	set(o, entries.encode())
+	o := value.Copy(result)
+	set(o, entries.encode(m.converter.Types))
 	return o, nil
+}
+
+// forgetLast forgets what a manager applied before if it applies all of that again: nothing is to be removed then, which merge.Updater
+// would find out slowly.
+func (m *Manager) forgetLast(entries *managed, name string, config *typed.TypedValue) {
+	last, ok := entries.sets[name]
+	if !ok || string(last.APIVersion()) != m.apiVersion {
+		return
+	}
+	wanted, err := config.ToFieldSet()
+	if err != nil {
+		return
+	}
+	if last.Set().Difference(wanted).Empty() {
+		delete(entries.sets, name)
+	}
 }
 
 func describe(o value.Object) string {

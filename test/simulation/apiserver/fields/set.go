@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
@@ -33,6 +34,8 @@ import (
 type Set struct {
 	fields *fieldpath.Set
 	json   []byte
+	// fits are the types with which the set has been reconciled.
+	fits managedfields.TypeConverter
 }
 
 var _ value.Encoded = &Set{}
@@ -47,6 +50,17 @@ func (s *Set) JSON() []byte {
 		s.json = encoded
 	}
 	return s.json
+}
+
+// Ready computes what the sets of an object's managedFields compute on demand, so that servers may share them.
+func Ready(list []any) {
+	for _, element := range list {
+		if e, ok := element.(value.Object); ok {
+			if s, ok := e["fieldsV1"].(*Set); ok {
+				s.JSON()
+			}
+		}
+	}
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -126,7 +140,7 @@ func decode(list []any) *managed {
 }
 
 // encode returns the list of the entries in the order of kube-apiserver.
-func (m *managed) encode() []any {
+func (m *managed) encode(fits managedfields.TypeConverter) []any {
 	type named struct {
 		entry
 		version string
@@ -136,6 +150,9 @@ func (m *managed) encode() []any {
 		e := m.known[name]
 		if e.set == nil || e.set.fields != versioned.Set() && !e.set.fields.Equals(versioned.Set()) {
 			e.set = &Set{fields: versioned.Set()}
+		}
+		if e.set.fits != fits {
+			e.set.fits = fits
 		}
 		entries = append(entries, named{e, string(versioned.APIVersion())})
 	}

@@ -44,7 +44,7 @@ import (
 
 // Builtin returns the kinds that every server has.
 var Builtin = sync.OnceValue(func() []*Kind {
-	all := slices.Concat(coreKinds(), []*Kind{definitions1()}, metacontrollerKinds(), otherKinds())
+	all := slices.Concat(coreKinds(), workloadKinds(), []*Kind{definitions1()}, metacontrollerKinds(), otherKinds())
 	for _, k := range all {
 		if k.ListKind == "" {
 			k.ListKind = k.Kind + "List"
@@ -74,6 +74,10 @@ func coreKinds() []*Kind {
 		{
 			Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true, CreateOnUpdate: true,
 			Versions: version("v1"), New: func() runtime.Object { return &corev1.Event{} }, rules: &typed{},
+			selectable: []string{
+				"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
+				"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
+			},
 		},
 		{
 			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", "status", "finalize"),

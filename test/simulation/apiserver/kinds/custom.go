@@ -26,9 +26,10 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/crdserverscheme"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -68,17 +69,17 @@ func newCustomSchema(v *Version, props *apiextensionsv1.JSONSchemaProps) (*custo
 			return nil, fmt.Errorf("pruning the defaults: %w", err)
 		}
 	}
-	validator, _, err := validation.NewSchemaValidator(internal)
+	validator, _, err := schemavalidation.NewSchemaValidator(internal)
 	if err != nil {
 		return nil, fmt.Errorf("making the validator: %w", err)
 	}
 	var statusSpec *apiextensions.CustomResourceSubresourceStatus
-	var statusValidator validation.SchemaValidator
+	var statusValidator schemavalidation.SchemaValidator
 	if v.HasSubresource("status") {
 		statusSpec = &apiextensions.CustomResourceSubresourceStatus{}
 		if internal != nil {
 			if statusSchema, ok := internal.Properties["status"]; ok {
-				if statusValidator, _, err = validation.NewSchemaValidator(&statusSchema); err != nil {
+				if statusValidator, _, err = schemavalidation.NewSchemaValidator(&statusSchema); err != nil {
 					return nil, fmt.Errorf("making the validator of the status: %w", err)
 				}
 			}
@@ -145,11 +146,62 @@ func (custom) normalize(v *Version, o value.Object, strict bool) (value.Object, 
 func (custom) create(v *Version, o value.Object) ([]string, field.ErrorList) {
 	ctx, u := context.Background(), &unstructured.Unstructured{Object: o}
 	v.schema.object.PrepareForCreate(ctx, u)
+	if v.isPlain(o) && len(validation.ValidateObjectMetaAccessor(u, v.Kind.Namespaced, validation.NameIsDNSSubdomain, metadataPath)) == 0 {
+		return v.warnings(o, func() []string { return v.schema.object.WarningsOnCreate(ctx, u) }), nil
+	}
 	errs := rest.ValidateCreate(ctx, u, v.schema.object)
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return v.schema.object.WarningsOnCreate(ctx, u), nil
+}
+
+var metadataPath = field.NewPath("metadata")
+
+// isPlain reports whether an object is of its kind and agrees with the schema beyond doubt.
+func (v *Version) isPlain(o value.Object) bool {
+	return value.String(o, "kind") == v.Kind.Kind && value.String(o, "apiVersion") == v.APIVersion() && v.schema.plain(o)
+}
+
+// warnings returns what is to be said about an object. It is about finalizers alone.
+func (v *Version) warnings(o value.Object, ask func() []string) []string {
+	if value.At(o, "metadata", "finalizers") == nil {
+		return nil
+	}
+	return ask()
+}
+
+// quickly updates an object that is valid beyond doubt as its strategy would. It returns false if there is doubt; the object may
+// have been prepared then.
+func (v *Version) quickly(subresource string, o, old value.Object) bool {
+	if subresource == "status" {
+		status, found := o["status"]
+		clear(o)
+		for k, inner := range old {
+			o[k] = inner
+		}
+		o["metadata"] = value.Shallow(value.Map(old, "metadata"))
+		if delete(o, "status"); found {
+			o["status"] = status
+		}
+	} else {
+		if v.schema.status != nil {
+			if delete(o, "status"); old["status"] != nil {
+				o["status"] = old["status"]
+			}
+		}
+		without := func(o value.Object) value.Object {
+			rest := value.Shallow(o)
+			delete(rest, "metadata")
+			return rest
+		}
+		if !value.Equal(without(o), without(old)) {
+			value.Map(o, "metadata")["generation"] = value.Int(old, "metadata", "generation") + 1
+		}
+	}
+	u, was := &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old}
+	return v.isPlain(o) && len(validation.ValidateObjectMetaAccessor(u, v.Kind.Namespaced, validation.NameIsDNSSubdomain, metadataPath)) == 0 &&
+		len(validation.ValidateObjectMetaAccessorUpdate(u, was, metadataPath)) == 0
 }
 
 func (custom) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
@@ -158,6 +210,9 @@ func (custom) update(v *Version, subresource string, o, old value.Object) ([]str
 		s = v.schema.status
 	}
 	ctx, u, was := context.Background(), &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old}
+	if v.quickly(subresource, o, old) {
+		return v.warnings(o, func() []string { return s.WarningsOnUpdate(ctx, u, was) }), nil
+	}
 	s.PrepareForUpdate(ctx, u, was)
 	if subresource == "status" {
 		// The strategy has put a copy of the old object into u, while the caller holds o.

@@ -92,9 +92,9 @@ func (k *Kind) addManagers() {
 				panic(fmt.Sprintf("the models of %s: %v", k.GroupKind(), err))
 			}
 			converter := fields.Converter{Types: m.types, Convert: k.convert, Missing: runtime.IsNotRegisteredError}
-			all := managers{"": fields.NewManager(converter, v.APIVersion(), "", k.reset(v, ""))}
+			all := managers{"": fields.NewManager(converter, v.Empty(), "", k.reset(v, ""))}
 			for _, sub := range v.Subresources {
-				all[sub] = fields.NewManager(converter, v.APIVersion(), sub, k.reset(v, sub))
+				all[sub] = fields.NewManager(converter, v.Empty(), sub, k.reset(v, sub))
 			}
 			return all
 		})
@@ -159,9 +159,27 @@ func (v *Version) rulesReset(subresource string) map[fieldpath.APIVersion]*field
 
 // Owned sets the managedFields of an object that a field manager writes. The live object is empty but for its kind if there is none.
 func (v *Version) Owned(subresource string, live, o value.Object, manager string, now time.Time) value.Object {
-	if m := v.managers()[subresource]; m != nil {
-		m.Update(live, o, manager, now.UTC().Format(time.RFC3339))
+	m, at := v.managers()[subresource], now.UTC().Format(time.RFC3339)
+	h, _ := v.Kind.rules.(*hub)
+	if h == nil || h.created == nil || value.String(live, "metadata", "uid") != "" {
+		m.Update(live, o, manager, at)
+		return o
 	}
+	key := value.Shallow(o)
+	key["metadata"] = value.Object{"labels": value.At(o, "metadata", "labels"), "annotations": value.At(o, "metadata", "annotations")}
+	list := h.owned.get(manager+"\x00"+string(value.Encode(key)), func() []any {
+		m.Update(live, o, manager, at)
+		list := value.List(o, "metadata", "managedFields")
+		fields.Ready(list)
+		return list
+	})
+	mine := make([]any, len(list))
+	for i := range list {
+		e := value.Shallow(list[i].(value.Object)) //nolint:forcetypeassert // It has been made above.
+		e["time"] = at
+		mine[i] = e
+	}
+	o["metadata"].(value.Object)["managedFields"] = mine //nolint:forcetypeassert // Every object has metadata.
 	return o
 }
 

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -138,6 +139,16 @@ type hub struct {
 	status rest.RESTUpdateStrategy
 	// created remembers what creating made of objects, nil for a kind whose strategy is fast.
 	created *memo[creation]
+	// normal and owned remember the same of normalizing, and of the fields that creators own.
+	normal memo[normalized]
+	owned  memo[[]any]
+}
+
+// normalized is what normalizing an object returned.
+type normalized struct {
+	object  value.Object
+	dropped []string
+	err     error
 }
 
 // creation is what a strategy made of an object that was created.
@@ -148,7 +159,15 @@ type creation struct {
 }
 
 func (h *hub) normalize(v *Version, o value.Object, strict bool) (value.Object, []string, error) {
-	return (&typed{defaults: h.scheme.Default}).normalize(v, o, strict)
+	t := &typed{defaults: h.scheme.Default}
+	if h.created == nil || value.At(o, "metadata", "uid") != nil || value.Map(o, "metadata") == nil {
+		return t.normalize(v, o, strict)
+	}
+	n := h.normal.get(string(value.Encode(o)), func() normalized {
+		object, dropped, err := t.normalize(v, o, true)
+		return normalized{object, dropped, err}
+	})
+	return value.Copy(n.object), slices.Clone(n.dropped), n.err
 }
 
 // internal returns an object in its internal type.

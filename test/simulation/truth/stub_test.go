@@ -1,3 +1,0 @@
-package truth_test
-
-var builtinRows, metacontrollerRows []row
