@@ -107,7 +107,7 @@ simulate-coverage: ## The same in one process, with the coverage of the engine's
 
 .PHONY: simulate-mutants
 simulate-mutants: ## Put small faults into the engine, one at a time, and count the histories until the simulation finds them.
-	@go run ./test/simulation/mutants $(MUTANTS_ARGS)
+	@GOGC=400 go run ./test/simulation/mutants $(MUTANTS_ARGS)
 
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.

@@ -200,7 +200,7 @@ func choices() []choice {
 			s.Count = 1 + g.IntN(8)
 			return s
 		}},
-		{2, some(LoseResponse, 3)}, {2, some(Refuse, 6, "429", "500", "503", "409")}, {0.5, some(Hang, 1)},
+		{2, some(LoseResponse, 3)}, {2, some(Refuse, 6, "429", "500", "503", "409", "conflict")}, {0.5, some(Hang, 1)},
 		{2, onKind(BreakWatch, all...)}, {1.5, onKind(ExpireWatch, all...)}, {4, onKind(HoldWatch, all...)}, {5, onKind(FreeWatches, all...)},
 		{3, onKind(StaleAfterWrite, all...)}, {2, onKind(SkipEvents, all...)}, {3, some(KillAfterWrite, 6)},
 	}
