@@ -110,7 +110,7 @@ func (r runner) run(ctx context.Context, all []Mutant, names *regexp.Regexp) err
 		})
 	}
 	running.Wait()
-	fmt.Print(table(outcomes))
+	fmt.Print(table(outcomes), plain.summary())
 	return errors.Join(context.Cause(ctx), verdict(outcomes))
 }
 

@@ -18,6 +18,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -70,6 +72,27 @@ func table(outcomes []outcome) string {
 		}
 	}
 	return b.String()
+}
+
+// summary says how many of the histories that were run alone violate an invariant. With a mutant other things happen in the same history,
+// so that a violation that plain histories have, too, may have been found without the mutant's doing.
+func (b *binary) summary() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	violated := map[string]int{}
+	for _, m := range b.known {
+		if m.Invariant != "" {
+			violated[m.Invariant]++
+		}
+	}
+	text := fmt.Sprintf("without a mutant, of %d of these histories violate", len(b.known))
+	for _, invariant := range slices.Sorted(maps.Keys(violated)) {
+		text += fmt.Sprintf(" %s %d,", invariant, violated[invariant])
+	}
+	if len(violated) == 0 {
+		text += " none anything"
+	}
+	return strings.TrimSuffix(text, ",") + "\n"
 }
 
 // verdict returns an error if a mutant could not be run, too few are found, or one is not found and it is not said why.
