@@ -81,9 +81,16 @@ func (r *runner) upgradeKind(s Step) {
 	case 3:
 		e.Single = !e.Single && s.Kind == hooks.Gadget
 	}
-	edition := *e
-	r.served[s.Kind] = &edition
-	r.change(crdPath(s.Kind), func(o map[string]any) { o["spec"] = hooks.CustomResourceDefinition(s.Kind, edition)["spec"] })
+	r.edition(s.Kind)
+}
+
+// edition changes the definition of a kind, if there is one, to the present edition.
+func (r *runner) edition(kind int) {
+	edition := r.editions[kind]
+	if r.served[kind] != nil {
+		r.served[kind] = &edition
+	}
+	r.change(crdPath(kind), func(o map[string]any) { o["spec"] = hooks.CustomResourceDefinition(kind, edition)["spec"] })
 }
 
 func (r *runner) removeKind(s Step) {

@@ -53,8 +53,14 @@ func (r *runner) end() {
 	})
 }
 
-// restoreAll brings all kinds back. One that is being removed goes first, which takes until its objects are gone.
+// restoreAll brings all kinds back, in all versions. One that is being removed goes first, which takes until its objects are gone.
 func (r *runner) restoreAll() bool {
+	for kind := range hooks.Kinds {
+		if r.editions[kind].Single {
+			r.editions[kind].Single = false
+			r.edition(kind)
+		}
+	}
 	for range 3 {
 		waiting := false
 		for kind := range hooks.Kinds {

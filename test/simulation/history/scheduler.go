@@ -58,7 +58,7 @@ func (r *runner) ready() []world.Pending {
 
 // decide lets one thing happen. It returns what that was, false if nothing can happen now.
 func (r *runner) decide() (world.Pending, bool) {
-	if r.random.IntN(8) == 0 {
+	if r.random.IntN(30) == 0 {
 		r.world.API.Collect()
 	}
 	ready := r.ready()

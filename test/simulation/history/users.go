@@ -213,7 +213,9 @@ func (r *runner) annotateObject(s Step) {
 func (r *runner) deleteObject(s Step) { r.remove(placeOf(s.Kind, s.On).path(), s.How) }
 
 func (r *runner) editStatus(s Step) {
-	if hooks.Kinds[s.Kind].HasStatus {
+	// A controller that ignores changes of the status corrects them at the next resync, which nobody waits for.
+	ignored := slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.ignore })
+	if hooks.Kinds[s.Kind].HasStatus && !ignored {
 		r.merge(placeOf(s.Kind, s.On).path(), "status", map[string]any{"status": map[string]any{"color": "foreign", "related": nil}})
 	}
 }

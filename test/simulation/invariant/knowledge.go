@@ -37,7 +37,8 @@ type expected struct {
 	revision int64
 	// created says that the object did not exist before, gone that it does not exist any more.
 	created, gone bool
-	name          string
+	// name names the object, and verb with the changed field how it was written.
+	name, verb string
 	// definition is the controller in the state in which its hook was asked last before the write.
 	definition string
 }
@@ -45,12 +46,18 @@ type expected struct {
 // expect notes a write of an engine for the syncs that made it.
 func (t *Tracker) expect(c *change) {
 	e := expected{index: c.index, at: c.at, revision: c.Revision, created: c.before == nil, gone: c.after == nil, name: c.Namespace + "/" + c.Name}
+	e.verb = c.Verb
+	if c.after == nil && c.Verb != "delete" {
+		return // It lost its last finalizer, and with it went a target.
+	}
 	targets := 0
 	fields := changed(c.before, c.after)
 	for _, field := range fields {
-		if c.before != nil && c.after != nil && asTarget(field) {
+		if c.before != nil && c.after != nil && asTarget(field) && c.Verb != "apply" { // Targets are patched.
 			targets++
 			if by := writerOfTarget(field, c.before, c.after); by != "" {
+				e := e
+				e.verb += " of " + field
 				t.expects(syncing{c.engine, by, c.UID}, c.UID, e)
 			}
 		}
@@ -121,8 +128,8 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 		case ok && e.gone && !o.deleting():
 			t.violated(New(name, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
 		case ok && !e.gone && o.version() < e.revision:
-			t.violated(New(name, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d %v ago",
-				e.name, c.Controller, o.version(), e.revision, c.At-e.at))
+			t.violated(New(name, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d (%s) %v ago",
+				e.name, c.Controller, o.version(), e.revision, e.verb, c.At-e.at))
 		case !ok && e.created && t.written[uid] == e.index && t.declared(c, uid):
 			t.violated(New(name, c.At, "%s, which %s created %v ago, is not shown to its hook", e.name, c.Controller, c.At-e.at))
 		}

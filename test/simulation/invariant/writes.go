@@ -51,6 +51,9 @@ func (t *Tracker) checkStrangers(c *change) {
 			t.violated(New(StrangersUntouched, c.at, "the finalizer %s of others was taken off %s", f, c.after))
 		}
 	}
+	if field := t.stolen(c); field != "" {
+		t.violated(New(FieldsOutliveMigration, c.at, "the application of %s took %s from it, which another controller set", c.after, field))
+	}
 	if owned {
 		return
 	}
@@ -61,6 +64,19 @@ func (t *Tracker) checkStrangers(c *change) {
 		t.violated(New(StrangersUntouched, c.at, "%s of %s was changed by %s, from %v to %v, and no controller owns it",
 			field, c.after, c.Verb, c.before.at("metadata"), c.after.at("metadata")))
 	}
+}
+
+// stolen returns a label or annotation of a target that is lost when its child is applied, "" if there is none.
+func (t *Tracker) stolen(c *change) string {
+	if c.Verb != "apply" {
+		return ""
+	}
+	for _, field := range changed(c.before, c.after) {
+		if strings.HasPrefix(field, targetLabel) || strings.HasPrefix(field, targetAnnotation) {
+			return field
+		}
+	}
+	return ""
 }
 
 // byDefault reports whether the spec changed by nothing but what editions of a kind add by default or prune.
