@@ -297,11 +297,12 @@ var actions map[Action]func(*runner, Step)
 func init() { //nolint:gochecknoinits // The functions refer to each other.
 	actions = map[Action]func(*runner, Step){
 		CreateObject: (*runner).createObject, EditObject: (*runner).editObject, SelectObject: (*runner).selectObject,
-		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, EditStatus: (*runner).editStatus,
+		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
+		EditStatus:      (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
-		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
+		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
 		UpgradeKind: (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
