@@ -132,7 +132,7 @@ func (r runner) build(ctx context.Context, all []Mutant) (string, error) {
 	if err := write(replace, encoded); err != nil {
 		return "", err
 	}
-	c := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, "-ldflags=-s -w", "-overlay="+replace, tested) //nolint:gosec // Its arguments are ours.
+	c := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, "-ldflags=-s -w", "-overlay="+replace, tested)
 	c.Dir = r.root
 	if output, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the engine with the mutants: %w: %s", err, output)

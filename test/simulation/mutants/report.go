@@ -85,14 +85,14 @@ func (b *binary) summary() string {
 			violated[m.Invariant]++
 		}
 	}
-	text := fmt.Sprintf("without a mutant, of %d of these histories violate", len(b.known))
+	counts := []string{"none anything"}
+	if len(violated) > 0 {
+		counts = nil
+	}
 	for _, invariant := range slices.Sorted(maps.Keys(violated)) {
-		text += fmt.Sprintf(" %s %d,", invariant, violated[invariant])
+		counts = append(counts, fmt.Sprintf("%d %s", violated[invariant], invariant))
 	}
-	if len(violated) == 0 {
-		text += " none anything"
-	}
-	return strings.TrimSuffix(text, ",") + "\n"
+	return fmt.Sprintf("without a mutant, of %d of these histories violate: %s\n", len(b.known), strings.Join(counts, ", "))
 }
 
 // verdict returns an error if a mutant could not be run, too few are found, or one is not found and it is not said why.

@@ -165,6 +165,16 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestSummaryCountsPlainViolations(t *testing.T) {
+	b := &binary{known: map[uint64]message{}}
+	for _, want := range []string{"of 0 of these histories violate: none anything", "of 2 of these histories violate: 1 ready"} {
+		if got := b.summary(); !strings.Contains(got, want) {
+			t.Errorf("the summary is %q, want %q", got, want)
+		}
+		b.known = map[uint64]message{1: {Seed: 1}, 2: {Seed: 2, Invariant: "ready"}}
+	}
+}
+
 func TestTableNamesEachMutant(t *testing.T) {
 	text := table([]outcome{
 		{mutant: Mutant{Name: "seen"}, run: 7, violation: message{Seed: 7, Invariant: "ready"}},
