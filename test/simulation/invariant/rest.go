@@ -156,6 +156,10 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if call.Response == nil || !call.Pure {
 		return nil
 	}
+	// An error does not keep a parent from releasing: it is done first.
+	if v := t.releasedAtRest(c, d, o); v != nil {
+		return v
+	}
 	if t.reported(call, o) {
 		return nil
 	}
@@ -173,9 +177,6 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 		if v != nil && rule["ignoreStatusChanges"] != true {
 			return v
 		}
-	}
-	if v := t.releasedAtRest(c, d, o); v != nil {
-		return v
 	}
 	if o.deleting() && (!finalizing || !carries || slices.Contains(o.finalizers(), "foregroundDeletion") || slices.Contains(o.finalizers(), "orphan")) {
 		return nil // Children are not managed (docs/reference/contract.md#s15).
