@@ -18,7 +18,11 @@ package history
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -171,4 +175,43 @@ func passing(w apiserver.Write) bool {
 		return w.Subresource == "status"
 	}
 	return false
+}
+
+// perParent are the values of the metric of what is remembered that have at most one element for each parent.
+var perParent = []string{"parents", "customize_responses", "own_writes"}
+
+// remembers checks that controllers remember nothing of parents that are gone, by the metrics of the engine.
+func (r *runner) remembers() bool {
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		r.violated(invariant.NothingRemembered, "the metrics cannot be read: %v", err)
+		return false
+	}
+	for _, family := range families {
+		if family.GetName() != "metacontroller_remembered" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if !r.remembersNoMore(m) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (r *runner) remembersNoMore(m *dto.Metric) bool {
+	labels := map[string]string{}
+	for _, pair := range m.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	_, name, _ := strings.Cut(labels["controller"], "-")
+	for _, what := range perParent {
+		if limit := r.tracker.Parents(name); labels["what"] == what && m.GetGauge().GetValue() > float64(limit) {
+			r.violated(invariant.NothingRemembered, "%s remembers %v %s, and has %d parents",
+				name, m.GetGauge().GetValue(), what, limit)
+			return false
+		}
+	}
+	return true
 }
