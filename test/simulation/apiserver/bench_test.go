@@ -62,7 +62,7 @@ func send(tb testing.TB, s *apiserver.Server, code int, method, path, contentTyp
 func benchObject(name string, replicas int) string {
 	var values []string
 	for i := range 10 {
-		values = append(values, fmt.Sprintf(`"key%d":"%s"`, i, strings.Repeat("x", 60)))
+		values = append(values, fmt.Sprintf(`"key%d":%q`, i, strings.Repeat("x", 60)))
 	}
 	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q,"labels":{"app":"x","other":"y"}},"spec":{"replicas":%d,"values":{%s},"items":[{"name":"a","value":"1"},{"name":"b","value":"2"}]}}`,
 		name, replicas, strings.Join(values, ","))

@@ -90,7 +90,7 @@ func (s *Server) deletes(user string, k *kinds.Kind, o *store.Object, policy met
 func (s *Server) changes(user string, k *kinds.Kind, o *store.Object, change func(value.Object)) bool {
 	before := s.store.Revision()
 	w := s.system(user, k, o, "")
-	w.target.verb = "patch"
+	w.target.verb = verbPatch
 	if k.GroupResource() == namespaces {
 		w.target.subresource = "finalize"
 	}
@@ -98,7 +98,7 @@ func (s *Server) changes(user string, k *kinds.Kind, o *store.Object, change fun
 	changed := value.Copy(live)
 	change(changed)
 	changed = k.Storage.Owned(w.target.subresource, live, changed, w.manager, s.options.Now())
-	_, _, _ = w.replace(o, live, changed) //nolint:dogsled // A refusal is tried again with the next step.
+	_, _, _ = w.replace(o, live, changed) // A refusal is tried again with the next step.
 	return s.store.Revision() != before
 }
 

@@ -87,7 +87,7 @@ func unchanged(o, stored value.Object) bool {
 		return false
 	}
 	for key, inner := range o {
-		if key != "metadata" && !value.Equal(inner, stored[key]) {
+		if key != metadataField && !value.Equal(inner, stored[key]) {
 			return false
 		}
 	}

@@ -47,7 +47,7 @@ func (s *Server) followUp(k *kinds.Kind, old, o *store.Object) {
 func (s *Server) define(o *store.Object) {
 	kind, err := kinds.FromDefinition(o.Content)
 	if err != nil {
-		panic(fmt.Sprintf("a definition was admitted that cannot be served: %v", err))
+		panic(fmt.Sprintf("a definition was admitted that cannot be served: %v", err)) //nolint:forbidigo // It is an error of the program.
 	}
 	gr := kind.GroupResource()
 	if deleting(o) {
@@ -65,7 +65,7 @@ func (s *Server) define(o *store.Object) {
 		return
 	}
 	v := s.kinds[definitions].Storage
-	s.commit(change{version: v, old: o, object: established, entry: Write{User: "system:apiserver", Manager: "kube-apiserver", Verb: "update", Subresource: "status"}})
+	s.commit(change{version: v, old: o, object: established, entry: Write{User: "system:apiserver", Manager: "kube-apiserver", Verb: verbUpdate, Subresource: statusField}})
 }
 
 // established returns a definition whose status says that its names are accepted and that it is served, nil if it says so already.

@@ -110,8 +110,8 @@ func (w *write) deleteCollection() Response {
 		items = append(items, item)
 	}
 	return Response{Code: http.StatusOK, ContentType: jsonType, Body: value.Encode(value.Object{
-		"kind": w.target.kind().ListKind, "apiVersion": w.target.version.APIVersion(),
-		"metadata": value.Object{"resourceVersion": text(w.server.store.Revision())}, "items": append([]any{}, items...),
+		kindField: w.target.kind().ListKind, apiVersionField: w.target.version.APIVersion(),
+		metadataField: value.Object{"resourceVersion": text(w.server.store.Revision())}, "items": append([]any{}, items...),
 	})}
 }
 
@@ -125,18 +125,18 @@ func (w *write) checkPreconditions(existing *store.Object) error {
 	if w.target.kind().GroupResource() != definitions {
 		resource.Resource = w.target.kind().Kind
 		if p.UID != nil && *p.UID != types.UID(existing.UID) {
-			return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, existing.UID)) //nolint:staticcheck // It is kube-apiserver's.
+			return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, existing.UID))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
-			return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, text(existing.Revision))) //nolint:staticcheck // The same.
+			return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, text(existing.Revision)))
 		}
 		return nil
 	}
 	if p.UID != nil && *p.UID != types.UID(existing.UID) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID)) //nolint:staticcheck // It is kube-apiserver's.
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision))) //nolint:staticcheck // The same.
 	}
 	return nil
 }
@@ -171,8 +171,8 @@ func (w *write) deleteOne(existing *store.Object) Response {
 func (w *write) deleted(existing *store.Object) Response {
 	k := w.target.kind()
 	return Response{Code: http.StatusOK, ContentType: jsonType, Body: value.Encode(value.Object{
-		"kind": "Status", "apiVersion": "v1", "metadata": value.Object{}, "status": metav1.StatusSuccess,
-		"details": withoutEmpty(value.Object{"name": existing.Name, "group": k.Group, "kind": k.Plural, "uid": existing.UID}),
+		kindField: "Status", "apiVersion": "v1", "metadata": value.Object{}, statusField: metav1.StatusSuccess,
+		"details": withoutEmpty(value.Object{"name": existing.Name, "group": k.Group, kindField: k.Plural, "uid": existing.UID}),
 	})}
 }
 

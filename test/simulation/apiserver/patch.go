@@ -307,18 +307,18 @@ func (w *write) merged(live value.Object) (value.Object, error) {
 // merge applies a merge patch (RFC 7386).
 func merge(o, patch value.Object) {
 	for k, v := range patch {
-		inner, ok := v.(value.Object)
-		if v == nil {
+		switch v := v.(type) {
+		case nil:
 			delete(o, k)
-		} else if !ok {
-			o[k] = v
-		} else {
+		case value.Object:
 			into, ok := o[k].(value.Object)
 			if !ok {
 				into = value.Object{}
 				o[k] = into
 			}
-			merge(into, inner)
+			merge(into, v)
+		default:
+			o[k] = v
 		}
 	}
 }
@@ -368,7 +368,7 @@ func (w *write) apply(existing *store.Object) Response {
 	if existing != nil {
 		live = w.server.view(existing, v)
 	}
-	o, err := v.Applied(w.target.subresource, live, patch, w.manager, w.request.Query.Get("force") == "true", w.server.options.Now())
+	o, err := v.Applied(w.target.subresource, live, patch, w.manager, w.request.Query.Get("force") == isTrue, w.server.options.Now())
 	if err != nil {
 		return failure(err)
 	}

@@ -68,7 +68,7 @@ func (s *Server) bytes(o *store.Object, f form) []byte {
 func (f form) encode(o value.Object) []byte {
 	switch {
 	case f.metadata:
-		return value.Encode(value.Object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]})
+		return value.Encode(value.Object{kindField: "PartialObjectMetadata", apiVersionField: "meta.k8s.io/v1", "metadata": o["metadata"]})
 	case f.item:
 		o = value.Shallow(o)
 		delete(o, "apiVersion")
@@ -159,7 +159,7 @@ func checkList(r Request) error {
 		return nil
 	}
 	options := internalversion.ListOptions{
-		Watch: r.Query.Get("watch") == "true" || r.Query.Get("watch") == "1", ResourceVersion: r.Query.Get("resourceVersion"),
+		Watch: r.Query.Get("watch") == isTrue || r.Query.Get("watch") == "1", ResourceVersion: r.Query.Get("resourceVersion"),
 		ResourceVersionMatch: metav1.ResourceVersionMatch(match), Continue: r.Query.Get("continue"),
 	}
 	if send != "" {
@@ -207,7 +207,7 @@ func (s *Server) list(r Request, t target) Response {
 			meta["remainingItemCount"] = p.remaining
 		}
 	}
-	body := value.Append(nil, value.Object{"apiVersion": apiVersion, "kind": kind, "metadata": meta})
+	body := value.Append(nil, value.Object{"apiVersion": apiVersion, kindField: kind, "metadata": meta})
 	body = append(body[:len(body)-1], `,"items":[`...)
 	for i, o := range p.objects {
 		if i > 0 {

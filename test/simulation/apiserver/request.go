@@ -16,7 +16,18 @@ limitations under the License.
 
 package apiserver
 
-import "net/url"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // Request is a request as the server sees it after authentication.
 type Request struct {
@@ -50,4 +61,70 @@ type Response struct {
 	Body []byte
 	// Watch has the events of a watch that was accepted, else it is nil.
 	Watch *Watch
+}
+
+const jsonType = "application/json"
+
+// failure is the response to a request that failed.
+func failure(err error) Response {
+	var known apierrors.APIStatus
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
+	if errors.As(err, &known) {
+		status = known.Status()
+	}
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	r := Response{Code: int(status.Code), ContentType: jsonType, Body: statusBody(&status)}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		r.RetryAfter = strconv.Itoa(int(status.Details.RetryAfterSeconds))
+	}
+	return r
+}
+
+func statusBody(status *metav1.Status) []byte {
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a status: %v", err)) //nolint:forbidigo // It is an error of the program.
+	}
+	return body
+}
+
+// notThere is the response to a request for a resource that a group of the server's own does not have.
+func notThere() Response {
+	return failure(&apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
+	}})
+}
+
+// notServed is the response to a request for a path that is not served.
+func notServed() Response {
+	return Response{Code: http.StatusNotFound, ContentType: "text/plain; charset=utf-8", Body: []byte("404 page not found\n")}
+}
+
+// TooManyRequests is the response of an overloaded server, which wants the request to be sent again after some seconds.
+func TooManyRequests(seconds int) Response {
+	return Response{
+		Code: http.StatusTooManyRequests, ContentType: "text/plain; charset=utf-8", RetryAfter: strconv.Itoa(seconds),
+		Body: []byte("Too many requests, please try again later.\n"),
+	}
+}
+
+// InternalError is the response of a server that failed.
+func InternalError(message string) Response {
+	return failure(apierrors.NewInternalError(errors.New(message)))
+}
+
+// ServiceUnavailable is the response of a proxy or a server that cannot serve now.
+func ServiceUnavailable() Response {
+	return failure(apierrors.NewServiceUnavailable("the server is currently unable to handle the request"))
+}
+
+// Forbidden is the response to a request that may not be made, for the reason given.
+func Forbidden(group, resource, name, reason string) Response {
+	return failure(apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, name, errors.New(reason)))
+}
+
+// GatewayTimeout is the response to a request that took too long.
+func GatewayTimeout() Response {
+	return failure(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"net/http"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -89,29 +90,29 @@ func (s *Server) isBuiltin(group string) bool {
 	return false
 }
 
-func namespaceSubresource(name string) bool { return name == "status" || name == "finalize" }
+func namespaceSubresource(name string) bool { return name == statusField || name == "finalize" }
 
 func (t target) withVerb(r Request) (target, bool, error) {
 	switch {
-	case r.Method == "GET" && t.name != "":
+	case r.Method == http.MethodGet && t.name != "":
 		t.verb = "get"
-	case r.Method == "GET":
+	case r.Method == http.MethodGet:
 		t.verb = "list"
-		if watching := r.Query.Get("watch"); watching == "true" || watching == "1" {
+		if watching := r.Query.Get("watch"); watching == isTrue || watching == "1" {
 			t.verb = "watch"
 		}
-	case r.Method == "POST" && t.name == "":
-		t.verb = "create"
-	case r.Method == "PUT" && t.name != "":
-		t.verb = "update"
-	case r.Method == "PATCH" && t.name != "":
-		t.verb = "patch"
-	case r.Method == "DELETE" && t.name != "":
+	case r.Method == http.MethodPost && t.name == "":
+		t.verb = verbCreate
+	case r.Method == http.MethodPut && t.name != "":
+		t.verb = verbUpdate
+	case r.Method == http.MethodPatch && t.name != "":
+		t.verb = verbPatch
+	case r.Method == http.MethodDelete && t.name != "":
 		t.verb = "delete"
-	case r.Method == "DELETE":
+	case r.Method == http.MethodDelete:
 		t.verb = "deletecollection"
 	}
-	if t.kind().Custom && t.name == "" && (r.Method == "PUT" || r.Method == "PATCH") {
+	if t.kind().Custom && t.name == "" && (r.Method == http.MethodPut || r.Method == http.MethodPatch) {
 		return t, true, apierrors.NewBadRequest("name must be provided")
 	}
 	allNamespaces := t.kind().Namespaced && t.namespace == "" && t.verb != "list" && t.verb != "watch"

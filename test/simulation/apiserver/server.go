@@ -33,6 +33,24 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
+// Verbs of authorization.
+const (
+	verbCreate = "create"
+	verbUpdate = "update"
+	verbPatch  = "patch"
+)
+
+// Fields of objects.
+const (
+	apiVersionField = "apiVersion"
+	kindField       = "kind"
+	metadataField   = "metadata"
+	statusField     = "status"
+)
+
+// isTrue is the value of a parameter that is set.
+const isTrue = "true"
+
 // Options configure a server.
 type Options struct {
 	// Now is the clock. Required.
@@ -96,7 +114,7 @@ func New(o Options) *Server {
 	k := s.kinds[namespaces]
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
 		s.commit(change{
-			version: k.Storage, object: s.firstNamespace(name), entry: Write{User: "system:apiserver", Manager: "kube-apiserver", Verb: "create"},
+			version: k.Storage, object: s.firstNamespace(name), entry: Write{User: "system:apiserver", Manager: "kube-apiserver", Verb: verbCreate},
 		})
 	}
 	return s
@@ -106,11 +124,11 @@ func New(o Options) *Server {
 // by the hundred thousand.
 func (s *Server) firstNamespace(name string) value.Object {
 	return value.Object{
-		"apiVersion": "v1", "kind": "Namespace",
-		"metadata": value.Object{
+		apiVersionField: "v1", "kind": "Namespace",
+		metadataField: value.Object{
 			"name": name, "uid": s.nextUID(), "creationTimestamp": s.now(), "labels": value.Object{"kubernetes.io/metadata.name": name},
 		},
-		"spec": value.Object{"finalizers": []any{"kubernetes"}}, "status": value.Object{"phase": "Active"},
+		"spec": value.Object{"finalizers": []any{"kubernetes"}}, statusField: value.Object{"phase": "Active"},
 	}
 }
 
@@ -149,11 +167,11 @@ func (s *Server) serve(r Request, t target) Response {
 		return failure(err)
 	}
 	switch t.verb {
-	case "create":
+	case verbCreate:
 		return w.create()
-	case "update":
+	case verbUpdate:
 		return w.put()
-	case "patch":
+	case verbPatch:
 		return w.patch()
 	case "delete":
 		return w.delete()
@@ -163,7 +181,7 @@ func (s *Server) serve(r Request, t target) Response {
 
 // describe serves what says which kinds are served.
 func (s *Server) describe(r Request) Response {
-	if r.Method != "GET" {
+	if r.Method != http.MethodGet {
 		return notServed()
 	}
 	if s.catalog == nil {

@@ -47,8 +47,10 @@ type Watch struct {
 // Request returns the request that began the watch.
 func (w *Watch) Request() Request { return w.request }
 
-// Group and Resource name what is watched.
-func (w *Watch) Group() string    { return w.form.version.Kind.Group }
+// Group names the group of what is watched, empty for the core group.
+func (w *Watch) Group() string { return w.form.version.Kind.Group }
+
+// Resource names the resource that is watched.
 func (w *Watch) Resource() string { return w.form.version.Kind.Plural }
 
 // Pending returns the number of events that wait.
@@ -122,7 +124,7 @@ func (w *Watch) content(n store.Notice) []byte {
 func (w *Watch) bookmark(n store.Notice) []byte {
 	meta := value.Object{"resourceVersion": text(n.Revision)}
 	if n.Initial {
-		meta["annotations"] = value.Object{metav1.InitialEventsAnnotationKey: "true"}
+		meta["annotations"] = value.Object{metav1.InitialEventsAnnotationKey: isTrue}
 	}
 	o := w.form.version.Empty()
 	o["metadata"] = meta

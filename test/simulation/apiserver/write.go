@@ -57,14 +57,14 @@ func (s *Server) newWrite(r Request, t target) (*write, error) {
 	w := &write{server: s, request: r, target: t, verb: t.verb, validation: metav1.FieldValidationWarn}
 	for _, dry := range r.Query["dryRun"] {
 		if dry != metav1.DryRunAll {
-			kind := map[string]string{"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[t.verb]
+			kind := map[string]string{verbCreate: "CreateOptions", verbUpdate: "UpdateOptions", verbPatch: "PatchOptions"}[t.verb]
 			return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", field.ErrorList{
 				field.NotSupported(field.NewPath("dryRun"), r.Query["dryRun"], []string{metav1.DryRunAll}),
 			})
 		}
 		w.dry = true
 	}
-	if r.Query.Has("force") && t.verb == "patch" && !strings.HasPrefix(r.ContentType, string(types.ApplyYAMLPatchType)) {
+	if r.Query.Has("force") && t.verb == verbPatch && !strings.HasPrefix(r.ContentType, string(types.ApplyYAMLPatchType)) {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", field.ErrorList{
 			field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"),
 		})
@@ -160,7 +160,7 @@ func (w *write) otherVersion(o value.Object, apiVersion string) error {
 			v.Kind.Kind, apiVersion, v.Kind.Kind, value.String(o, "kind"), apiVersion, "pkg/runtime/scheme.go:111"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(o)) {
-		if name != "apiVersion" && name != "kind" && name != "metadata" {
+		if name != apiVersionField && name != kindField && name != "metadata" {
 			w.warnings = append(w.warnings, fmt.Sprintf("unknown field %q", name))
 		}
 	}
@@ -209,7 +209,7 @@ func (w *write) create() Response {
 }
 
 // insert creates an object. Admission is asked about it unless it was already. It returns the object in the version of the request.
-func (w *write) insert(o value.Object, managed value.Object) (value.Object, int, error) {
+func (w *write) insert(o, managed value.Object) (value.Object, int, error) {
 	v, meta := w.target.version, metadataOf(o)
 	if managed == nil {
 		for _, name := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {

@@ -41,8 +41,7 @@ func (c *client) define(definition, path string) {
 
 // remove deletes an object at the end of a row.
 func (c *client) remove(path string) {
-	//nolint:usetesting // The test's context has ended.
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, c.host+path, nil)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, c.host+path, http.NoBody) //nolint:forbidigo // The test's context has ended.
 	if err != nil {
 		c.t.Error(err)
 		return

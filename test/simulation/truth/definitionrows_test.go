@@ -16,6 +16,8 @@ limitations under the License.
 
 package truth_test
 
+import "maps"
+
 // definitionRows are about CustomResourceDefinitions.
 var definitionRows = []row{
 	{"a definition gets defaults and a status", func(c *client) {
@@ -122,9 +124,7 @@ func (c *client) bare(r response) {
 		}
 	}
 	shown := object{}
-	for k, v := range r.body {
-		shown[k] = v
-	}
+	maps.Copy(shown, r.body)
 	shown["metadata"] = m
 	c.note("definition", response{body: shown})
 }

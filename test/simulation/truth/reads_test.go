@@ -18,12 +18,15 @@ package truth_test
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 )
 
-const metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-const metadataOne = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+const (
+	metadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	metadataOne  = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+)
 
 func query(pairs ...string) url.Values {
 	q := url.Values{}
@@ -130,9 +133,7 @@ func (c *client) list(path string) response {
 		c.t.Errorf("the list has no version: %s", r.raw)
 	}
 	shown := object{}
-	for k, v := range r.body {
-		shown[k] = v
-	}
+	maps.Copy(shown, r.body)
 	rest := object{}
 	for k, v := range m {
 		if k != "resourceVersion" {

@@ -80,25 +80,20 @@ func connect(t *testing.T) connection {
 	transport := &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	c := connection{host: strings.TrimSuffix(config.Host, "/"), http: &http.Client{Transport: transport}}
-	prepare(t, c)
+	// The rows share these definitions.
+	cluster.Shared(t).DefineManifests(t, manifests(sharedDefinitions))
 	return c
 }
 
-// prepare defines on the real API server what the rows share.
-func prepare(t *testing.T, c connection) {
-	t.Helper()
-	cluster.Shared(t).DefineManifests(t, manifests(sharedDefinitions))
-}
-
 // run runs rows against both servers and compares what they sent.
-func run(t *testing.T, real connection, rows []row) {
+func run(t *testing.T, server connection, rows []row) {
 	t.Helper()
 	for i, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			namespace := fmt.Sprintf("truth-%d", i)
 			simulated := newSimulated(t)
-			truth := newClient(t, "kube-apiserver", real.host, real.http, namespace)
+			truth := newClient(t, "kube-apiserver", server.host, server.http, namespace)
 			var transcripts [2][]string
 			for i, c := range []*client{simulated, truth} {
 				t.Run(c.server, func(t *testing.T) {

@@ -188,7 +188,7 @@ func (c Catalog) index() any {
 func Encode(body any) []byte {
 	encoded, err := json.Marshal(body)
 	if err != nil {
-		panic(fmt.Sprintf("encoding a %T: %v", body, err))
+		panic(fmt.Sprintf("encoding a %T: %v", body, err)) //nolint:forbidigo // It is an error of the program.
 	}
 	return encoded
 }

@@ -107,9 +107,9 @@ func NewManager(c Converter, empty value.Object, subresource string, reset map[f
 		blank = nil // Nothing is compared quickly then.
 	}
 	return &Manager{
-		blank:     blank, empty: empty,
+		blank: blank, empty: empty,
 		converter: c, apiVersion: apiVersion, subresource: subresource,
-		updater: merge.Updater{Converter: versions{c}, IgnoreFilter: fieldpath.NewExcludeFilterSetMap(reset)},
+		updater: merge.Updater{Converter: versions{c}, IgnoreFilter: fieldpath.NewExcludeFilterSetMap(reset)}, //nolint:staticcheck // As apimachinery does.
 	}
 }
 

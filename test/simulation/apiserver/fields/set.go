@@ -45,7 +45,7 @@ func (s *Set) JSON() []byte {
 	if s.json == nil {
 		encoded, err := s.fields.ToJSON()
 		if err != nil {
-			panic(fmt.Sprintf("encoding a set of fields: %v", err))
+			panic(fmt.Sprintf("encoding a set of fields: %v", err)) //nolint:forbidigo // It is an error of the program.
 		}
 		s.json = encoded
 	}
@@ -74,8 +74,6 @@ func (i identity) name() string {
 	return strings.Join([]string{i.manager, i.operation, i.apiVersion, i.subresource}, "\x00")
 }
 
-func (m *managed) identity(name string) identity { return m.known[name].identity }
-
 // entry is an entry of managedFields.
 type entry struct {
 	identity
@@ -89,6 +87,8 @@ type managed struct {
 	sets  fieldpath.ManagedFields
 	known map[string]entry
 }
+
+func (m *managed) identity(name string) identity { return m.known[name].identity }
 
 // Parse makes a Set of the fields of each entry in an object's managedFields. It drops managedFields that are malformed.
 func Parse(o value.Object) {

@@ -80,7 +80,7 @@ func coreKinds() []*Kind {
 			},
 		},
 		{
-			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", "status", "finalize"),
+			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", statusOf, "finalize"),
 			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{defaults: labelNamespace, prepare: prepareNamespace, name: apivalidation.ValidateNamespaceName},
 		},
 		{
@@ -104,7 +104,7 @@ func otherKinds() []*Kind {
 		registration("ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
 			func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfiguration{} }),
 		{
-			Group: "apiregistration.k8s.io", Kind: "APIService", Plural: "apiservices", Unconditional: true, Versions: version("v1", "status"),
+			Group: "apiregistration.k8s.io", Kind: "APIService", Plural: "apiservices", Unconditional: true, Versions: version("v1", statusOf),
 			Categories: []string{"api-extensions"}, rules: untyped{},
 			models: func() (*models, error) { return &models{types: managedfields.NewDeducedTypeConverter()}, nil },
 		},
@@ -121,7 +121,7 @@ func definitions1() *Kind {
 	apiextensionsinstall.Install(scheme)
 	k := &Kind{
 		Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions",
-		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Versions: version("v1", "status"),
+		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Versions: version("v1", statusOf),
 		New: func() runtime.Object { return &apiextensionsv1.CustomResourceDefinition{} },
 		rules: &hub{
 			scheme: scheme, object: customresourcedefinition.NewStrategy(scheme), status: customresourcedefinition.NewStatusStrategy(scheme),
@@ -150,8 +150,8 @@ func metacontrollerKinds() []*Kind {
 		kind("ControllerRevision", "controllerrevisions", func() runtime.Object { return &v1alpha1.ControllerRevision{} },
 			&hub{object: controllerrevision.NewStrategy(apiserver.Scheme)}, nil),
 	}
-	all[0].Versions[0].Subresources = []string{"status"}
-	all[1].Versions[0].Subresources = []string{"status"}
+	all[0].Versions[0].Subresources = []string{statusOf}
+	all[1].Versions[0].Subresources = []string{statusOf}
 	all[2].Namespaced = true
 	return all
 }
@@ -164,12 +164,12 @@ func (untyped) normalize(_ *Version, o value.Object, _ bool) (value.Object, []st
 }
 
 func (untyped) create(_ *Version, o value.Object) ([]string, field.ErrorList) {
-	countGeneration("metadata", "status")("", o, nil)
+	countGeneration("metadata", statusOf)("", o, nil)
 	return nil, nil
 }
 
 func (untyped) update(_ *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
-	countGeneration("metadata", "status")(subresource, o, old)
+	countGeneration("metadata", statusOf)(subresource, o, old)
 	return nil, nil
 }
 
@@ -257,13 +257,13 @@ func labelNamespace(object runtime.Object) {
 func prepareNamespace(subresource string, o, old value.Object) {
 	if old == nil {
 		o["spec"] = value.Object{"finalizers": []any{string(corev1.FinalizerKubernetes)}}
-		o["status"] = value.Object{"phase": string(corev1.NamespaceActive)}
+		o[statusOf] = value.Object{"phase": string(corev1.NamespaceActive)}
 		return
 	}
 	if subresource != "finalize" {
 		o["spec"] = old["spec"]
 	}
-	if subresource != "status" {
-		o["status"] = old["status"]
+	if subresource != statusOf {
+		o[statusOf] = old[statusOf]
 	}
 }

@@ -19,6 +19,7 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -144,7 +145,7 @@ func (custom) normalize(v *Version, o value.Object, strict bool) (value.Object, 
 }
 
 func (custom) create(v *Version, o value.Object) ([]string, field.ErrorList) {
-	ctx, u := context.Background(), &unstructured.Unstructured{Object: o}
+	ctx, u := context.Background(), &unstructured.Unstructured{Object: o} //nolint:forbidigo // A request has no context here.
 	v.schema.object.PrepareForCreate(ctx, u)
 	if v.isPlain(o) && len(validation.ValidateObjectMetaAccessor(u, v.Kind.Namespaced, validation.NameIsDNSSubdomain, metadataPath)) == 0 {
 		return v.warnings(o, func() []string { return v.schema.object.WarningsOnCreate(ctx, u) }), nil
@@ -174,20 +175,18 @@ func (v *Version) warnings(o value.Object, ask func() []string) []string {
 // quickly updates an object that is valid beyond doubt as its strategy would. It returns false if there is doubt; the object may
 // have been prepared then.
 func (v *Version) quickly(subresource string, o, old value.Object) bool {
-	if subresource == "status" {
-		status, found := o["status"]
+	if subresource == statusOf {
+		status, found := o[statusOf]
 		clear(o)
-		for k, inner := range old {
-			o[k] = inner
-		}
+		maps.Copy(o, old)
 		o["metadata"] = value.Shallow(value.Map(old, "metadata"))
-		if delete(o, "status"); found {
-			o["status"] = status
+		if delete(o, statusOf); found {
+			o[statusOf] = status
 		}
 	} else {
 		if v.schema.status != nil {
-			if delete(o, "status"); old["status"] != nil {
-				o["status"] = old["status"]
+			if delete(o, statusOf); old[statusOf] != nil {
+				o[statusOf] = old[statusOf]
 			}
 		}
 		without := func(o value.Object) value.Object {
@@ -206,20 +205,18 @@ func (v *Version) quickly(subresource string, o, old value.Object) bool {
 
 func (custom) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
 	s := rest.RESTUpdateStrategy(v.schema.object)
-	if subresource == "status" {
+	if subresource == statusOf {
 		s = v.schema.status
 	}
-	ctx, u, was := context.Background(), &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old}
+	ctx, u, was := context.Background(), &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old} //nolint:forbidigo // A request has no context here.
 	if v.quickly(subresource, o, old) {
 		return v.warnings(o, func() []string { return s.WarningsOnUpdate(ctx, u, was) }), nil
 	}
 	s.PrepareForUpdate(ctx, u, was)
-	if subresource == "status" {
+	if subresource == statusOf {
 		// The strategy has put a copy of the old object into u, while the caller holds o.
 		clear(o)
-		for k, v := range u.Object {
-			o[k] = v
-		}
+		maps.Copy(o, u.Object)
 		u.Object = o
 	}
 	errs := rest.ValidateUpdate(ctx, u, was, s)

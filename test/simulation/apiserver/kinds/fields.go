@@ -89,7 +89,7 @@ func (k *Kind) addManagers() {
 		v.managers = sync.OnceValue(func() managers {
 			m, err := k.models()
 			if err != nil {
-				panic(fmt.Sprintf("the models of %s: %v", k.GroupKind(), err))
+				panic(fmt.Sprintf("the models of %s: %v", k.GroupKind(), err)) //nolint:forbidigo // It is an error of the program.
 			}
 			converter := fields.Converter{Types: m.types, Convert: k.convert, Missing: runtime.IsNotRegisteredError}
 			all := managers{"": fields.NewManager(converter, v.Empty(), "", k.reset(v, ""))}
@@ -123,7 +123,7 @@ func (k *Kind) convert(o value.Object, apiVersion string) (value.Object, error) 
 func (k *Kind) reset(v *Version, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	resets := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, version := range k.Versions {
-		if subresource == "status" || version == v {
+		if subresource == statusOf || version == v {
 			maps.Copy(resets, version.rulesReset(subresource))
 		}
 	}
@@ -134,11 +134,11 @@ func (v *Version) rulesReset(subresource string) map[fieldpath.APIVersion]*field
 	var s any
 	switch r := v.Kind.rules.(type) {
 	case custom:
-		if s = v.schema.object; subresource == "status" {
+		if s = v.schema.object; subresource == statusOf {
 			s = v.schema.status
 		}
 	case *hub:
-		if s = r.object; subresource == "status" {
+		if s = r.object; subresource == statusOf {
 			s = r.status
 		}
 	case *typed:
@@ -146,7 +146,7 @@ func (v *Version) rulesReset(subresource string) map[fieldpath.APIVersion]*field
 			return nil
 		}
 		set := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
-		if subresource == "status" {
+		if subresource == statusOf {
 			set = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 		}
 		return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(v.APIVersion()): set}
@@ -231,7 +231,7 @@ func KeepTimes(o, live value.Object) {
 func (v *Version) Schemas(into map[string]any) {
 	m, err := v.Kind.models()
 	if err != nil {
-		panic(fmt.Sprintf("the models of %s: %v", v.Kind.GroupKind(), err))
+		panic(fmt.Sprintf("the models of %s: %v", v.Kind.GroupKind(), err)) //nolint:forbidigo // It is an error of the program.
 	}
 	for name, s := range m.schemas[v.Name] {
 		into[name] = s

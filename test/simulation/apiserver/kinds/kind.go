@@ -27,6 +27,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
+// statusOf is the name of the field that has the status, and of the endpoint that writes it.
+const statusOf = "status"
+
 // Kind is a kind of objects.
 type Kind struct {
 	// Group is empty for the core group.
@@ -107,12 +110,7 @@ func (v *Version) GroupVersionKind() schema.GroupVersionKind {
 
 // HasSubresource reports whether there are endpoints of a subresource.
 func (v *Version) HasSubresource(name string) bool {
-	for _, s := range v.Subresources {
-		if s == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(v.Subresources, name)
 }
 
 // rules are what a kind demands. Its objects are in the version given, and may be modified unless they are called old.

@@ -20,44 +20,31 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
-// plainMetadata reports whether metadata is as a server would encode it, so that decoding it into its Go type and back, which is
-// slow, would change nothing.
+// plainFields are the fields of metadata, with what a server would encode them as.
+var plainFields = map[string]func(any) bool{
+	"name": plainName, "namespace": plainName, "uid": plainName, "resourceVersion": plainName, "generateName": plainName,
+	"generation":                 func(v any) bool { n, ok := v.(int64); return ok && n != 0 },
+	"deletionGracePeriodSeconds": func(v any) bool { _, ok := v.(int64); return ok },
+	"creationTimestamp":          plainTime, "deletionTimestamp": plainTime,
+	"labels": plainTexts, "annotations": plainTexts,
+	"finalizers":      func(v any) bool { return plainList(v, func(e any) bool { _, ok := e.(string); return ok }) },
+	"ownerReferences": func(v any) bool { return plainList(v, plainOwner) },
+}
+
+// plainMetadata reports whether metadata without managedFields is as a server would encode it, so that decoding it into its Go type
+// and back, which is slow, would change nothing.
 func plainMetadata(meta value.Object) bool {
 	for k, v := range meta {
-		switch k {
-		case "name", "namespace", "uid", "resourceVersion", "generateName":
-			if s, ok := v.(string); !ok || s == "" {
-				return false
-			}
-		case "generation", "deletionGracePeriodSeconds":
-			if n, ok := v.(int64); !ok || n == 0 && k == "generation" {
-				return false
-			}
-		case "creationTimestamp", "deletionTimestamp":
-			if s, ok := v.(string); !ok || !plainTime(s) {
-				return false
-			}
-		case "labels", "annotations":
-			if !plainTexts(v) {
-				return false
-			}
-		case "finalizers":
-			if !plainList(v, func(e any) bool { _, ok := e.(string); return ok }) {
-				return false
-			}
-		case "ownerReferences":
-			if !plainList(v, plainOwner) {
-				return false
-			}
-		case "managedFields":
-			if !plainList(v, plainManaged) {
-				return false
-			}
-		default:
+		if plain, ok := plainFields[k]; !ok || !plain(v) {
 			return false
 		}
 	}
 	return true
+}
+
+func plainName(v any) bool {
+	s, ok := v.(string)
+	return ok && s != ""
 }
 
 func plainTexts(v any) bool {
@@ -110,36 +97,11 @@ func plainOwner(e any) bool {
 	return required == 4
 }
 
-func plainManaged(e any) bool {
-	m, ok := e.(value.Object)
-	if !ok {
-		return false
-	}
-	for k, v := range m {
-		switch k {
-		case "manager", "operation", "apiVersion", "fieldsType", "subresource":
-			if s, ok := v.(string); !ok || s == "" {
-				return false
-			}
-		case "time":
-			if s, ok := v.(string); !ok || !plainTime(s) {
-				return false
-			}
-		case "fieldsV1":
-			if _, ok := v.(value.Object); !ok {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // plainTime reports whether a time has the form 2006-01-02T15:04:05Z.
-func plainTime(s string) bool {
+func plainTime(v any) bool {
 	const form = "0000-00-00T00:00:00Z"
-	if len(s) != len(form) {
+	s, ok := v.(string)
+	if !ok || len(s) != len(form) {
 		return false
 	}
 	for i := range len(s) {

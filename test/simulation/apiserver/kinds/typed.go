@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -195,9 +196,7 @@ func (h *hub) replace(v *Version, o value.Object, internal runtime.Object) error
 	}
 	made["apiVersion"], made["kind"] = v.APIVersion(), v.Kind.Kind
 	clear(o)
-	for k, inner := range made {
-		o[k] = inner
-	}
+	maps.Copy(o, made)
 	return nil
 }
 
@@ -215,9 +214,7 @@ func (h *hub) create(v *Version, o value.Object) ([]string, field.ErrorList) {
 		return c
 	})
 	clear(o)
-	for k, inner := range value.Copy(made.object) {
-		o[k] = inner
-	}
+	maps.Copy(o, value.Copy(made.object))
 	o["metadata"] = meta
 	o["metadata"].(value.Object)["generation"] = int64(1) //nolint:forcetypeassert // Every object has metadata.
 	return made.warnings, made.errs
@@ -242,7 +239,7 @@ func (h *hub) createAnew(v *Version, o value.Object) ([]string, field.ErrorList)
 
 func (h *hub) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
 	s := rest.RESTUpdateStrategy(h.object)
-	if subresource == "status" {
+	if subresource == statusOf {
 		s = h.status
 	}
 	internal, err := h.internal(v, o)
@@ -264,7 +261,7 @@ func (h *hub) update(v *Version, subresource string, o, old value.Object) ([]str
 
 // context is what strategies are called with.
 func (v *Version) context(subresource string) context.Context {
-	return request.WithRequestInfo(context.Background(), &request.RequestInfo{
+	return request.WithRequestInfo(context.Background(), &request.RequestInfo{ //nolint:forbidigo // A request has no context here.
 		IsResourceRequest: true, APIGroup: v.Kind.Group, APIVersion: v.Name, Resource: v.Kind.Plural, Subresource: subresource,
 	})
 }

@@ -37,12 +37,12 @@ func workloadKinds() []*Kind {
 	return []*Kind{
 		{
 			Kind: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true, Unconditional: true,
-			Versions: version("v1", "status"), New: func() runtime.Object { return &corev1.Pod{} },
+			Versions: version("v1", statusOf), New: func() runtime.Object { return &corev1.Pod{} },
 			rules: &typed{defaults: defaultPod, prepare: preparePod, check: checkPod},
 		},
 		{
 			Group: appsv1.GroupName, Kind: "Deployment", Plural: "deployments", ShortNames: []string{"deploy"}, Categories: []string{"all"},
-			Namespaced: true, Unconditional: true, Versions: version("v1", "status"),
+			Namespaced: true, Unconditional: true, Versions: version("v1", statusOf),
 			New:   func() runtime.Object { return &appsv1.Deployment{} },
 			rules: &typed{defaults: defaultDeployment, prepare: prepareDeployment, check: checkDeployment},
 		},
@@ -120,8 +120,8 @@ func defaultDeployment(object runtime.Object) {
 
 // keepHalf keeps the part of an object that an endpoint does not write.
 func keepHalf(subresource string, o, old value.Object) {
-	if subresource != "status" {
-		o["status"] = old["status"]
+	if subresource != statusOf {
+		o[statusOf] = old[statusOf]
 		return
 	}
 	o["spec"] = old["spec"]
@@ -129,12 +129,12 @@ func keepHalf(subresource string, o, old value.Object) {
 
 func preparePod(subresource string, o, old value.Object) {
 	if old == nil {
-		o["status"] = value.Object{"phase": string(corev1.PodPending), "qosClass": string(corev1.PodQOSBestEffort)}
-		countGeneration("metadata", "status")("", o, nil)
+		o[statusOf] = value.Object{"phase": string(corev1.PodPending), "qosClass": string(corev1.PodQOSBestEffort)}
+		countGeneration("metadata", statusOf)("", o, nil)
 		return
 	}
 	keepHalf(subresource, o, old)
-	countGeneration("metadata", "status")(subresource, o, old)
+	countGeneration("metadata", statusOf)(subresource, o, old)
 }
 
 // checkPod accepts changes of what may be changed in a Pod.
@@ -191,11 +191,11 @@ func checkContainers(path *field.Path, spec value.Object) field.ErrorList {
 
 func prepareDeployment(subresource string, o, old value.Object) {
 	if old == nil {
-		o["status"] = value.Object{}
+		o[statusOf] = value.Object{}
 	} else {
 		keepHalf(subresource, o, old)
 	}
-	countGeneration("metadata", "status")(subresource, o, old)
+	countGeneration("metadata", statusOf)(subresource, o, old)
 }
 
 func checkDeployment(o, old value.Object) field.ErrorList {

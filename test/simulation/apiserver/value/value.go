@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -66,9 +67,6 @@ func copyOf(v any) any {
 	case Object:
 		return Copy(v)
 	case []any:
-		if v == nil {
-			return v
-		}
 		c := make([]any, len(v))
 		for i := range v {
 			c[i] = copyOf(v[i])
@@ -81,9 +79,7 @@ func copyOf(v any) any {
 // Shallow returns a copy of an object whose fields are shared.
 func Shallow(o Object) Object {
 	c := make(Object, len(o))
-	for k, v := range o {
-		c[k] = v
-	}
+	maps.Copy(c, o)
 	return c
 }
 
@@ -158,7 +154,7 @@ func Append(b []byte, v any) []byte {
 	}
 	encoded, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("encoding a %T: %v", v, err))
+		panic(fmt.Sprintf("encoding a %T: %v", v, err)) //nolint:forbidigo // It is an error of the program.
 	}
 	return append(b, encoded...)
 }
@@ -188,7 +184,7 @@ func AppendString(b []byte, s string) []byte {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' || c >= utf8.RuneSelf {
 			encoded, err := json.Marshal(s)
 			if err != nil {
-				panic(fmt.Sprintf("encoding a string: %v", err))
+				panic(fmt.Sprintf("encoding a string: %v", err)) //nolint:forbidigo // It is an error of the program.
 			}
 			return append(b, encoded...)
 		}
