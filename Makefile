@@ -105,6 +105,10 @@ simulate: ## Run SEEDS random histories of the engine in a simulated cluster, fr
 simulate-coverage: ## The same in one process, with the coverage of the engine's statements.
 	@hack/simulate-coverage.sh $(SEEDS) $(FIRST)
 
+.PHONY: simulate-mutants
+simulate-mutants: ## Put small faults into the engine, one at a time, and count the histories until the simulation finds them.
+	@GOGC=400 go run ./test/simulation/mutants $(MUTANTS_ARGS)
+
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)

@@ -18,12 +18,19 @@ package history
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
+
+// resyncs is longer than the longest period of resyncs (docs/reference/contract.md#s5.3).
+const resyncs = 31 * time.Minute
 
 // end ends all that keeps the cluster from its rest, and checks what must be true at rest.
 func (r *runner) end() {
@@ -37,7 +44,13 @@ func (r *runner) end() {
 	if !r.restoreAll() || !r.settle() || !r.flush() || !r.atRest() {
 		return
 	}
-	r.quiet(invariant.ResyncWritesNothing, r.resync)
+	r.quiet(invariant.ResyncWritesNothing, func() {
+		r.resync()
+		// Once more: a resync may be the last one.
+		r.resynced = r.world.Now()
+		r.resync()
+	})
+	r.resynced = 0
 	r.quiet(invariant.RestartWritesNothing, func() {
 		r.stopEngine(Step{})
 		r.start()
@@ -71,7 +84,7 @@ func (r *runner) restoreAll() bool {
 
 // resync lets the time pass after which every parent is synced again.
 func (r *runner) resync() {
-	for end := r.world.Now() + 31*time.Minute; r.world.Now() < end; {
+	for end := r.world.Now() + resyncs; r.world.Now() < end; {
 		if r.world.Idle(end-r.world.Now()) && !r.settle() {
 			return
 		}
@@ -121,9 +134,9 @@ func (r *runner) flush() bool {
 
 func (r *runner) atRest() bool {
 	if r.result.Violation == nil {
-		r.result.Violation = r.reportable(r.tracker.AtRest(invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served}))
+		r.result.Violation = r.reportable(r.tracker.AtRest(invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced}))
 	}
-	return r.result.Violation == nil
+	return r.result.Violation == nil && r.remembers()
 }
 
 // reportable returns a violation unless it is one of an invariant that is known not to hold.
@@ -162,4 +175,43 @@ func passing(w apiserver.Write) bool {
 		return w.Subresource == "status"
 	}
 	return false
+}
+
+// perParent are the values of the metric of what is remembered that have at most one element for each parent.
+var perParent = []string{"parents", "customize_responses", "own_writes"}
+
+// remembers checks that controllers remember nothing of parents that are gone, by the metrics of the engine.
+func (r *runner) remembers() bool {
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		r.violated(invariant.NothingRemembered, "the metrics cannot be read: %v", err)
+		return false
+	}
+	for _, family := range families {
+		if family.GetName() != "metacontroller_remembered" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if !r.remembersNoMore(m) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (r *runner) remembersNoMore(m *dto.Metric) bool {
+	labels := map[string]string{}
+	for _, pair := range m.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	_, name, _ := strings.Cut(labels["controller"], "-")
+	for _, what := range perParent {
+		if limit := r.tracker.Parents(name); labels["what"] == what && m.GetGauge().GetValue() > float64(limit) {
+			r.violated(invariant.NothingRemembered, "%s remembers %v %s, and has %d parents",
+				name, m.GetGauge().GetValue(), what, limit)
+			return false
+		}
+	}
+	return true
 }

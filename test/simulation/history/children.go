@@ -143,6 +143,13 @@ func (r *runner) stealChild(s Step) {
 
 func (r *runner) deleteChild(s Step) { r.remove(childOf(s).path(), s.How) }
 
+func (r *runner) replaceChild(s Step) {
+	if p := childOf(s); r.get(p.path()) != nil {
+		r.remove(p.path(), "Background")
+		r.stranger(s)
+	}
+}
+
 func (r *runner) childStatus(s Step) {
 	if p := childOf(s); hooks.Kinds[p.kind].HasStatus {
 		r.merge(p.path(), "status", map[string]any{"status": map[string]any{"phase": r.color(), "f-seen": r.color()}})

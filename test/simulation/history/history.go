@@ -125,6 +125,8 @@ const (
 	AnnotateObject Action = "annotate"
 	// DeleteObject deletes it; How is the propagation policy.
 	DeleteObject Action = "delete"
+	// ReplaceObject deletes it and creates another one of its name at once.
+	ReplaceObject Action = "replace"
 	// EditStatus writes its status.
 	EditStatus Action = "edit-status"
 	// StripFinalizers takes all finalizers off it.
@@ -142,6 +144,8 @@ const (
 	DeleteChild  Action = "delete-child"
 	HoldChild    Action = "hold-child"
 	FreeChild    Action = "free-child"
+	// ReplaceChild deletes a child, and somebody else takes its name at once; How says what that looks like.
+	ReplaceChild Action = "replace-child"
 	// ChildStatus writes the status of a child.
 	ChildStatus Action = "child-status"
 	// Stranger creates an object with the name of a child; How says what it looks like.

@@ -104,6 +104,10 @@ type runner struct {
 	events   int
 	editions []hooks.Edition
 	faults   faults
+	// resynced is when the last period of resyncs began.
+	resynced time.Duration
+	// asked has the UID of the parent that a call was about, by when it arrived.
+	asked map[time.Duration]string
 	// held are the resources whose watches are held back.
 	held map[string]bool
 	// weights are how likely what is pending is chosen, by what it is.
@@ -113,6 +117,7 @@ type runner struct {
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
 		history: h, logged: logged, engine: none, held: map[string]bool{}, weights: map[string]float64{},
+		asked:  map[time.Duration]string{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
@@ -226,13 +231,18 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
 	call := &invariant.Call{
 		At: r.world.Now(), Writes: r.tracker.Written(), Engine: c.Engine, Controller: name, Hook: hook.Name(c.Hook), Request: request,
-		Response: reply.response, Pure: reply.pure, InFlight: 1,
+		Response: reply.response, Pure: reply.pure, InFlight: 1, AboutParent: 1,
 	}
+	parent := hooks.Meta(request.Parent, "uid")
 	for _, p := range r.world.Pending() {
 		if p.Kind == world.CallResponse && p.Engine == c.Engine && p.Controller == c.Controller && !p.Abandoned {
 			call.InFlight++
+			if r.asked[p.Since] == parent {
+				call.AboutParent++
+			}
 		}
 	}
+	r.asked[r.world.Now()] = parent
 	r.tracker.Call(call)
 	r.note(c.Controller, "%s of %s → %d", c.Hook, hooks.Meta(request.Parent, "name"), reply.code)
 	response := world.HookResponse{Code: reply.code, Body: reply.body}
@@ -287,11 +297,12 @@ var actions map[Action]func(*runner, Step)
 func init() { //nolint:gochecknoinits // The functions refer to each other.
 	actions = map[Action]func(*runner, Step){
 		CreateObject: (*runner).createObject, EditObject: (*runner).editObject, SelectObject: (*runner).selectObject,
-		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, EditStatus: (*runner).editStatus,
+		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
+		EditStatus:      (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
-		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
+		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
 		UpgradeKind: (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,

@@ -44,6 +44,7 @@ type faults struct {
 
 var refusals = map[string]world.FaultKind{
 	"429": world.TooManyRequests, "500": world.InternalError, "503": world.Unavailable, "409": world.Disconnect,
+	"conflict": world.Conflict,
 }
 
 func writes(p world.Pending) bool {
@@ -105,7 +106,7 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 		r.faults.lose--
 		r.note("fault", "the response to %s is lost", p)
 		return world.Fault{Kind: world.Lose}
-	case r.faults.refuse > 0 && p.Resource != "":
+	case r.faults.refuse > 0 && p.Resource != "" && (r.faults.as != world.Conflict || writes(p)):
 		r.faults.refuse--
 		r.note("fault", "%s is refused", p)
 		return world.Fault{Kind: r.faults.as}

@@ -212,6 +212,11 @@ func (r *runner) annotateObject(s Step) {
 
 func (r *runner) deleteObject(s Step) { r.remove(placeOf(s.Kind, s.On).path(), s.How) }
 
+func (r *runner) replaceObject(s Step) {
+	r.remove(placeOf(s.Kind, s.On).path(), "Background")
+	r.createObject(s)
+}
+
 func (r *runner) editStatus(s Step) {
 	// A controller that ignores changes of the status corrects them at the next resync, which nobody waits for.
 	ignored := slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.ignore })

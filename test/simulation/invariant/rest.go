@@ -32,6 +32,8 @@ type Cluster struct {
 	// At is the time since the history began, Engine the number of the engine that runs.
 	At     time.Duration
 	Engine int
+	// Resynced is when the last period of resyncs began; 0 if none has passed.
+	Resynced time.Duration
 	// Served says of each kind in which edition its definition is; nil for one that is not served.
 	Served []*hooks.Edition
 }
@@ -154,6 +156,10 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if call.Response == nil || !call.Pure {
 		return nil
 	}
+	// An error does not keep a parent from releasing: it is done first.
+	if v := t.releasedAtRest(c, d, o); v != nil {
+		return v
+	}
 	if t.reported(call, o) {
 		return nil
 	}
@@ -164,8 +170,13 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if finalizing != call.Request.Finalizing {
 		return New(LatestSeen, c.At, "the last call of %s about %s is finalizing: %v, not %v", name, o, call.Request.Finalizing, finalizing)
 	}
-	if v := t.parentAsWanted(c, call, o); v != nil && rule["ignoreStatusChanges"] != true {
-		return v
+	if call.At < c.Resynced {
+		return New(ResyncAsks, c.At, "the hook of %s was asked about %s at %v last, and that is longer ago than a period of resyncs", name, o, call.At)
+	}
+	for _, v := range []*Violation{t.parentAsWanted(c, call, o), generationAtRest(c, d, o)} {
+		if v != nil && rule["ignoreStatusChanges"] != true {
+			return v
+		}
 	}
 	if o.deleting() && (!finalizing || !carries || slices.Contains(o.finalizers(), "foregroundDeletion") || slices.Contains(o.finalizers(), "orphan")) {
 		return nil // Children are not managed (docs/reference/contract.md#s15).

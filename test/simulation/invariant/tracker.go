@@ -39,8 +39,9 @@ type Call struct {
 	Response *hooks.Response
 	// Pure says that the response is that of package hooks.
 	Pure bool
-	// InFlight is the number of calls of the controller by that engine that had arrived and were not responded to, this one included.
-	InFlight int
+	// InFlight is the number of calls of the controller by that engine that had arrived and were not responded to, this one included,
+	// and AboutParent the number of those that are about the same parent.
+	InFlight, AboutParent int
 }
 
 // Options configure a Tracker.
@@ -161,6 +162,7 @@ func (t *Tracker) Write(w apiserver.Write) {
 	c.before, c.after = t.objects[w.UID], decode(w.After)
 	if c.byEngine {
 		t.checkStrangers(c)
+		t.checkOwner(c)
 		t.checkDeletion(c)
 		t.checkFinalizers(c)
 		t.expect(c)
@@ -229,6 +231,8 @@ func (t *Tracker) Call(c *Call) {
 	if c.InFlight > limit {
 		t.violated(New(HooksWithinLimit, c.At, "%d calls of %s are under way, and its limit is %d", c.InFlight, c.Controller, limit))
 	}
+	t.checkAlone(c)
+	t.checkSelected(c)
 	if c.Hook == hook.Customize {
 		return
 	}

@@ -275,9 +275,12 @@ func TestEveryStep(t *testing.T) {
 func TestTooManyCalls(t *testing.T) {
 	s := newScript(t)
 	s.define("InPlace", "")
+	s.thing("user", "", "", 0)
 	for inFlight, want := range map[int]bool{2: false, 3: true} {
 		s.violation = nil
-		s.Call(&Call{Controller: "c0", Hook: hook.Customize, Request: &hooks.Request{Controller: s.definition("c0")}, InFlight: inFlight})
+		s.Call(&Call{Controller: "c0", Hook: hook.Customize, InFlight: inFlight, Request: &hooks.Request{
+			Controller: s.definition("c0"), Parent: s.decode(s.versions["t"]),
+		}})
 		if got := s.Violation() != nil; got != want {
 			t.Errorf("%d calls under way violate: %v, want %v", inFlight, got, want)
 		}

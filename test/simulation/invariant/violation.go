@@ -64,6 +64,8 @@ const (
 	HooksWithinLimit = "hooks-within-limit"
 	// OneSyncAtATime: there is one sync of a parent and controller at a time.
 	OneSyncAtATime = "one-sync-at-a-time"
+	// ParentsAsSelected: hooks are asked about objects that the controller selects, and those that carry its finalizer still.
+	ParentsAsSelected = "parents-as-selected"
 	// ComesToRest: what users do has an end, and so has what the engine does about it.
 	ComesToRest = "comes-to-rest"
 	// LatestSeen: at rest, the last request to the hook shows everything as it is now.
@@ -78,6 +80,8 @@ const (
 	FinalizersOutliveVersions = "finalizers-outlive-versions"
 	// ResyncWritesNothing: at rest, a resync writes nothing.
 	ResyncWritesNothing = "resync-writes-nothing"
+	// ResyncAsks: at rest, the hook is asked about every parent again within the longest period of resyncs.
+	ResyncAsks = "resync-asks"
 	// RestartWritesNothing: at rest, an engine that starts anew writes nothing.
 	RestartWritesNothing = "restart-writes-nothing"
 	// Ready: at rest, controllers whose kinds are served are ready.
@@ -103,12 +107,14 @@ var sources = map[string]string{
 	FinalizeAsked:             "docs/reference/contract.md#s15",
 	HooksWithinLimit:          "docs/reference/compatibility.md#d19.1",
 	OneSyncAtATime:            "docs/architecture.md, how a change is reconciled",
+	ParentsAsSelected:         "docs/reference/contract.md#s15",
 	ComesToRest:               "docs/reference/compatibility.md#d12.4",
 	LatestSeen:                "docs/reference/contract.md#s5.2",
 	ChildrenAsWanted:          "docs/reference/contract.md#s11",
 	ParentAsWanted:            "docs/reference/contract.md#s6",
 	FinalizersAsDefined:       "docs/reference/compatibility.md#d15",
 	ResyncWritesNothing:       "docs/architecture.md, laws of the engine",
+	ResyncAsks:                "docs/reference/contract.md#s5.3",
 	RestartWritesNothing:      "docs/reference/compatibility.md#d13",
 	Ready:                     "docs/reference/compatibility.md#d4",
 	NothingRemembered:         "docs/architecture.md, how a controller starts, changes and stops",

@@ -65,13 +65,15 @@ const (
 	Break
 	// Burst delivers up to so many Events of a watch at once.
 	Burst
+	// Conflict refuses a Request with 409, as quotas and webhooks may whatever its version is.
+	Conflict
 )
 
 // String implements fmt.Stringer.
 func (f Fault) String() string {
 	text := [...]string{
 		"", "refused with 429", "refused with 500", "refused with 503", "expired", "connection broken before", "connection broken after", "hangs",
-		"arrives late", "delayed", "broken", "delivered at once",
+		"arrives late", "delayed", "broken", "delivered at once", "refused with 409",
 	}[f.Kind]
 	switch f.Kind {
 	case Delay:
@@ -197,6 +199,8 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 		return x.refuse(http.StatusServiceUnavailable, "ServiceUnavailable")
 	case Expire:
 		return x.refuse(http.StatusGone, "Expired")
+	case Conflict:
+		return x.refuse(http.StatusConflict, "Conflict")
 	case Disconnect:
 		x.fail(errDisconnected)
 		return ""

@@ -1,0 +1,110 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"slices"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// checkAlone checks that no other hook is asked about the parent.
+func (t *Tracker) checkAlone(c *Call) {
+	if c.AboutParent > 1 {
+		t.violated(New(OneSyncAtATime, c.At, "%d calls of %s about %s are under way", c.AboutParent, c.Controller, object(c.Request.Parent)))
+	}
+}
+
+// checkSelected checks that the controller selects the parent, or has its finalizer on it.
+func (t *Tracker) checkSelected(c *Call) {
+	controller, parent := object(c.Request.Controller), object(c.Request.Parent)
+	if slices.Contains(parent.finalizers(), finalizerOf(controller)) {
+		return
+	}
+	if selectsParent(controller, parent) {
+		return
+	}
+	t.violated(New(ParentsAsSelected, c.At, "the %s hook of %s is asked about %s, which the controller does not select", c.Hook, c.Controller, parent))
+}
+
+func selectsParent(controller, o object) bool {
+	return slices.ContainsFunc(parentRules(controller), func(rule map[string]any) bool {
+		group, _ := split(text(rule["apiVersion"]))
+		return hooks.ByResource(group, text(rule["resource"])) == o.kind() && selected(rule, o)
+	})
+}
+
+// Parents returns the number of objects that are parents of a controller now.
+func (t *Tracker) Parents(controller string) int {
+	d := t.definition(controller)
+	count := 0
+	for _, o := range t.objects {
+		if slices.Contains(o.finalizers(), finalizerOf(d)) || selectsParent(d, o) {
+			count++
+		}
+	}
+	return count
+}
+
+// checkOwner checks that a write of an engine leaves what others control to them.
+func (t *Tracker) checkOwner(c *change) {
+	was, owned := c.before.controller()
+	is, owns := c.after.controller()
+	switch {
+	case !owned || c.after == nil:
+	case hooks.ByName(was.group, was.kind) < 0:
+		for _, field := range changed(c.before, c.after) {
+			if !asTarget(field) {
+				t.violated(New(StrangersUntouched, c.at, "%s of %s was changed, which %s %s controls", field, c.after, was.kind, was.name))
+			}
+		}
+	case owns && was.uid != is.uid:
+		t.violated(New(StrangersUntouched, c.at, "%s was taken from %s %s by %s %s", c.after, was.kind, was.name, is.kind, is.name))
+	case !owns && text(c.before.at("metadata", "annotations")[mark]) != "":
+		t.violated(New(StrangersUntouched, c.at, "%s was taken from %s %s, and is the attachment of a decorator", c.after, was.kind, was.name))
+	}
+}
+
+// releasedAtRest checks that a parent of a composite controls no object of a declared kind that its selector does not match.
+func (t *Tracker) releasedAtRest(c Cluster, d, o object) *Violation {
+	if text(d["kind"]) != "CompositeController" || o.deleting() {
+		return nil
+	}
+	for _, rule := range hooks.Rules(d) {
+		if !c.serves(rule.Kind, rule.Version) {
+			continue
+		}
+		for _, each := range t.Objects(rule.Kind) {
+			child := object(each)
+			by, ok := child.controller()
+			if !ok || by.uid != o.meta("uid") || text(child.at("metadata", "annotations")[mark]) != "" || selects(d, o, child) {
+				continue
+			}
+			return New(ChildrenAsWanted, c.At, "%s is controlled by %s, whose selector does not match it", child, o)
+		}
+	}
+	return nil
+}
+
+// generationAtRest checks that a composite has reported the parent's generation.
+func generationAtRest(c Cluster, d, o object) *Violation {
+	reported, _ := o.at("status")["observedGeneration"].(int64) // Absent: 0.
+	if text(d["kind"]) != "CompositeController" || !hooks.Kinds[o.kind()].HasStatus || reported == generation(o) {
+		return nil
+	}
+	return New(ParentAsWanted, c.At, "status.observedGeneration of %s is %d, and its generation %d", o, reported, generation(o))
+}

@@ -1,0 +1,144 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+const (
+	selecting = `{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":1},"spec":{
+		"parentResource":{"apiVersion":"sim.example.com/v1","resource":"things","labelSelector":{"matchLabels":{"on":"yes"}}},
+		"childResources":[],"hooks":{"sync":{}}}}`
+	// held is a ConfigMap that a Namespace controls.
+	held = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"ns0"%s,
+		"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"ns0","uid":"n","controller":true}]},"data":{"color":"%s"}}`
+	// marked is a ConfigMap that a decorator attached to a Thing.
+	marked = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"ns0",
+		"annotations":{"metacontroller.k8s.io/decorator-controller":"d2"}%s}}`
+	ownedBy = `,"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t","uid":"`
+)
+
+func TestParentsAndOwners(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happens func(*script)
+		want    string
+	}{
+		"SelectedParent": {func(s *script) {
+			s.write("user", "create", "compositecontrollers", "c", selecting, 0)
+			s.thing("user", `,"labels":{"on":"yes"}`, "", 0)
+			s.call(hook.Sync, "t", nil, "", nil, 0)
+		}, ""},
+		"DeselectedParent": {func(s *script) {
+			s.write("user", "create", "compositecontrollers", "c", selecting, 0)
+			s.thing("user", "", "", 0)
+			s.call(hook.Sync, "t", nil, "", nil, 0)
+		}, ParentsAsSelected},
+		"DeselectedParentWithFinalizer": {func(s *script) {
+			s.write("user", "create", "compositecontrollers", "c", selecting, 0)
+			s.thing("user", finalizer, "", 0)
+			s.call(hook.Finalize, "t", nil, "", nil, 0)
+		}, ""},
+		"TwoCallsAboutOneParent": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.Call(&Call{Controller: "c0", Hook: hook.Sync, InFlight: 2, AboutParent: 2, Request: &hooks.Request{
+				Controller: s.definition("c0"), Parent: s.decode(s.versions["t"]),
+			}})
+		}, OneSyncAtATime},
+		"ChildOfOthersChanged": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(held, "", "red"), 0)
+			s.write("engine", "update", "configmaps", "x", fmt.Sprintf(held, "", "green"), 0)
+		}, StrangersUntouched},
+		"ChildOfOthersDecorated": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(held, "", "red"), 0)
+			s.write("engine", "update", "configmaps", "x", fmt.Sprintf(held, `,"labels":{"by-d2":"red"}`, "red"), 0)
+		}, ""},
+		"ChildTakenFromAnotherParent": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(marked, ownedBy+`a","controller":true}]`), 0)
+			s.write("engine", "update", "configmaps", "x", fmt.Sprintf(marked, ownedBy+`b","controller":true}]`), 0)
+		}, StrangersUntouched},
+		"AttachmentReleased": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(marked, ownedBy+`a","controller":true}]`), 0)
+			s.write("engine", "update", "configmaps", "x", fmt.Sprintf(marked, ""), 0)
+		}, StrangersUntouched},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			tc.happens(s)
+			got := ""
+			if v := s.Violation(); v != nil {
+				got = v.Invariant
+			}
+			if got != tc.want {
+				t.Errorf("violates %q, want %q: %v", got, tc.want, s.Violation())
+			}
+		})
+	}
+}
+
+// rested tells what is true at rest after a composite with a status was asked about its parent.
+func rested(t *testing.T, c Cluster, happens func(*script)) string {
+	t.Helper()
+	s := newScript(t)
+	s.write("user", "create", "compositecontrollers", "c", `{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":1},
+		"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]},"spec":{
+		"parentResource":{"apiVersion":"sim.example.com/v1","resource":"things"},
+		"childResources":[{"apiVersion":"v1","resource":"configmaps"}],"hooks":{"sync":{}}}}`, 0)
+	happens(s)
+	c.Served = []*hooks.Edition{{}, {}, {}, {}}
+	if v := s.AtRest(c); v != nil {
+		return v.Invariant
+	}
+	return ""
+}
+
+func TestParentsAtRest(t *testing.T) {
+	settled := func(s *script) {
+		s.thing("user", `,"generation":1`, `,"status":{"observedGeneration":1}`, 0)
+		s.call(hook.Sync, "t", nil, "", &hooks.Response{}, time.Minute)
+	}
+	for name, tc := range map[string]struct {
+		cluster Cluster
+		happens func(*script)
+		want    string
+	}{
+		"Settled":     {Cluster{}, settled, ""},
+		"Resynced":    {Cluster{Resynced: time.Second}, settled, ""},
+		"NotResynced": {Cluster{Resynced: time.Hour}, settled, ResyncAsks},
+		"OldGeneration": {Cluster{}, func(s *script) {
+			s.thing("user", `,"generation":2`, `,"status":{"observedGeneration":1}`, 0)
+			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, 0)
+		}, ParentAsWanted},
+		"ChildNotReleased": {Cluster{}, func(s *script) {
+			settled(s)
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"%s}}`,
+				ownedBy+`t","controller":true}]`), 0)
+		}, ChildrenAsWanted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := rested(t, tc.cluster, tc.happens); got != tc.want {
+				t.Errorf("violates %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

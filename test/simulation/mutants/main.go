@@ -1,0 +1,148 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// tested is the package whose tests are built.
+const tested = "./test/simulation"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+// command runs the histories of the mutants and prints what came of them.
+func command(ctx context.Context) error {
+	var s search
+	root := flag.String("root", ".", "the root of the repository")
+	only := flag.String("only", "", "a regular expression: the names of the mutants that are run")
+	patience := flag.Duration("patience", 5*time.Minute, "how long one history may take before it counts as one without an end")
+	flag.Uint64Var(&s.histories, "histories", 20000, "how many histories of each mutant are run at most")
+	flag.Uint64Var(&s.first, "first", 1, "the first seed")
+	parallel := flag.Int("parallel", runtime.NumCPU(), "how many mutants are run at the same time")
+	flag.IntVar(&s.workers, "workers", 1, "how many processes run the histories of one mutant")
+	flag.DurationVar(&s.limit, "limit", 0, "how long histories of each mutant are run at most; 0: until their number is reached")
+	flag.Parse()
+	names, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("reading -only: %w", err)
+	}
+	all, err := load()
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return fmt.Errorf("making a folder for builds: %w", err)
+	}
+	defer os.RemoveAll(folder) //nolint:errcheck // Nothing depends on it.
+	r := runner{root: *root, folder: folder, patience: *patience, parallel: *parallel, search: s}
+	return r.run(ctx, all, names)
+}
+
+// runner builds and runs mutants.
+type runner struct {
+	// root is that of the repository, and folder where builds are put.
+	root, folder string
+	patience     time.Duration
+	// parallel is the number of mutants that are run at the same time.
+	parallel int
+	search   search
+}
+
+func (r runner) run(ctx context.Context, all []Mutant, names *regexp.Regexp) error {
+	all = slices.DeleteFunc(all, func(m Mutant) bool { return !names.MatchString(m.Name) })
+	path, err := r.build(ctx, all)
+	if err != nil {
+		return err
+	}
+	folder, err := filepath.Abs(filepath.Join(r.root, tested))
+	if err != nil {
+		return fmt.Errorf("locating the simulation: %w", err)
+	}
+	plain := &binary{path: path, folder: folder, patience: r.patience, known: map[uint64]message{}}
+	outcomes, slots := make([]outcome, len(all)), make(chan struct{}, max(1, r.parallel))
+	var running sync.WaitGroup
+	for i, m := range all {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			mutated := &binary{path: path, folder: folder, patience: r.patience, mutant: m.Name}
+			outcomes[i] = r.search.find(ctx, plain, mutated)
+			outcomes[i].mutant = m
+			fmt.Fprintln(os.Stderr, outcomes[i])
+		})
+	}
+	running.Wait()
+	fmt.Print(table(outcomes), plain.summary())
+	return errors.Join(context.Cause(ctx), verdict(outcomes))
+}
+
+// build builds the tests with all mutants, and returns where they are.
+func (r runner) build(ctx context.Context, all []Mutant) (string, error) {
+	files, err := weave(r.root, all)
+	if err != nil {
+		return "", err
+	}
+	replaced, err := overlay(r.folder, files)
+	if err != nil {
+		return "", err
+	}
+	encoded, err := json.Marshal(replaced)
+	if err != nil {
+		return "", fmt.Errorf("encoding the overlay: %w", err)
+	}
+	replace, path := filepath.Join(r.folder, "overlay.json"), filepath.Join(r.folder, "simulation.test")
+	if err := write(replace, encoded); err != nil {
+		return "", err
+	}
+	c := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, "-ldflags=-s -w", "-overlay="+replace, tested)
+	c.Dir = r.root
+	if output, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the engine with the mutants: %w: %s", err, output)
+	}
+	return path, nil
+}
+
+func write(path string, content []byte) error {
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("writing what is built: %w", err)
+	}
+	return nil
+}
