@@ -226,7 +226,7 @@ func TestExpectationsAreMetByTheirWrites(t *testing.T) {
 			t.Fatalf("the cache does not show %s", name)
 		}
 		target.Name = name
-		if err := c.Client.Delete(t.Context(), target, created.UID()); err != nil {
+		if err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion()); err != nil {
 			t.Fatal(err)
 		}
 		e.Deleted(key, i, created)
