@@ -34,8 +34,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// FieldManager is the name under which plain writes appear in managedFields.
-const FieldManager = "metacontroller"
+// Names under which writes that are no server-side apply appear in managedFields.
+const (
+	// FieldManager writes what is desired of children.
+	FieldManager = "metacontroller"
+	// PatchManager writes everything else: finalizers, labels, annotations and the status of parents, and owner references. A parent may
+	// be a child of another controller. When that one moves to server-side apply, it takes what FieldManager owns, and would
+	// remove it.
+	PatchManager = "metacontroller-engine"
+)
 
 const (
 	// plain is the query of a plain write, and dry what makes a write a dry run.
@@ -110,9 +117,9 @@ func (c *Client) Try(ctx context.Context, t Target, body []byte) (*object.Object
 	return c.do(ctx, call{method: http.MethodPut, target: t, query: plain + dry, contentType: runtime.ContentTypeJSON, body: body})
 }
 
-// Patch patches an object with a body of the given type.
+// Patch patches an object with a body of the given type, as PatchManager.
 func (c *Client) Patch(ctx context.Context, t Target, kind types.PatchType, body []byte) (*object.Object, error) {
-	return c.do(ctx, call{method: http.MethodPatch, target: t, query: plain, contentType: string(kind), body: body})
+	return c.do(ctx, call{method: http.MethodPatch, target: t, query: "fieldManager=" + PatchManager, contentType: string(kind), body: body})
 }
 
 // An Application is an object to be applied (server-side apply, KEP 555).

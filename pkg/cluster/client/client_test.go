@@ -97,21 +97,21 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 			func(ctx context.Context, c *client.Client) error {
 				return got(c.Patch(ctx, status, types.MergePatchType, body))
 			},
-			"PATCH /clusters/one/apis/apps/v1/namespaces/default/deployments/system:web/status?fieldManager=metacontroller " +
+			"PATCH /clusters/one/apis/apps/v1/namespaces/default/deployments/system:web/status?fieldManager=metacontroller-engine " +
 				`application/merge-patch+json {"a":1}`,
 		},
 		"patch like kubectl": {
 			func(ctx context.Context, c *client.Client) error {
 				return got(c.Patch(ctx, one, types.StrategicMergePatchType, body))
 			},
-			"PATCH /clusters/one/api/v1/namespaces/default/configmaps/a?fieldManager=metacontroller " +
+			"PATCH /clusters/one/api/v1/namespaces/default/configmaps/a?fieldManager=metacontroller-engine " +
 				`application/strategic-merge-patch+json {"a":1}`,
 		},
 		"patch by steps": {
 			func(ctx context.Context, c *client.Client) error {
 				return got(c.Patch(ctx, one, types.JSONPatchType, body))
 			},
-			`PATCH /clusters/one/api/v1/namespaces/default/configmaps/a?fieldManager=metacontroller application/json-patch+json {"a":1}`,
+			`PATCH /clusters/one/api/v1/namespaces/default/configmaps/a?fieldManager=metacontroller-engine application/json-patch+json {"a":1}`,
 		},
 		"apply": {
 			func(ctx context.Context, c *client.Client) error {
