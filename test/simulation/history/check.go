@@ -27,7 +27,7 @@ import (
 
 // end ends all that keeps the cluster from its rest, and checks what must be true at rest.
 func (r *runner) end() {
-	r.note("world", "the history ends: faults end, hooks behave, kinds are served")
+	r.notef("world", "the history ends: faults end, hooks behave, kinds are served")
 	for i := range r.behaviors {
 		r.behaviors[i].left = 0
 	}
@@ -65,7 +65,7 @@ func (r *runner) restoreAll() bool {
 			return false
 		}
 	}
-	r.violated(invariant.ComesToRest, "a kind whose definition was deleted does not go")
+	r.violatedf(invariant.ComesToRest, "a kind whose definition was deleted does not go")
 	return false
 }
 
@@ -146,7 +146,7 @@ func (r *runner) quiet(name string, something func()) {
 	}
 	for _, w := range r.world.API.Journal()[before:] {
 		if !passing(w) {
-			r.violated(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
+			r.violatedf(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
 			return
 		}
 	}
