@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -62,7 +63,7 @@ type Result struct {
 	Happened []Action
 	// Decisions, Calls and Writes count what happened.
 	Decisions, Calls, Writes int
-	// Hash is equal for two runs in which the same happened at the same times.
+	// Hash is equal for two runs in which the same was written at the same times.
 	Hash uint64
 }
 
@@ -209,7 +210,12 @@ func (r *runner) finish() {
 		r.violatedf(name, "%v", err)
 	}
 	r.result.Calls, r.result.Writes = len(r.world.HookCalls()), len(r.world.API.Journal())
-	r.result.Trace, r.result.Hash = r.world.Trace(), r.world.TraceHash()
+	r.result.Trace = r.world.Trace()
+	written := fnv.New64a()
+	for _, w := range r.world.API.Journal() {
+		_, _ = fmt.Fprintln(written, w.Revision, w.At.UnixNano(), w.User, w.Verb, w.Resource, w.Subresource, w.Namespace, w.Name) // It does not fail.
+	}
+	r.result.Hash = written.Sum64()
 }
 
 // hook responds to a call of a hook.
@@ -318,4 +324,143 @@ func (r *runner) request(q apiserver.Request) apiserver.Response {
 		}
 	}
 	return response
+}
+
+// end ends all that keeps the cluster from its rest, and checks what must be true at rest.
+func (r *runner) end() {
+	r.notef("world", "the history ends: faults end, hooks behave, kinds are served")
+	for i := range r.behaviors {
+		r.behaviors[i].left = 0
+	}
+	r.start()
+	r.freeWatches(Step{})
+	r.freeObjects()
+	if !r.restoreAll() || !r.settle() || !r.flush() || !r.atRest() {
+		return
+	}
+	r.quiet(invariant.ResyncWritesNothing, r.resync)
+	r.quiet(invariant.RestartWritesNothing, func() {
+		r.stopEngine(Step{})
+		r.start()
+	})
+}
+
+// restoreAll brings all kinds back, in all versions. One that is being removed goes first, which takes until its objects are gone.
+func (r *runner) restoreAll() bool {
+	for kind := range hooks.Kinds {
+		if r.editions[kind].Single {
+			r.editions[kind].Single = false
+			r.edition(kind)
+		}
+	}
+	for range 3 {
+		waiting := false
+		for kind := range hooks.Kinds {
+			r.restoreKind(Step{Kind: kind})
+			waiting = waiting || r.served[kind] == nil
+		}
+		if !waiting {
+			return true
+		}
+		if !r.settle() {
+			return false
+		}
+	}
+	r.violatedf(invariant.ComesToRest, "a kind whose definition was deleted does not go")
+	return false
+}
+
+// resync lets the time pass after which every parent is synced again.
+func (r *runner) resync() {
+	for end := r.world.Now() + 31*time.Minute; r.world.Now() < end; {
+		if r.world.Idle(end-r.world.Now()) && !r.settle() {
+			return
+		}
+	}
+}
+
+// freeObjects takes off the finalizers of strangers.
+func (r *runner) freeObjects() {
+	r.follow()
+	for kind := range hooks.Kinds {
+		for _, o := range r.tracker.Objects(kind) {
+			for _, f := range finalizersOf(o) {
+				if f == hold {
+					r.setHold(place{kind, hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}.path(), false)
+				}
+			}
+		}
+	}
+}
+
+func finalizersOf(o map[string]any) []string {
+	var all []string
+	meta, _ := o["metadata"].(map[string]any) // Every object has it.
+	list, _ := meta["finalizers"].([]any)     // Absent: none.
+	for _, f := range list {
+		all = append(all, fmt.Sprint(f))
+	}
+	return all
+}
+
+// flush has the hooks asked again about the parents whose last response was not that of package hooks.
+func (r *runner) flush() bool {
+	for range 2 {
+		impure := r.tracker.Impure(r.engine)
+		if len(impure) == 0 {
+			return true
+		}
+		for _, uid := range impure {
+			r.touch(uid)
+		}
+		if !r.settle() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *runner) atRest() bool {
+	if r.result.Violation == nil {
+		r.result.Violation = r.reportable(r.tracker.AtRest(invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served}))
+	}
+	return r.result.Violation == nil
+}
+
+// reportable returns a violation unless it is one of an invariant that is known not to hold.
+func (r *runner) reportable(v *invariant.Violation) *invariant.Violation {
+	if v != nil && invariant.Open[v.Invariant] && r.history.Invariant == "" {
+		return nil
+	}
+	return v
+}
+
+// quiet checks that something has nothing written but events and the status of controllers, and that everything is as before.
+func (r *runner) quiet(name string, something func()) {
+	if r.result.Violation != nil {
+		return
+	}
+	before := len(r.world.API.Journal())
+	something()
+	if !r.settle() {
+		return
+	}
+	for _, w := range r.world.API.Journal()[before:] {
+		if !passing(w) {
+			r.violatedf(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
+			return
+		}
+	}
+	r.atRest()
+}
+
+// passing reports whether a write is one that says what happens.
+func passing(w apiserver.Write) bool {
+	switch w.Resource {
+	case "events":
+		return true
+	case "compositecontrollers", "decoratorcontrollers":
+		return w.Subresource == "status"
+	}
+	return false
 }
