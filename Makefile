@@ -99,7 +99,7 @@ churn: build-race control-plane-build ## Create, change and delete parents and c
 
 .PHONY: simulate
 simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
-	@GOGC=400 go test -count=1 -v -timeout 0 -run '^TestHistories$$' ./test/simulation -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
+	@mkdir -p $(BIN)/repeatable && GOGC=400 go test -overlay "$$(go run ./hack/repeatable-runtime $(BIN)/repeatable)" -count=1 -v -timeout 0 -run '^TestHistories$$' ./test/simulation -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
 
 .PHONY: simulate-coverage
 simulate-coverage: ## The same in one process, with the coverage of the engine's statements.

@@ -37,11 +37,15 @@ const prefix = "@simulation "
 
 // message is what a worker tells.
 type message struct {
-	Seed                     uint64
-	Begin                    bool          `json:",omitempty"`
-	Decisions, Calls, Writes int           `json:",omitempty"`
-	Invariant, Text, Table   string        `json:",omitempty"`
-	Pairs                    history.Pairs `json:",omitempty"`
+	Seed      uint64        `json:"seed"`
+	Begin     bool          `json:"begin,omitempty"`
+	Decisions int           `json:"decisions,omitempty"`
+	Calls     int           `json:"calls,omitempty"`
+	Writes    int           `json:"writes,omitempty"`
+	Invariant string        `json:"invariant,omitempty"`
+	Text      string        `json:"text,omitempty"`
+	Table     string        `json:"table,omitempty"`
+	Pairs     history.Pairs `json:"pairs,omitempty"`
 }
 
 func send(m message) {
@@ -75,7 +79,7 @@ func newFleet(t *testing.T, workers int) *fleet {
 func (f *fleet) run() {
 	var all sync.WaitGroup
 	for i := range f.workers {
-		all.Go(func() { f.work(*first+uint64(i), uint64(f.workers)) }) //nolint:gosec // Small and positive.
+		all.Go(func() { f.work(*first+uint64(i), uint64(f.workers)) })
 	}
 	stop := make(chan struct{})
 	var progress sync.WaitGroup
@@ -118,7 +122,7 @@ func (f *fleet) process(work string, take func(message)) (last uint64, ended boo
 		fmt.Sprintf("-simulation.first=%d", *first), fmt.Sprintf("-simulation.budget=%v", *budget-time.Since(f.began)),
 		"-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks),
 	}
-	c := exec.CommandContext(f.t.Context(), os.Args[0], args...) //nolint:gosec // It is this program.
+	c := exec.CommandContext(f.t.Context(), os.Args[0], args...)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 	var errors strings.Builder
 	c.Stderr = &errors

@@ -170,7 +170,7 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 		pairs.Add(result.Happened)
 		m := message{Seed: seed, Decisions: result.Decisions, Calls: result.Calls, Writes: result.Writes}
 		if v := result.Violation; v != nil {
-			m.Invariant, m.Text = v.Invariant, v.Error()
+			m.Invariant, m.Text = v.Invariant, v.String()
 		}
 		if tell != nil {
 			tell(m)

@@ -119,7 +119,7 @@ func (r *runner) killEngine(Step) {
 	if r.engine != none {
 		r.world.Kill(r.engine)
 		r.engine = none
-		r.note("world", "the engine is killed")
+		r.notef("world", "the engine is killed")
 		r.happened()
 	}
 }
@@ -129,18 +129,18 @@ func (r *runner) stopEngine(Step) {
 		return
 	}
 	if err := r.world.Stop(r.engine); err != nil {
-		r.violated(invariant.EverythingEnds, "%v", err)
+		r.violatedf(invariant.EverythingEnds, "%v", err)
 	}
 	r.follow()
 	r.engine = none
-	r.note("world", "the engine is stopped")
+	r.notef("world", "the engine is stopped")
 	r.happened()
 }
 
 func (r *runner) behave(s Step) {
 	b := &r.behaviors[s.Controller]
 	b.how, b.left = s.How, s.Count
-	r.note("hook", "%s: %s for %d calls", controllerName(s.Controller), s.How, s.Count)
+	r.notef("hook", "%s: %s for %d calls", controllerName(s.Controller), s.How, s.Count)
 	r.happened()
 }
 

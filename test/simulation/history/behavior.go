@@ -18,6 +18,7 @@ package history
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -90,15 +91,11 @@ func (b *behavior) reply(name hook.Name, r *hooks.Request) reply {
 func flipped(r *hooks.Request) *hooks.Request {
 	other := *r
 	other.Parent = map[string]any{}
-	for k, v := range r.Parent {
-		other.Parent[k] = v
-	}
+	maps.Copy(other.Parent, r.Parent)
 	for _, field := range []string{"spec", "data"} {
 		if m, ok := r.Parent[field].(map[string]any); ok {
 			changed := map[string]any{}
-			for k, v := range m {
-				changed[k] = v
-			}
+			maps.Copy(changed, m)
 			changed["color"] = "flipped"
 			other.Parent[field] = changed
 		}

@@ -34,7 +34,7 @@ const resyncs = 31 * time.Minute
 
 // end ends all that keeps the cluster from its rest, and checks what must be true at rest.
 func (r *runner) end() {
-	r.note("world", "the history ends: faults end, hooks behave, kinds are served")
+	r.notef("world", "the history ends: faults end, hooks behave, kinds are served")
 	for i := range r.behaviors {
 		r.behaviors[i].left = 0
 	}
@@ -78,7 +78,7 @@ func (r *runner) restoreAll() bool {
 			return false
 		}
 	}
-	r.violated(invariant.ComesToRest, "a kind whose definition was deleted does not go")
+	r.violatedf(invariant.ComesToRest, "a kind whose definition was deleted does not go")
 	return false
 }
 
@@ -159,7 +159,7 @@ func (r *runner) quiet(name string, something func()) {
 	}
 	for _, w := range r.world.API.Journal()[before:] {
 		if !passing(w) {
-			r.violated(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
+			r.violatedf(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
 			return
 		}
 	}
@@ -184,7 +184,7 @@ var perParent = []string{"parents", "customize_responses", "own_writes"}
 func (r *runner) remembers() bool {
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
-		r.violated(invariant.NothingRemembered, "the metrics cannot be read: %v", err)
+		r.violatedf(invariant.NothingRemembered, "the metrics cannot be read: %v", err)
 		return false
 	}
 	for _, family := range families {
@@ -208,7 +208,7 @@ func (r *runner) remembersNoMore(m *dto.Metric) bool {
 	_, name, _ := strings.Cut(labels["controller"], "-")
 	for _, what := range perParent {
 		if limit := r.tracker.Parents(name); labels["what"] == what && m.GetGauge().GetValue() > float64(limit) {
-			r.violated(invariant.NothingRemembered, "%s remembers %v %s, and has %d parents",
+			r.violatedf(invariant.NothingRemembered, "%s remembers %v %s, and has %d parents",
 				name, m.GetGauge().GetValue(), what, limit)
 			return false
 		}

@@ -25,11 +25,12 @@ import (
 func (r *runner) editChild(s Step) {
 	p := childOf(s)
 	r.change(p.path(), func(o map[string]any) {
-		if r.random.IntN(4) == 0 {
+		switch {
+		case r.random.IntN(4) == 0:
 			r.editMetadata(field(o, "metadata"))
-		} else if p.kind == hooks.ConfigMap {
+		case p.kind == hooks.ConfigMap:
 			r.editEntries(field(o, "data"), "color", "level", "own-more")
-		} else {
+		default:
 			r.editSpec(field(o, "spec"))
 		}
 	})

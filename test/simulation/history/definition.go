@@ -82,7 +82,7 @@ func (d *definition) resetParents(r *rand.Rand) {
 		return
 	}
 	d.parents = nil
-	for _, kind := range r.Perm(len(hooks.Kinds))[:1+r.IntN(2)] {
+	for _, kind := range r.Perm(len(hooks.Kinds))[:1+r.IntN(3)] {
 		d.parents = append(d.parents, d.parent(kind, r))
 	}
 }

@@ -104,7 +104,7 @@ func (h History) Write(file string) error {
 		out = append(append(out, "\n    "...), line...)
 	}
 	out = append(out, "\n  ]\n}\n"...)
-	if err := os.WriteFile(file, out, 0o644); err != nil { //nolint:gosec // A file of the repository.
+	if err := os.WriteFile(file, out, 0o644); err != nil {
 		return fmt.Errorf("writing a history: %w", err)
 	}
 	return nil
@@ -135,7 +135,7 @@ const (
 	HoldObject Action = "hold"
 	FreeObject Action = "free"
 
-	// The same for the child of an object.
+	// EditChild and what follows do the same to the child of an object.
 	EditChild    Action = "edit-child"
 	ApplyChild   Action = "apply-child"
 	RelabelChild Action = "relabel-child"

@@ -104,15 +104,15 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 	case p.Kind != world.Request:
 	case r.faults.lose > 0 && writes(p):
 		r.faults.lose--
-		r.note("fault", "the response to %s is lost", p)
+		r.notef("fault", "the response to %s is lost", p)
 		return world.Fault{Kind: world.Lose}
 	case r.faults.refuse > 0 && p.Resource != "" && (r.faults.as != world.Conflict || writes(p)):
 		r.faults.refuse--
-		r.note("fault", "%s is refused", p)
+		r.notef("fault", "%s is refused", p)
 		return world.Fault{Kind: r.faults.as}
 	case r.faults.hang > 0 && p.Resource != "":
 		r.faults.hang--
-		r.note("fault", "%s hangs", p)
+		r.notef("fault", "%s hangs", p)
 		return world.Fault{Kind: world.Hang}
 	}
 	return world.Fault{}
@@ -156,11 +156,11 @@ func (r *runner) pass(s Step) {
 			return
 		}
 	}
-	r.note("time", "%v", s.Time())
+	r.notef("time", "%v", s.Time())
 }
 
 func (r *runner) rest(Step) {
-	r.note("world", "comes to rest")
+	r.notef("world", "comes to rest")
 	r.freeWatches(Step{})
 	r.settle()
 }
@@ -170,7 +170,7 @@ func (r *runner) settle() bool {
 	r.faults = faults{}
 	if err := r.world.Settle(patience); err != nil {
 		r.follow()
-		r.violated(invariant.ComesToRest, "%v", err)
+		r.violatedf(invariant.ComesToRest, "%v", err)
 		return false
 	}
 	return !r.check()
@@ -199,28 +199,28 @@ func (r *runner) watches(kind int, f func(world.Pending)) {
 func (r *runner) breakWatch(s Step) {
 	r.watches(s.Kind, func(p world.Pending) {
 		r.world.Release(p, world.Fault{Kind: world.Break})
-		r.note("fault", "the watch of %s breaks", p.Resource)
+		r.notef("fault", "the watch of %s breaks", p.Resource)
 	})
 }
 
 func (r *runner) expireWatch(s Step) {
 	r.watches(s.Kind, func(p world.Pending) {
 		r.world.Release(p, world.Fault{Kind: world.Expire})
-		r.note("fault", "the watch of %s expires", p.Resource)
+		r.notef("fault", "the watch of %s expires", p.Resource)
 	})
 }
 
 func (r *runner) holdWatch(s Step) {
 	resource := hooks.Kinds[s.Kind].Resource
 	r.held[resource] = true
-	r.note("fault", "events of %s are held back", resource)
+	r.notef("fault", "events of %s are held back", resource)
 	r.happened()
 }
 
 func (r *runner) freeWatches(Step) {
 	if len(r.held) > 0 {
 		clear(r.held)
-		r.note("fault", "events are held back no more")
+		r.notef("fault", "events are held back no more")
 		r.happened()
 	}
 }

@@ -67,13 +67,13 @@ func childOf(s Step) place {
 func encode(o map[string]any) []byte {
 	body, err := json.Marshal(o)
 	if err != nil {
-		panic(fmt.Sprintf("encoding an object: %v", err))
+		panic(fmt.Sprintf("encoding an object: %v", err)) //nolint:forbidigo // It is made of JSON values.
 	}
 	return body
 }
 
 func (r *runner) post(path string, o map[string]any) apiserver.Response {
-	return r.request(user, apiserver.Request{Method: http.MethodPost, Path: path, Body: encode(o)})
+	return r.request(apiserver.Request{Method: http.MethodPost, Path: path, Body: encode(o)})
 }
 
 func (r *runner) create(p place, o map[string]any) apiserver.Response {
@@ -89,13 +89,13 @@ func (r *runner) create(p place, o map[string]any) apiserver.Response {
 
 // get reads an object, nil if there is none.
 func (r *runner) get(path string) map[string]any {
-	response := r.request(user, apiserver.Request{Method: http.MethodGet, Path: path})
+	response := r.request(apiserver.Request{Method: http.MethodGet, Path: path})
 	if response.Code != http.StatusOK {
 		return nil
 	}
 	var o map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(response.Body, &o); err != nil {
-		panic(fmt.Sprintf("decoding %s: %v", path, err))
+		panic(fmt.Sprintf("decoding %s: %v", path, err)) //nolint:forbidigo // The API server of the simulation is wrong.
 	}
 	return o
 }
@@ -104,7 +104,7 @@ func (r *runner) get(path string) map[string]any {
 func (r *runner) change(path string, edit func(map[string]any)) {
 	if o := r.get(path); o != nil {
 		edit(o)
-		r.request(user, apiserver.Request{Method: http.MethodPut, Path: path, Body: encode(o)})
+		r.request(apiserver.Request{Method: http.MethodPut, Path: path, Body: encode(o)})
 	}
 }
 
@@ -112,7 +112,7 @@ func (r *runner) merge(path, subresource string, patch map[string]any) {
 	if subresource != "" {
 		path += "/" + subresource
 	}
-	r.request(user, apiserver.Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: encode(patch)})
+	r.request(apiserver.Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: encode(patch)})
 }
 
 func (r *runner) remove(path, policy string) {
@@ -120,7 +120,7 @@ func (r *runner) remove(path, policy string) {
 	if policy != "" {
 		options["propagationPolicy"] = policy
 	}
-	r.request(user, apiserver.Request{Method: http.MethodDelete, Path: path, Body: encode(options)})
+	r.request(apiserver.Request{Method: http.MethodDelete, Path: path, Body: encode(options)})
 }
 
 // field returns a map in a map, which it makes if there is none.
@@ -265,7 +265,7 @@ func (r *runner) createRelated(s Step) {
 func (r *runner) deleteRelated(s Step) { r.remove(relatedPlace(s).path(), "") }
 
 func (r *runner) apply(p place, manager string, o map[string]any) {
-	r.request(user, apiserver.Request{
+	r.request(apiserver.Request{
 		Method: http.MethodPatch, Path: p.path(), Query: url.Values{"fieldManager": {manager}, "force": {"true"}},
 		ContentType: "application/apply-patch+yaml", Body: encode(o),
 	})

@@ -18,6 +18,7 @@ package hooks
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -71,8 +72,7 @@ func wanted(r *Request, wish Wish, step int64, rules []Rule) []map[string]any {
 	}
 	var all []map[string]any
 	done := map[int]bool{}
-	for at := len(rules) - 1; at >= 0; at-- {
-		rule := rules[at]
+	for _, rule := range slices.Backward(rules) {
 		if done[rule.Kind] {
 			continue
 		}

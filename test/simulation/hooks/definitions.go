@@ -109,11 +109,12 @@ func statusSchema(extra bool) map[string]any {
 }
 
 func gadgetSchema(e Edition) map[string]any {
-	ports := list("map", object(map[string]any{
+	port := object(map[string]any{
 		"name": typed("string"), "port": typed("integer"), "protocol": defaulted("string", "TCP"), "comment": typed("string"),
-	}))
+	})
+	port["required"] = []any{"name"}
+	ports := list("map", port)
 	ports["x-kubernetes-list-map-keys"] = []any{"name"}
-	ports["items"].(map[string]any)["required"] = []any{"name"}
 	properties := map[string]any{
 		"size": defaulted("integer", 1), "color": typed("string"), "level": typed("integer"), "mode": defaulted("string", "auto"),
 		"settings": stringMap(), "ports": ports, "tags": list("atomic", typed("string")), "foreign": typed("string"),

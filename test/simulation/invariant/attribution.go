@@ -120,12 +120,7 @@ func (t *Tracker) controllerOf(child object) (controller, parent string) {
 
 // names reports whether a controller names a kind as a kind of its parents, in whatever version.
 func names(controller object, kind int) bool {
-	for _, p := range parentKinds(controller) {
-		if p == kind {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(parentKinds(controller), kind)
 }
 
 func parentRules(controller object) []map[string]any {

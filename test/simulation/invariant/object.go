@@ -36,7 +36,7 @@ func decode(data []byte) object {
 	}
 	var o object
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &o); err != nil {
-		panic("the API server returned an object that is no JSON: " + err.Error())
+		panic("the API server returned an object that is no JSON: " + err.Error()) //nolint:forbidigo // The simulation is wrong.
 	}
 	return o
 }

@@ -187,9 +187,10 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 // latest checks that the last request shows the parent, the children and the related objects as they are.
 func (t *Tracker) latest(c Cluster, call *Call, d object, rule map[string]any, o object) *Violation {
 	parent := object(call.Request.Parent)
-	if parent.version() != o.version() && !(rule["ignoreStatusChanges"] == true && generation(parent) == generation(o) &&
+	ignored := rule["ignoreStatusChanges"] == true && generation(parent) == generation(o) &&
 		reflect.DeepEqual(parent.at("metadata", "labels"), o.at("metadata", "labels")) &&
-		reflect.DeepEqual(parent.at("metadata", "annotations"), o.at("metadata", "annotations"))) {
+		reflect.DeepEqual(parent.at("metadata", "annotations"), o.at("metadata", "annotations"))
+	if parent.version() != o.version() && !ignored {
 		return New(LatestSeen, c.At, "the hook of %s saw %s in version %d last, and it is in version %d", call.Controller, o, parent.version(), o.version())
 	}
 	shown := map[string]object{}
@@ -304,26 +305,12 @@ func (t *Tracker) named(kind int, namespace, name string) object {
 	return nil
 }
 
-// parentAsWanted checks the status, or the labels and annotations.
+// parentAsWanted checks the status, the labels and the annotations.
 func (t *Tracker) parentAsWanted(c Cluster, call *Call, o object) *Violation {
-	kind, r := o.kind(), call.Response
-	if hooks.Kinds[kind].HasStatus && r.Status != nil {
-		have := o.at("status")
-		for field, value := range r.Status {
-			if field == "note" && kind == hooks.Realm && !c.Served[kind].Extra {
-				continue
-			}
-			if !reflect.DeepEqual(value, have[field]) {
-				return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s says %v", field, o, have[field], call.Controller, value)
-			}
-		}
-		for field, value := range have {
-			if _, ok := r.Status[field]; !ok && field != "observedGeneration" && field != "conditions" {
-				return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s does not have it", field, o, value, call.Controller)
-			}
-		}
+	if v := t.statusAsWanted(c, call, o); v != nil {
+		return v
 	}
-	for field, values := range map[string]map[string]*string{"labels": r.Labels, "annotations": r.Annotations} {
+	for field, values := range map[string]map[string]*string{"labels": call.Response.Labels, "annotations": call.Response.Annotations} {
 		have := o.at("metadata", field)
 		for name, value := range values {
 			got, there := have[name]
@@ -335,39 +322,65 @@ func (t *Tracker) parentAsWanted(c Cluster, call *Call, o object) *Violation {
 	return nil
 }
 
-// finalizersAtRest checks the finalizers of an object.
-func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
-	has := o.finalizers()
-	for _, f := range has {
-		_, name, ok := strings.Cut(f, "controller-")
-		if !ok || !strings.HasPrefix(f, "metacontroller.io/") {
+func (t *Tracker) statusAsWanted(c Cluster, call *Call, o object) *Violation {
+	kind, want := o.kind(), call.Response.Status
+	if !hooks.Kinds[kind].HasStatus || want == nil {
+		return nil
+	}
+	have := o.at("status")
+	for field, value := range want {
+		if field == "note" && kind == hooks.Realm && !c.Served[kind].Extra {
 			continue
 		}
-		if d := t.definition(name); !finalizes(d, o.kind()) {
-			name := FinalizersAsDefined
-			if t.upgraded > 0 {
-				name = FinalizersOutliveVersions
-			}
-			return New(name, c.At, "%s carries %s, and no controller finalizes it", o, f)
+		if !reflect.DeepEqual(value, have[field]) {
+			return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s says %v", field, o, have[field], call.Controller, value)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
-		d := t.definition(name)
-		if d == nil || !finalizes(d, o.kind()) {
+	for field, value := range have {
+		if _, ok := want[field]; !ok && field != "observedGeneration" && field != "conditions" {
+			return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s does not have it", field, o, value, call.Controller)
+		}
+	}
+	return nil
+}
+
+// finalizersAtRest checks the finalizers of an object.
+func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
+	for _, f := range o.finalizers() {
+		_, controller, ok := strings.Cut(f, "controller-")
+		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) {
 			continue
 		}
-		for _, rule := range c.runs(d) {
-			group, _ := split(text(rule["apiVersion"]))
-			if hooks.ByResource(group, text(rule["resource"])) != o.kind() {
-				continue
+		name := FinalizersAsDefined
+		if t.upgraded > 0 {
+			name = FinalizersOutliveVersions
+		}
+		return New(name, c.At, "%s carries %s, and no controller finalizes it", o, f)
+	}
+	for _, controller := range slices.Sorted(maps.Keys(t.definitions)) {
+		if d := t.definition(controller); d != nil && finalizes(d, o.kind()) {
+			if v := t.finalizerOnParent(c, d, o); v != nil {
+				return v
 			}
-			carries, chosen := slices.Contains(has, finalizerOf(d)), selected(rule, o)
-			if carries && o.deleting() && t.held(o) {
-				continue // Its children have finalizers of their own, of controllers that may wait for a kind.
-			}
-			if carries != (chosen && !o.deleting()) {
-				return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v", o, name, carries, chosen, o.deleting())
-			}
+		}
+	}
+	return nil
+}
+
+// finalizerOnParent checks that an object has the finalizer of a controller that finalizes its kind, if it is selected.
+func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
+	for _, rule := range c.runs(d) {
+		group, _ := split(text(rule["apiVersion"]))
+		if hooks.ByResource(group, text(rule["resource"])) != o.kind() {
+			continue
+		}
+		carries, chosen := slices.Contains(o.finalizers(), finalizerOf(d)), selected(rule, o)
+		if carries && o.deleting() && t.held(o) {
+			continue // Its children have finalizers of their own, of controllers that may wait for a kind.
+		}
+		if carries != (chosen && !o.deleting()) {
+			return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v",
+				o, d, carries, chosen, o.deleting())
 		}
 	}
 	return nil

@@ -33,8 +33,8 @@ type Violation struct {
 	Detail string
 }
 
-// Error implements error.
-func (v *Violation) Error() string {
+// String says in a line what was violated, when, and how.
+func (v *Violation) String() string {
 	return fmt.Sprintf("%s at %v (%s): %s", v.Invariant, v.At, v.Source, v.Detail)
 }
 
