@@ -69,7 +69,7 @@ func (r *runner) editEntries(m map[string]any, names ...string) {
 // editSpec changes the spec of a Gadget somewhere.
 func (r *runner) editSpec(spec map[string]any) {
 	ports, _ := spec["ports"].([]any) // Absent: none.
-	switch r.random.IntN(9) {
+	switch r.random.IntN(10) {
 	case 0:
 		spec["color"] = "foreign"
 	case 1:
@@ -96,6 +96,10 @@ func (r *runner) editSpec(spec map[string]any) {
 		}
 	case 8:
 		spec["foreign"], spec["mode"] = r.color(), r.color()
+	case 9: // The first API servers add to such lists themselves.
+		if list, ok := spec["tolerations"].([]any); ok {
+			spec["tolerations"] = append(list, "foreign")
+		}
 	}
 }
 

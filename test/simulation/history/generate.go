@@ -53,7 +53,7 @@ type choice struct {
 // Generate makes a history from a seed. Each seed draws weights of its own, so that different seeds stress different pairs.
 func Generate(seed uint64) History {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x51e4)), choices: choices()} //nolint:gosec // Reproducible on purpose.
-	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0}
+	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0}
 	for _, c := range g.choices {
 		// Log-normal: most choices have about their weight, a few of each seed much more or next to none.
 		w := c.weight * math.Exp(1.2*g.NormFloat64())
@@ -182,6 +182,7 @@ func choices() []choice {
 	return []choice{
 		{10, on(CreateObject)}, {14, on(EditObject)}, {4, on(SelectObject)}, {3, on(AnnotateObject)}, {7, on(DeleteObject, policies...)},
 		{2, on(EditStatus)}, {1, on(StripFinalizers)}, {1, on(HoldObject)}, {2, on(FreeObject)},
+		{1.5, on(DenyWrites)}, {1, on(AllowWrites)},
 		{10, onChild(EditChild)}, {3, onChild(ApplyChild)}, {3, onChild(RelabelChild, "other", "parent", "none")}, {3, onChild(OrphanChild)},
 		{1, onChild(StealChild)}, {5, onChild(DeleteChild, policies...)}, {1, onChild(HoldChild)}, {2, onChild(FreeChild)},
 		{4, onChild(ChildStatus)}, {2, onChild(Stranger, "plain", "matching", "controlled")},

@@ -46,6 +46,8 @@ type Options struct {
 	Chain bool `json:"chain,omitempty"`
 	// ServerSide has the engine write children by server-side apply where no rule says otherwise.
 	ServerSide bool `json:"serverSide,omitempty"`
+	// Patient has composites ask for a resync in the far future.
+	Patient bool `json:"patient,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.
@@ -146,6 +148,10 @@ const (
 	ChildStatus Action = "child-status"
 	// Stranger creates an object with the name of a child; How says what it looks like.
 	Stranger Action = "stranger"
+
+	// DenyWrites has a webhook deny what the engine writes of an object itself, until AllowWrites.
+	DenyWrites  Action = "deny-writes"
+	AllowWrites Action = "allow-writes"
 
 	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
 	CreateRelated Action = "create-related"

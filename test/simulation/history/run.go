@@ -104,6 +104,8 @@ type runner struct {
 	events   int
 	editions []hooks.Edition
 	faults   faults
+	// denied are the objects of which the engine's writes are denied.
+	denied map[place]bool
 	// held are the resources whose watches are held back.
 	held map[string]bool
 	// weights are how likely what is pending is chosen, by what it is.
@@ -112,7 +114,7 @@ type runner struct {
 
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
-		history: h, logged: logged, engine: none, held: map[string]bool{}, weights: map[string]float64{},
+		history: h, logged: logged, engine: none, held: map[string]bool{}, denied: map[place]bool{}, weights: map[string]float64{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
@@ -128,6 +130,9 @@ func newRunner(h History, logged bool) *runner {
 
 // admit gives events names of their own: client-go names them by the nanosecond, of which virtual time has few.
 func (r *runner) admit(a apiserver.Admission) (result apiserver.AdmissionResult) {
+	if r.denies(a) {
+		return apiserver.AdmissionResult{Denied: "a webhook does not like it"}
+	}
 	if a.Resource != "events" || a.Operation != "CREATE" {
 		return result
 	}
@@ -288,7 +293,8 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 	actions = map[Action]func(*runner, Step){
 		CreateObject: (*runner).createObject, EditObject: (*runner).editObject, SelectObject: (*runner).selectObject,
 		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, EditStatus: (*runner).editStatus,
-		StripFinalizers: (*runner).stripFinalizers, HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
+		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
+		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
 		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
