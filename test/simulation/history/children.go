@@ -35,6 +35,12 @@ func (r *runner) editChild(s Step) {
 	})
 }
 
+// contestChild has somebody edit a child while its parent comes to want something else.
+func (r *runner) contestChild(s Step) {
+	r.editChild(s)
+	r.editObject(s)
+}
+
 // editMetadata changes a label or an annotation.
 func (r *runner) editMetadata(meta map[string]any) {
 	switch r.random.IntN(4) {

@@ -183,7 +183,7 @@ func choices() []choice {
 		{10, on(CreateObject)}, {14, on(EditObject)}, {4, on(SelectObject)}, {3, on(AnnotateObject)}, {7, on(DeleteObject, policies...)},
 		{2, on(EditStatus)}, {1, on(StripFinalizers)}, {1, on(HoldObject)}, {2, on(FreeObject)},
 		{1.5, on(DenyWrites)}, {1, on(AllowWrites)},
-		{10, onChild(EditChild)}, {3, onChild(ApplyChild)}, {3, onChild(RelabelChild, "other", "parent", "none")}, {3, onChild(OrphanChild)},
+		{10, onChild(EditChild)}, {5, onChild(ContestChild)}, {3, onChild(ApplyChild)}, {3, onChild(RelabelChild, "other", "parent", "none")}, {3, onChild(OrphanChild)},
 		{1, onChild(StealChild)}, {5, onChild(DeleteChild, policies...)}, {1, onChild(HoldChild)}, {2, onChild(FreeChild)},
 		{4, onChild(ChildStatus)}, {2, onChild(Stranger, "plain", "matching", "controlled")},
 		{4, func(g *generator) Step {
@@ -193,7 +193,7 @@ func choices() []choice {
 			return Step{Do: DeleteRelated, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
 		}},
 		{4, onController(Define)}, {8, onController(EditDefinition, edits...)}, {2, onController(DeleteDefinition)},
-		{2, onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)}, {1, onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
+		{3, onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)}, {1, onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{3, onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{2, some(KillEngine, 1)}, {1, some(StopEngine, 1)}, {4, some(StartEngine, 1)},
 		{5, func(g *generator) Step {

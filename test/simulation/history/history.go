@@ -136,7 +136,9 @@ const (
 	FreeObject Action = "free"
 
 	// The same for the child of an object.
-	EditChild    Action = "edit-child"
+	EditChild Action = "edit-child"
+	// ContestChild edits a child and what its parent wants, both before the engine sees either.
+	ContestChild Action = "contest-child"
 	ApplyChild   Action = "apply-child"
 	RelabelChild Action = "relabel-child"
 	OrphanChild  Action = "orphan-child"

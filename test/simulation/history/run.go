@@ -295,7 +295,7 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, EditStatus: (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
 		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
-		EditChild: (*runner).editChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
+		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
 		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,
