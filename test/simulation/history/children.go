@@ -35,10 +35,31 @@ func (r *runner) editChild(s Step) {
 	})
 }
 
-// contestChild has somebody edit a child while its parent comes to want something else.
+// contestChild has somebody edit a child, by appending to its lists if it has some, while its parent comes to want something else.
 func (r *runner) contestChild(s Step) {
-	r.editChild(s)
-	r.editObject(s)
+	before := r.random.IntN(3) > 0
+	if before {
+		r.editObject(s)
+	}
+	if p := childOf(s); p.kind == hooks.ConfigMap {
+		r.editChild(s)
+	} else {
+		r.change(p.path(), func(o map[string]any) { r.lengthen(field(o, "spec")) })
+	}
+	if !before {
+		r.editObject(s)
+	}
+}
+
+// lengthen appends to the lists of a Gadget.
+func (r *runner) lengthen(spec map[string]any) {
+	for name, item := range map[string]any{
+		"tags": "foreign", "tolerations": "foreign", "ports": map[string]any{"name": fmt.Sprintf("f-%d", r.random.IntN(1000)), "port": int64(1)},
+	} {
+		if list, ok := spec[name].([]any); ok {
+			spec[name] = append(list, item)
+		}
+	}
 }
 
 // editMetadata changes a label or an annotation.
@@ -75,7 +96,7 @@ func (r *runner) editEntries(m map[string]any, names ...string) {
 // editSpec changes the spec of a Gadget somewhere.
 func (r *runner) editSpec(spec map[string]any) {
 	ports, _ := spec["ports"].([]any) // Absent: none.
-	switch r.random.IntN(10) {
+	switch r.random.IntN(9) {
 	case 0:
 		spec["color"] = "foreign"
 	case 1:
@@ -102,10 +123,6 @@ func (r *runner) editSpec(spec map[string]any) {
 		}
 	case 8:
 		spec["foreign"], spec["mode"] = r.color(), r.color()
-	case 9: // The first API servers add to such lists themselves.
-		if list, ok := spec["tolerations"].([]any); ok {
-			spec["tolerations"] = append(list, "foreign")
-		}
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 
 func (r *runner) denyWrites(s Step) {
 	p := placeOf(s.Kind, s.On)
-	r.denied[p] = true
+	r.denied[p], r.denials = true, true
 	r.note("admin", "a webhook denies the engine's writes of %s", p.path())
 	r.happened()
 }
@@ -67,7 +67,7 @@ func (r *runner) endure() {
 
 // forgive ends denials, and waits until the engine tries again.
 func (r *runner) forgive() {
-	if len(r.denied) > 0 {
+	if r.denials {
 		clear(r.denied)
 		r.wait(forgiven)
 	}

@@ -106,6 +106,8 @@ type runner struct {
 	faults   faults
 	// denied are the objects of which the engine's writes are denied.
 	denied map[place]bool
+	// denials says that some were denied at any time.
+	denials bool
 	// held are the resources whose watches are held back.
 	held map[string]bool
 	// weights are how likely what is pending is chosen, by what it is.
@@ -199,7 +201,7 @@ func (r *runner) follow() {
 // violated notes a violation that the tracker does not see.
 func (r *runner) violated(name, format string, args ...any) {
 	if r.result.Violation == nil {
-		r.result.Violation = invariant.New(name, r.world.Now(), format, args...)
+		r.result.Violation = r.reportable(invariant.New(name, r.world.Now(), format, args...))
 	}
 }
 
