@@ -48,8 +48,17 @@ func (r *runner) contestChild(s Step) {
 	}
 	if !before {
 		r.editObject(s)
+		return
 	}
+	// The controller sees its parent first, and meets the other edit when it writes the child.
+	kind := Step{Kind: childOf(s).kind}
+	r.holdWatch(kind)
+	r.decisions(contested, nil)
+	delete(r.held, hooks.Kinds[kind.Kind].Resource)
 }
+
+// contested is the number of decisions for which a contested child is not seen.
+const contested = 6
 
 // lengthen appends to the lists of a Gadget.
 func (r *runner) lengthen(spec map[string]any) {
