@@ -28,6 +28,9 @@ CHURNTIME ?= 10m
 # How many histories `make simulate` runs, and the seed of the first one.
 SEEDS ?= 1000
 FIRST ?= 1
+# The commit whose engine `make simulate-before` runs, and invariants that it does not check.
+BEFORE ?= 6a24bce
+OPEN ?=
 # How often each microbenchmark is run, and the commit with which they are compared.
 COUNT ?= 6
 BASE ?= HEAD
@@ -100,6 +103,10 @@ churn: build-race control-plane-build ## Create, change and delete parents and c
 .PHONY: simulate
 simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
 	@mkdir -p $(BIN)/repeatable && GOGC=400 go test -overlay "$$(go run ./hack/repeatable-runtime $(BIN)/repeatable)" -count=1 -v -timeout 0 -run '^TestHistories$$' ./test/simulation -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
+
+.PHONY: simulate-before
+simulate-before: ## The same with the engine of the commit BEFORE; histories go on after violations of the invariants OPEN.
+	@GOGC=400 hack/simulate-before.sh $(BEFORE) $(SEEDS) $(FIRST) '$(OPEN)'
 
 .PHONY: simulate-coverage
 simulate-coverage: ## The same in one process, with the coverage of the engine's statements.

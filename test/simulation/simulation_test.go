@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/history"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
 
 var (
@@ -38,9 +39,19 @@ var (
 	trace    = flag.Bool("simulation.trace", false, "with -simulation.replay: print what the world did, too")
 	keep     = flag.String("simulation.keep", "", "a folder for the shrunk histories of violations")
 	shrinks  = flag.Duration("simulation.shrink", 3*time.Minute, "how long a history is shrunk")
+	attempts = flag.Int("simulation.attempts", 1, "how often each candidate is run while a history is shrunk: more where runs do not repeat exactly")
 	alone    = flag.Bool("simulation.alone", false, "run in this process, for profiles and coverage")
+	open     = flag.String("simulation.open", "", "further invariants whose violations are not reported, with commas between them")
 	asWorker = flag.String("simulation.worker", "", "for the test itself: what this process does")
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	for _, name := range strings.Split(*open, ",") {
+		invariant.Open[name] = true
+	}
+	os.Exit(m.Run())
+}
 
 // TestHistories runs random histories in one process for each core, and shrinks the first one that violates each invariant.
 func TestHistories(t *testing.T) {
@@ -183,15 +194,26 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 	}
 }
 
+// again runs a history until it violates something.
+func again(t *testing.T, h history.History) *invariant.Violation {
+	t.Helper()
+	for range 5 * *attempts {
+		if v := history.Run(t, h, false).Violation; v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
 // shrink shrinks a history, prints it, and keeps it if that was asked for.
 func shrink(t *testing.T, h history.History) {
 	t.Helper()
-	v := history.Run(t, h, false).Violation
+	v := again(t, h)
 	if v == nil {
 		t.Fatalf("seed %d violates nothing when it is run again", h.Seed)
 	}
 	end := time.Now().Add(*shrinks)
-	small := history.Shrink(h, 1, func(candidate history.History) bool {
+	small := history.Shrink(h, *attempts, func(candidate history.History) bool {
 		if time.Now().After(end) {
 			return false
 		}

@@ -18,9 +18,12 @@ package history
 
 import (
 	"net/http"
+	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
 )
 
 const (
@@ -156,5 +159,54 @@ func (r *runner) touch(uid string) {
 			p := place{i, hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}
 			r.merge(p.path(), "", metadata(map[string]any{"annotations": map[string]any{"touched": r.world.Now().String()}}))
 		}
+	}
+}
+
+const (
+	// endured is how long a controller has for an edit while writes are denied.
+	endured = 3 * time.Minute
+	// forgiven is the time after which the engine has tried again what was denied: longer than the longest back-off.
+	forgiven = 6 * time.Minute
+)
+
+func (r *runner) denyWrites(s Step) {
+	p := placeOf(s.Kind, s.On)
+	r.denied[p], r.denials = true, true
+	r.notef("admin", "a webhook denies the engine's writes of %s", p.path())
+	r.happened()
+}
+
+func (r *runner) allowWrites(s Step) {
+	if p := placeOf(s.Kind, s.On); r.denied[p] {
+		delete(r.denied, p)
+		r.notef("admin", "writes of %s are denied no more", p.path())
+		r.happened()
+	}
+}
+
+// denies reports whether a write is one that a webhook denies.
+func (r *runner) denies(a apiserver.Admission) bool {
+	if a.User != world.ClusterUser || a.Operation != "UPDATE" || a.Subresource != "" {
+		return false
+	}
+	kind := hooks.ByResource(a.Group, a.Resource)
+	return kind >= 0 && r.denied[place{kind, a.Namespace, a.Name}]
+}
+
+// endure lets everything happen for a while, in which what is denied is tried again and again, and checks that edits of controllers have
+// an effect all the same.
+func (r *runner) endure() {
+	r.faults = faults{}
+	r.pass(Step{Millis: endured.Milliseconds()})
+	if !r.check() && r.engine != none {
+		r.result.Violation = r.reportable(r.tracker.EditsSeen(r.world.Now()))
+	}
+}
+
+// forgive ends denials, and waits until the engine tries again.
+func (r *runner) forgive() {
+	if r.denials {
+		clear(r.denied)
+		r.wait(forgiven)
 	}
 }

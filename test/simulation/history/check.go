@@ -41,6 +41,7 @@ func (r *runner) end() {
 	r.start()
 	r.freeWatches(Step{})
 	r.freeObjects()
+	r.forgive()
 	if !r.restoreAll() || !r.settle() || !r.flush() || !r.atRest() {
 		return
 	}
@@ -83,8 +84,11 @@ func (r *runner) restoreAll() bool {
 }
 
 // resync lets the time pass after which every parent is synced again.
-func (r *runner) resync() {
-	for end := r.world.Now() + resyncs; r.world.Now() < end; {
+func (r *runner) resync() { r.wait(resyncs) }
+
+// wait lets time pass, and all that becomes pending in it happen.
+func (r *runner) wait(d time.Duration) {
+	for end := r.world.Now() + d; r.world.Now() < end; {
 		if r.world.Idle(end-r.world.Now()) && !r.settle() {
 			return
 		}

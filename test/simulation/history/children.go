@@ -36,6 +36,42 @@ func (r *runner) editChild(s Step) {
 	})
 }
 
+// contestChild has somebody edit a child, by appending to its lists if it has some, while its parent comes to want something else.
+func (r *runner) contestChild(s Step) {
+	before := r.random.IntN(3) > 0
+	if before {
+		r.editObject(s)
+	}
+	if p := childOf(s); p.kind == hooks.ConfigMap {
+		r.editChild(s)
+	} else {
+		r.change(p.path(), func(o map[string]any) { r.lengthen(field(o, "spec")) })
+	}
+	if !before {
+		r.editObject(s)
+		return
+	}
+	// The controller sees its parent first, and meets the other edit when it writes the child.
+	kind := Step{Kind: childOf(s).kind}
+	r.holdWatch(kind)
+	r.decisions(contested, nil)
+	delete(r.held, hooks.Kinds[kind.Kind].Resource)
+}
+
+// contested is the number of decisions for which a contested child is not seen.
+const contested = 6
+
+// lengthen appends to the lists of a Gadget.
+func (r *runner) lengthen(spec map[string]any) {
+	for name, item := range map[string]any{
+		"tags": "foreign", "tolerations": "foreign", "ports": map[string]any{"name": fmt.Sprintf("f-%d", r.random.IntN(1000)), "port": int64(1)},
+	} {
+		if list, ok := spec[name].([]any); ok {
+			spec[name] = append(list, item)
+		}
+	}
+}
+
 // editMetadata changes a label or an annotation.
 func (r *runner) editMetadata(meta map[string]any) {
 	switch r.random.IntN(4) {

@@ -35,6 +35,7 @@ type definition struct {
 	index     int
 	chain     bool
 	server    bool
+	patient   bool
 	parents   []parentRule
 	children  []hooks.Rule
 	finalize  bool
@@ -61,7 +62,7 @@ var (
 // define returns a definition for a controller.
 func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
-		index: index, chain: o.Chain, server: o.ServerSide, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
+		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
 		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0,
 	}
 	d.resetParents(r)
@@ -179,6 +180,9 @@ func (d *definition) object() map[string]any {
 	}
 	if d.server {
 		annotations[hooks.ServerSide] = "true"
+	}
+	if d.patient && !d.decorator() {
+		annotations[hooks.Patient] = "true"
 	}
 	if d.index == 2 {
 		annotations[hooks.MayDelete] = "true"

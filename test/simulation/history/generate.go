@@ -53,7 +53,7 @@ type choice struct {
 // Generate makes a history from a seed. Each seed draws weights of its own, so that different seeds stress different pairs.
 func Generate(seed uint64) History {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x51e4)), choices: choices()}
-	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0}
+	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0}
 	for _, c := range g.choices {
 		// Log-normal: most choices have about their weight, a few of each seed much more or next to none.
 		w := c.weight * math.Exp(1.2*g.NormFloat64())
@@ -190,7 +190,10 @@ func choices() []choice {
 		{1, on(StripFinalizers)},
 		{1, on(HoldObject)},
 		{2, on(FreeObject)},
+		{1.5, on(DenyWrites)},
+		{1, on(AllowWrites)},
 		{10, onChild(EditChild)},
+		{5, onChild(ContestChild)},
 		{3, onChild(ApplyChild)},
 		{3, onChild(RelabelChild, "other", "parent", "none")},
 		{3, onChild(OrphanChild)},
@@ -210,7 +213,7 @@ func choices() []choice {
 		{4, onController(Define)},
 		{8, onController(EditDefinition, edits...)},
 		{2, onController(DeleteDefinition)},
-		{2, onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
+		{3, onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
 		{1, onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{3, onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{2, some(KillEngine, 1)},

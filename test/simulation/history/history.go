@@ -19,8 +19,15 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
 )
 
 // History is a sequence of steps. The same history has the same effect whenever it is run.
@@ -46,6 +53,8 @@ type Options struct {
 	Chain bool `json:"chain,omitempty"`
 	// ServerSide has the engine write children by server-side apply where no rule says otherwise.
 	ServerSide bool `json:"serverSide,omitempty"`
+	// Patient has composites ask for a resync in the far future.
+	Patient bool `json:"patient,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.
@@ -136,7 +145,9 @@ const (
 	FreeObject Action = "free"
 
 	// EditChild and what follows do the same to the child of an object.
-	EditChild    Action = "edit-child"
+	EditChild Action = "edit-child"
+	// ContestChild edits a child and what its parent wants, both before the engine sees either.
+	ContestChild Action = "contest-child"
 	ApplyChild   Action = "apply-child"
 	RelabelChild Action = "relabel-child"
 	OrphanChild  Action = "orphan-child"
@@ -150,6 +161,10 @@ const (
 	ChildStatus Action = "child-status"
 	// Stranger creates an object with the name of a child; How says what it looks like.
 	Stranger Action = "stranger"
+
+	// DenyWrites has a webhook deny what the engine writes of an object itself, until AllowWrites.
+	DenyWrites  Action = "deny-writes"
+	AllowWrites Action = "allow-writes"
 
 	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
 	CreateRelated Action = "create-related"
@@ -205,3 +220,73 @@ const (
 	// Rest lets everything come to rest.
 	Rest Action = "rest"
 )
+
+// Table prints what happened in a history: who did what when, and which invariant was violated.
+func Table(out io.Writer, h History, r Result) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "STEP\tAT\tWHO\tWHAT") // What cannot be written cannot be reported there either.
+	for _, d := range r.Log {
+		step := "end"
+		if d.Step >= 0 && d.Step < len(h.Steps) {
+			step = fmt.Sprintf("%d %s", d.Step, h.Steps[d.Step].Do)
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%.3fs\t%s\t%s\n", step, d.At.Seconds(), d.Who, d.What)
+	}
+	_ = t.Flush()
+	if r.Violation != nil {
+		_, _ = fmt.Fprintf(out, "VIOLATED %v\n", r.Violation)
+	}
+}
+
+// PrintTrace prints what the world did.
+func PrintTrace(out io.Writer, r Result) { world.PrintTrace(out, r.Trace) }
+
+// Pairs counts which action followed which.
+type Pairs map[string]int
+
+// Add adds the actions of a history.
+func (p Pairs) Add(happened []Action) {
+	for i := 1; i < len(happened); i++ {
+		p[string(happened[i-1])+" "+string(happened[i])]++
+	}
+}
+
+// Merge adds the counts of others.
+func (p Pairs) Merge(others Pairs) {
+	for pair, n := range others {
+		p[pair] += n
+	}
+}
+
+// Table says how many pairs there were, and which were not.
+func (p Pairs) Table() string {
+	var b strings.Builder
+	var absent []string
+	actions := acting()
+	for _, first := range actions {
+		for _, second := range actions {
+			if first != second && p[string(first)+" "+string(second)] == 0 {
+				absent = append(absent, string(first)+" → "+string(second))
+			}
+		}
+	}
+	all := len(actions) * (len(actions) - 1)
+	fmt.Fprintf(&b, "%d of %d pairs of different actions followed each other.", all-len(absent), all)
+	if len(absent) > 0 {
+		fmt.Fprintf(&b, " Not: %s", strings.Join(absent[:min(len(absent), 20)], ", "))
+	}
+	return b.String()
+}
+
+// acting are the actions that are not the scheduler's.
+func acting() []Action {
+	var all []Action
+	for _, a := range slices.Sorted(maps.Keys(actions)) {
+		switch a {
+		case RunOn, Pass, Rest, StaleAfterWrite, SkipEvents, KillAfterWrite:
+		default:
+			all = append(all, a)
+		}
+	}
+	return all
+}

@@ -110,6 +110,10 @@ type runner struct {
 	resynced time.Duration
 	// asked has the UID of the parent that a call was about, by when it arrived.
 	asked map[time.Duration]string
+	// denied are the objects of which the engine's writes are denied.
+	denied map[place]bool
+	// denials says that some were denied at any time.
+	denials bool
 	// held are the resources whose watches are held back.
 	held map[string]bool
 	// weights are how likely what is pending is chosen, by what it is.
@@ -118,7 +122,7 @@ type runner struct {
 
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
-		history: h, logged: logged, engine: none, held: map[string]bool{}, weights: map[string]float64{},
+		history: h, logged: logged, engine: none, held: map[string]bool{}, denied: map[place]bool{}, weights: map[string]float64{},
 		asked:  map[time.Duration]string{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
@@ -135,6 +139,9 @@ func newRunner(h History, logged bool) *runner {
 
 // admit gives events names of their own: client-go names them by the nanosecond, of which virtual time has few.
 func (r *runner) admit(a apiserver.Admission) (result apiserver.AdmissionResult) {
+	if r.denies(a) {
+		return apiserver.AdmissionResult{Denied: "a webhook does not like it"}
+	}
 	if a.Resource != "events" || a.Operation != "CREATE" {
 		return result
 	}
@@ -201,7 +208,7 @@ func (r *runner) follow() {
 // violatedf notes a violation that the tracker does not see.
 func (r *runner) violatedf(name, format string, args ...any) {
 	if r.result.Violation == nil {
-		r.result.Violation = invariant.New(name, r.world.Now(), format, args...)
+		r.result.Violation = r.reportable(invariant.New(name, r.world.Now(), format, args...))
 	}
 }
 
@@ -306,8 +313,9 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		CreateObject: (*runner).createObject, EditObject: (*runner).editObject, SelectObject: (*runner).selectObject,
 		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
 		EditStatus:      (*runner).editStatus,
-		StripFinalizers: (*runner).stripFinalizers, HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
-		EditChild: (*runner).editChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
+		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
+		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
+		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
 		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,

@@ -145,12 +145,15 @@ func (r *runner) runOn(s Step) {
 
 // pass lets time pass, in which what becomes pending happens.
 func (r *runner) pass(s Step) {
-	end := r.world.Now() + s.Time()
+	end, requests := r.world.Now()+s.Time(), r.world.Requests()
 	for left := s.Time(); left > 0; left = end - r.world.Now() {
 		if len(r.ready()) == 0 {
 			r.world.Advance(min(left, time.Second))
 		} else {
 			r.decide()
+		}
+		if r.world.Requests()-requests > restless {
+			r.violatedf(invariant.ComesToRest, "%d requests and hook calls while %v pass", restless, s.Time())
 		}
 		if r.check() {
 			return
@@ -162,6 +165,10 @@ func (r *runner) pass(s Step) {
 func (r *runner) rest(Step) {
 	r.notef("world", "comes to rest")
 	r.freeWatches(Step{})
+	if len(r.denied) > 0 {
+		r.endure()
+		return
+	}
 	r.settle()
 }
 

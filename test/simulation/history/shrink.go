@@ -78,7 +78,7 @@ func simplify(h History, holds func(History) bool) History {
 			}
 		}
 	}
-	for _, change := range []func(*Options){func(o *Options) { o.Chain = false }, func(o *Options) { o.ServerSide = false }} {
+	for _, change := range []func(*Options){func(o *Options) { o.Chain = false }, func(o *Options) { o.ServerSide = false }, func(o *Options) { o.Patient = false }} {
 		candidate := h
 		change(&candidate.Options)
 		if candidate.Options != h.Options && holds(candidate) {

@@ -158,7 +158,7 @@ func gadgetSpec(r *Request, wish Wish, step int64) map[string]any {
 	}
 	spec := map[string]any{
 		"color": wish.Color, "level": wish.Level, "settings": settings, "ports": ports,
-		"tags": []any{wish.Color, "step " + itoa(step)},
+		"tags": []any{wish.Color, "step " + itoa(step)}, "tolerations": []any{"own"},
 	}
 	if !wish.has(WithoutSize) {
 		spec["size"] = 1 + wish.Level%3

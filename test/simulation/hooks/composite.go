@@ -20,6 +20,13 @@ import (
 	"strings"
 )
 
+const (
+	// Patient is the annotation of composites that ask for a resync in the far future when nothing is missing.
+	Patient = Group + "/patient"
+	// never is how they say it.
+	never = 9999999999
+)
+
 // compose is the sync and finalize hook of composites.
 func compose(r *Request) *Response {
 	wish, name := WishOf(r.Parent), Meta(r.Controller, "name")
@@ -52,6 +59,8 @@ func compose(r *Request) *Response {
 	}
 	if wish.has(WithResync) && len(observed) < len(children) {
 		response.ResyncAfterSeconds = 150.5
+	} else if text(within(r.Controller, "metadata", "annotations"), Patient) != "" {
+		response.ResyncAfterSeconds = never
 	}
 	return response
 }

@@ -117,8 +117,9 @@ func gadgetSchema(e Edition) map[string]any {
 	ports["x-kubernetes-list-map-keys"] = []any{"name"}
 	properties := map[string]any{
 		"size": defaulted("integer", 1), "color": typed("string"), "level": typed("integer"), "mode": defaulted("string", "auto"),
-		"settings": stringMap(), "ports": ports, "tags": list("atomic", typed("string")), "foreign": typed("string"),
-		"parts": list("atomic", object(map[string]any{"id": typed("integer"), "weight": defaulted("integer", 1)})),
+		"settings": stringMap(), "ports": ports, "tags": list("atomic", typed("string")), "tolerations": list("atomic", typed("string")),
+		"foreign": typed("string"),
+		"parts":   list("atomic", object(map[string]any{"id": typed("integer"), "weight": defaulted("integer", 1)})),
 	}
 	if e.Extra {
 		properties["extra"] = typed("string")

@@ -48,14 +48,29 @@ func (c Cluster) serves(kind int, version string) bool {
 func (t *Tracker) AtRest(c Cluster) *Violation {
 	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
 		if d := t.definition(name); d != nil {
-			if v := t.controllerAtRest(c, name, d); v != nil {
+			if v := t.controllerAtRest(c, name, d); v != nil && t.reports(v) {
 				return v
 			}
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(t.objects)) {
-		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil {
+		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil && t.reports(v) {
 			return v
+		}
+	}
+	return nil
+}
+
+// EditsSeen checks that controllers report about their present generation, ready or not, whatever some of their parents are like.
+func (t *Tracker) EditsSeen(at time.Duration) *Violation {
+	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
+		d := t.definition(name)
+		if d == nil || d.deleting() {
+			continue
+		}
+		if observed, _ := d.at("status")["observedGeneration"].(int64); observed != generation(d) { // Absent: 0.
+			return New(EditsSeen, at, "%s was edited, and its status is that of generation %d, not of %d: %v",
+				d, observed, generation(d), d.at("status")["conditions"])
 		}
 	}
 	return nil

@@ -116,10 +116,12 @@ func NewTracker(o Options) *Tracker {
 func (t *Tracker) Violation() *Violation { return t.violation }
 
 func (t *Tracker) violated(v *Violation) {
-	if t.violation == nil && (t.options.All || !Open[v.Invariant]) {
+	if t.violation == nil && t.reports(v) {
 		t.violation = v
 	}
 }
+
+func (t *Tracker) reports(v *Violation) bool { return t.options.All || !Open[v.Invariant] }
 
 // Written returns the number of writes that were followed.
 func (t *Tracker) Written() int { return t.writes }

@@ -86,6 +86,8 @@ const (
 	RestartWritesNothing = "restart-writes-nothing"
 	// Ready: at rest, controllers whose kinds are served are ready.
 	Ready = "ready"
+	// EditsSeen: an edit of a controller has an effect soon, even while one of its parents cannot be written.
+	EditsSeen = "edits-seen"
 	// NothingRemembered: what is remembered of parents that are gone is gone.
 	NothingRemembered = "nothing-remembered"
 	// EverythingEnds: every goroutine ends with its engine.
@@ -117,6 +119,7 @@ var sources = map[string]string{
 	ResyncAsks:                "docs/reference/contract.md#s5.3",
 	RestartWritesNothing:      "docs/reference/compatibility.md#d13",
 	Ready:                     "docs/reference/compatibility.md#d4",
+	EditsSeen:                 "docs/architecture.md, laws of the engine",
 	NothingRemembered:         "docs/architecture.md, how a controller starts, changes and stops",
 	EverythingEnds:            "docs/architecture.md, how a controller starts, changes and stops",
 	NoPanic:                   "docs/architecture.md, laws of the engine",
