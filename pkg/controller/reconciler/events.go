@@ -43,6 +43,11 @@ func (c *Controller) relevant(s *Source, o *object.Object) bool {
 	return s.Selected(o) || c.finalizer.On(o)
 }
 
+// stripped reports whether a parent lost the finalizer that it must have while the controller finalizes.
+func (c *Controller) stripped(e cache.Event) bool {
+	return c.finalizer.Enabled && c.finalizer.On(e.Old) && !c.finalizer.On(e.New)
+}
+
 // parentEvent handles a change of an object of a parent kind.
 func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	if e.Type == cache.Deleted {
@@ -69,7 +74,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
 		c.pool.Enqueue(key, workqueue.Resync)
-	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New):
+	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e):
 	default:
 		c.pool.Enqueue(key, c.ownWrites.Urgency(e.New))
 	}

@@ -105,8 +105,9 @@ func (t *Tracker) controllerOf(child object) (controller, parent string) {
 	if !ok {
 		return "", ""
 	}
-	if name := text(child.at("metadata", "annotations")[mark]); name != "" {
-		return name, by.uid
+	marked := text(child.at("metadata", "annotations")[mark])
+	if marked != "" && !t.claimedByComposite(child, by.uid) {
+		return marked, by.uid
 	}
 	for name, states := range t.definitions {
 		for _, s := range slices.Backward(states) {
@@ -115,7 +116,7 @@ func (t *Tracker) controllerOf(child object) (controller, parent string) {
 			}
 		}
 	}
-	return "", by.uid
+	return marked, by.uid
 }
 
 // names reports whether a controller names a kind as a kind of its parents, in whatever version.

@@ -68,7 +68,8 @@ func (t *Tracker) checkOwner(c *change) {
 	case !owned || c.after == nil:
 	case hooks.ByName(was.group, was.kind) < 0:
 		for _, field := range changed(c.before, c.after) {
-			if !asTarget(field) {
+			// A write through a schema that has learned a default stores the default.
+			if !asTarget(field) && (field != "spec" || t.upgraded == 0) {
 				t.violated(New(StrangersUntouched, c.at, "%s of %s was changed, which %s %s controls", field, c.after, was.kind, was.name))
 			}
 		}

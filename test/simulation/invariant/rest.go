@@ -115,12 +115,16 @@ func (c Cluster) runs(d object) (served []map[string]any) {
 	return served
 }
 
+// syncsFailing is the reason of a controller all of whose parents fail.
+const syncsFailing = "SyncsFailing"
+
 func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation {
 	served := c.runs(d)
 	if d.deleting() {
 		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
 	}
-	if ready, why := readiness(d); ready != (len(served) > 0) {
+	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
+	if ready, why := readiness(d); ready != (len(served) > 0) && !strings.HasPrefix(why, syncsFailing) {
 		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
 	}
 	for _, rule := range served {

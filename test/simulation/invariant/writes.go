@@ -100,15 +100,24 @@ func (t *Tracker) mayDelete(o object) bool {
 	return false
 }
 
+// claimedByComposite reports whether an attachment has labels by which its parent selects children: then a CompositeController of the
+// parent counts it among its own (docs/reference/compatibility.md#d8).
+func (t *Tracker) claimedByComposite(child object, parent string) bool {
+	o := t.objects[parent]
+	return o != nil && len(o.at("spec", "selector", "matchLabels")) > 0 && t.selects(parent, child)
+}
+
 // mayAdopt reports whether the adopting parent selects an orphan, now or when the engine saw it last.
 func (t *Tracker) mayAdopt(c *change) bool {
 	by, ok := c.after.controller()
-	if !ok {
-		return false
-	}
-	parent := t.objects[by.uid]
-	labels := c.before.at("metadata", "labels")
-	if parent == nil || labels["controller-uid"] == by.uid {
+	return ok && t.selects(by.uid, c.before)
+}
+
+// selects reports whether a child has the labels by which a parent selects. Nothing is known of a parent that is gone.
+func (t *Tracker) selects(uid string, child object) bool {
+	parent := t.objects[uid]
+	labels := child.at("metadata", "labels")
+	if parent == nil || labels["controller-uid"] == uid {
 		return true
 	}
 	for name, value := range parent.at("spec", "selector", "matchLabels") {
