@@ -106,14 +106,14 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		composites + "?labelSelector=test%3Dtable": "Name Parent Children Ready Reason Age Hooks! Parents! Syncs! Failed!\n" +
-			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize 3 20 1\n",
-		composites + "/table": "Name Parent Children Ready Reason Age Hooks! Parents! Syncs! Failed!\n" +
-			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize 3 20 1\n",
-		composites + "/table/status": "Name Parent Children Ready Reason Age Hooks! Parents! Syncs! Failed!\n" +
-			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize 3 20 1\n",
-		decorators + "?labelSelector=test%3Dtable": "Name Resources Attachments Ready Reason Age Hooks! Targets! Syncs! Failed!\n" +
-			"table statefulsets.apps <none> <unknown>  AGE <none> 0 0 0\n",
+		composites + "?labelSelector=test%3Dtable": "Name Parent Children Ready Reason Age Hooks! Address! Strategy! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize http://x OnDelete 3 20 1 <none>\n",
+		composites + "/table": "Name Parent Children Ready Reason Age Hooks! Address! Strategy! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize http://x OnDelete 3 20 1 <none>\n",
+		composites + "/table/status": "Name Parent Children Ready Reason Age Hooks! Address! Strategy! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize http://x OnDelete 3 20 1 <none>\n",
+		decorators + "?labelSelector=test%3Dtable": "Name Resources Attachments Ready Reason Age Hooks! Address! Strategy! Targets! Syncs! Failed! Last Error!\n" +
+			"table statefulsets.apps <none> <unknown>  AGE <none> <none> <none> 0 0 0 <none>\n",
 		groupPath + "/namespaces/table/controllerrevisions": "Name Parent Children Age\ntable Foo.example.com/parent 3 AGE\n",
 	} {
 		t.Run(path, func(t *testing.T) {

@@ -169,7 +169,7 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 	if conflict := ownership(err); conflict != nil {
 		return conflict
 	}
-	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || isGone(err)) {
+	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || client.IsGone(err)) {
 		outcome.Stale, outcome.Cause, outcome.Written = true, err, nil
 		return nil
 	}
@@ -229,7 +229,7 @@ func exists(err error, step *plan.Step) bool {
 // notes that the step is stale if it is, and does neither if it is gone.
 func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.Target, outcome *plan.Outcome) error {
 	existing, err := a.client.Get(ctx, target)
-	if isGone(err) {
+	if client.IsGone(err) {
 		return nil
 	}
 	if err != nil {
@@ -245,7 +245,7 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
 	o := outcome.Observed
 	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(outcome.Resource, outcome.Key), o.UID(), o.ResourceVersion()))
-	if apierrors.IsConflict(err) || isGone(err) {
+	if apierrors.IsConflict(err) || client.IsGone(err) {
 		outcome.Stale, outcome.Cause = true, err
 		return nil
 	}
@@ -255,20 +255,6 @@ func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
 
 func targetOf(resource schema.GroupVersionResource, key children.Key) client.Target {
 	return client.Target{Resource: resource, Namespace: key.Namespace, Name: key.Name}
-}
-
-// isGone reports whether an error says that the object is not there, and not that its kind is not served: then the API
-// server's response names no object, or is not even a Status.
-func isGone(err error) bool {
-	if !apierrors.IsNotFound(err) {
-		return false
-	}
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok {
-		return true
-	}
-	details := status.ErrStatus.Details
-	return details == nil || details.Name != ""
 }
 
 var verbs = map[plan.Action]string{
@@ -336,7 +322,7 @@ func (r request) outcome(after *object.Object, err error) metrics.Outcome {
 		return metrics.Written
 	case !responded:
 		return metrics.Unanswered
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), r.verb != metrics.Create && isGone(err):
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), r.verb != metrics.Create && client.IsGone(err):
 		return metrics.Conflicted
 	}
 	return metrics.Rejected

@@ -38,7 +38,7 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[childre
 	a.side(ctx, len(versions), "reading a child in another version", func(i int) error {
 		v := &versions[i]
 		o, err := a.client.Get(ctx, targetOf(v.Resource, v.Key))
-		if isGone(err) {
+		if client.IsGone(err) {
 			return nil
 		}
 		readings[i].Object = o
@@ -124,7 +124,7 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 	case conflict != nil:
 		// The other manager may be one of ours, whose fields are moved before it is applied.
 		trial = plan.Trial{}
-	case apierrors.IsConflict(err), isGone(err):
+	case apierrors.IsConflict(err), client.IsGone(err):
 		return plan.Trial{Stale: true, Cause: err}, nil
 	case apierrors.IsInvalid(err), impossible(err):
 		trial = plan.Trial{}
@@ -136,7 +136,7 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 	}
 	if trial.Whole = trial.Result; trial.Result == nil {
 		trial.Whole, err = a.client.Whole().Get(ctx, targetOf(doubt.Resource, doubt.Key))
-		if isGone(err) {
+		if client.IsGone(err) {
 			return plan.Trial{Stale: true, Cause: err}, nil
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -217,4 +218,18 @@ func text(response *http.Response, body []byte) string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(body[:min(len(body), maxErrorText)]))
+}
+
+// IsGone reports whether an error of a request about one object says that the object is not there, and not that its kind is not served in
+// that version: then the API server's response names no object, or is not even a Status.
+func IsGone(err error) bool {
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return true
+	}
+	details := status.ErrStatus.Details
+	return details == nil || details.Name != ""
 }

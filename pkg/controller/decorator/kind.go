@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -148,7 +147,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
 	manages := s.ManagesChildren()
 	errTarget := k.writeTarget(ctx, s)
-	if apierrors.IsNotFound(errTarget) {
+	if client.IsGone(errTarget) {
 		// Attachments of a target that is gone would only be collected again.
 		return nil
 	}

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,10 +88,8 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, f
 	if err != nil {
 		return nil, err
 	}
+	// A version that is served no more is an error: until discovery knows, it cannot be told which other one is.
 	all, err := p.cluster.Cache.ListMetadata(ctx, served.GroupVersionResource)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +104,7 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, f
 			Key: parent.Key{Resource: resource, Namespace: o.Namespace(), Name: o.Name()},
 			UID: o.UID(),
 			Release: func(ctx context.Context) error {
-				if _, _, err := f.Remove(ctx, p.cluster.Client, target, o); !apierrors.IsNotFound(err) {
+				if _, _, err := f.Remove(ctx, p.cluster.Client, target, o); !client.IsGone(err) {
 					return err
 				}
 				return nil

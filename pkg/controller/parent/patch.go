@@ -24,7 +24,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -104,7 +103,7 @@ func texts(operations []operation, field string, present map[string]string, chan
 
 // IgnoreGone drops the error of a write to a parent that is gone.
 func IgnoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
+	if client.IsGone(err) {
 		return nil
 	}
 	return err

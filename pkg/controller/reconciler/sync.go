@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -169,7 +168,7 @@ func (s *Sync) release() {
 func ensureFinalizer(ctx context.Context, s *Sync) error {
 	c := s.controller
 	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
-	if apierrors.IsNotFound(err) {
+	if client.IsGone(err) {
 		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
 		s.Parent = nil
 		return nil

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -77,7 +76,7 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
 	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
-	if apierrors.IsNotFound(err) {
+	if client.IsGone(err) {
 		return nil
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,18 +32,31 @@ import (
 
 func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// Retries sync at any time, beside the test.
+		var mu sync.Mutex
 		broken, recovered := map[parent.Key]bool{}, map[parent.Key]int{}
+		breaks := func(k parent.Key, is bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			broken[k] = is
+		}
 		p, _ := run(t, worker.Config{
 			Workers: 1,
 			Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if broken[k] {
 					return worker.Result{}, errors.New(k.Name + " is broken")
 				}
 				return worker.Result{}, nil
 			},
-			Recovered: func(k parent.Key) { recovered[k]++ },
+			Recovered: func(k parent.Key) {
+				mu.Lock()
+				defer mu.Unlock()
+				recovered[k]++
+			},
 		})
-		sync := func(k parent.Key) {
+		syncOnce := func(k parent.Key) {
 			p.Enqueue(k, workqueue.Live)
 			synctest.Wait()
 			<-time.After(time.Second)
@@ -64,17 +78,17 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 		var all []parent.Key
 		for n := range 12 {
 			all = append(all, key(fmt.Sprint("p", n)))
-			broken[all[n]] = true
-			sync(all[n])
+			breaks(all[n], true)
+			syncOnce(all[n])
 		}
 		if p.Failing() != 12 || len(p.Errors()) != 10 {
 			t.Errorf("%d fail, and there are %d errors; want 12 and 10", p.Failing(), len(p.Errors()))
 		}
 		for _, k := range all[1:] {
-			broken[k] = false
-			sync(k)
+			breaks(k, false)
+			syncOnce(k)
 		}
-		sync(all[0])
+		syncOnce(all[0])
 		want("when all but one are synced again", 1, "p0")
 		p.Forget(all[0])
 		want("when that one is gone", 0)
@@ -82,7 +96,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 			if recovered[k] != 1 {
 				t.Errorf("p%d recovered %d times", n+1, recovered[k])
 			}
-			sync(k)
+			syncOnce(k)
 		}
 		if recovered[all[1]] != 1 || recovered[all[0]] != 0 {
 			t.Errorf("recoveries: %v", recovered)
