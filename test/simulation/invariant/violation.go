@@ -132,4 +132,4 @@ func New(invariant string, at time.Duration, format string, args ...any) *Violat
 
 // Open are the invariants that are known not to hold at present: their histories are kept under testdata/open. They are not reported
 // unless Options.All is set.
-var Open = map[string]bool{FinalizersOutliveVersions: true}
+var Open = map[string]bool{}
