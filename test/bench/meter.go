@@ -67,7 +67,7 @@ func (b *bench) newMeter(ctx context.Context, s size, controller string) (*meter
 // watch tells handle of the changes of one resource in the namespace until the meter is closed.
 func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Event)) (*cache.Informer, error) {
 	informer := m.cache.Acquire(q)
-	cancel := informer.Subscribe(func(e cache.Event) {
+	cancel := informer.Subscribe(func(e cache.Event) { //nolint:contextcheck // Handlers have none.
 		o := e.New
 		if o == nil {
 			o = e.Old

@@ -47,7 +47,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	for _, name := range strings.Split(*open, ",") {
+	for name := range strings.SplitSeq(*open, ",") {
 		invariant.Open[name] = true
 	}
 	os.Exit(m.Run())
