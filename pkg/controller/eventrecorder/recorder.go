@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +32,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -172,10 +172,7 @@ func (r *Recorder) Lifecycle(subject *corev1.ObjectReference, reason, message st
 }
 
 func (r *Recorder) record(subject *corev1.ObjectReference, eventType, reason, message string) {
-	if len(message) > maxMessage {
-		// A character may have been cut in two.
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
-	}
+	message = health.Shorten(message, maxMessage)
 	now := metav1.Now()
 	namespace := subject.Namespace
 	if namespace == "" {

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
@@ -223,24 +224,17 @@ func unreachable(err error) bool {
 // explain returns the cause of a failure, and what to do.
 func (h *Hook) explain(err error) string {
 	if _, ok := errors.AsType[*webhook.CallError](err); ok {
-		return cut(strings.TrimPrefix(err.Error(), "http error: "))
+		return health.Shorten(strings.TrimPrefix(err.Error(), "http error: "), maxCause)
 	}
-	text, advice := "calling "+h.client.Endpoint()+": "+cut(err.Error()), "see the log of the hook"
+	text, advice := "calling "+h.client.Endpoint()+": "+health.Shorten(err.Error(), maxCause), "see the log of the hook"
 	if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
-		text, advice = cut(err.Error()), "the hook is called as soon as it is there"
+		text, advice = health.Shorten(err.Error(), maxCause), "the hook is called as soon as it is there"
 	} else if hook.IsRejected(err) {
 		advice = "correct the response of the hook"
 	} else if _, ok := errors.AsType[*webhook.RetryLaterError](err); ok {
 		advice = "the hook, or a proxy before it, is overloaded or not ready"
 	}
 	return text + "; " + advice
-}
-
-func cut(text string) string {
-	if len(text) <= maxCause {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxCause], "") + "…"
 }
 
 func (h *Hook) status() v1alpha1.HookStatus {

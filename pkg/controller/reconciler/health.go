@@ -19,7 +19,6 @@ package reconciler
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,9 +56,8 @@ func (c *Controller) Health() health.State {
 		})
 	}
 	if s.AllFailing() {
-		for _, e := range c.pool.Errors() {
-			s.LastError = fmt.Sprintf("%s: %s", e.Key, cut(e.Err))
-			break
+		if latest := c.pool.Errors(); len(latest) > 0 {
+			s.LastError = fmt.Sprintf("%s: %s", latest[0].Key, health.Shorten(latest[0].Err.Error(), maxMessage))
 		}
 	}
 	return s
@@ -104,17 +102,8 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 func parentError(e worker.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
 		Group: e.Key.Resource.Group, Resource: e.Key.Resource.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
-		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: cut(e.Err),
+		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(e.Err.Error(), maxMessage),
 	}
-}
-
-// cut returns the beginning of the text of an error.
-func cut(err error) string {
-	text := err.Error()
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }
 
 // checkCredentials looks, without a call, whether the credentials of the hooks can be used: now, when they change, and from time to time
