@@ -127,7 +127,7 @@ func (c *client) send(method, path, contentType, body string) response {
 }
 
 // aboutTheCluster are warnings of the product's server that the simulation does not give: they know what the cluster serves.
-var aboutTheCluster = regexp.MustCompile(`the cluster does not serve|have no status subresource`)
+var aboutTheCluster = regexp.MustCompile(`the cluster does not serve|have no status subresource|handles \S+ too, and`)
 
 func retryAfter(h http.Header) string {
 	if after := h.Get("Retry-After"); after != "" {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
@@ -37,6 +38,17 @@ func (c *client) define(definition, path string) {
 	}
 	name := definitionName.FindStringSubmatch(definition)[1]
 	c.t.Cleanup(func() { c.remove(crds + "/" + name) })
+	// It is served a moment before its conditions say so.
+	c.until(crds+"/"+name, isEstablished)
+}
+
+func isEstablished(definition object) bool {
+	status, _ := definition["status"].(object)
+	conditions, _ := status["conditions"].([]any)
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(object)
+		return condition["type"] == "Established" && condition["status"] == "True"
+	})
 }
 
 // remove deletes an object at the end of a row.

@@ -42,7 +42,7 @@ var metacontrollerRows = []row{
 	}},
 	{"composite controllers that are invalid", func(c *client) {
 		c.post(422, composites, composite(`{}`))
-		c.post(201, composites+"?dryRun=All", composite(`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"hooks":{"sync":{"webhook":{}}}}`))
+		c.post(422, composites, composite(`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"hooks":{"sync":{"webhook":{}}}}`))
 		c.post(201, composites+"?dryRun=All", composite(`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"resyncPeriodSeconds":-1,"hooks":{"sync":{"webhook":{"url":"http://x"}}}}`))
 		c.post(422, composites, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"A_b"},"spec":`+validSpec+`}`)
 	}},
@@ -67,7 +67,7 @@ var metacontrollerRows = []row{
 		c.silently(func() { c.apply(200, "truth", composites+"/$ns/status?force=true", status(r.metadata("uid"), "5")) })
 		c.shown(silent(c, "GET", composites+"/$ns", ""))
 		// The status of an object is not written to another one of its name.
-		c.apply(409, "truth", composites+"/$ns/status?force=true", status("00000000-0000-0000-0000-000000000000", "6"))
+		c.apply(422, "truth", composites+"/$ns/status?force=true", status("00000000-0000-0000-0000-000000000000", "6"))
 		c.shown(silent(c, "GET", composites+"/$ns", ""))
 	}},
 	{"put of a composite controller needs a resourceVersion", func(c *client) {

@@ -54,7 +54,7 @@ func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	o, was := pair(obj, old)
 	uid, status, managed := o.UID, o.Status, o.ManagedFields
 	was.DeepCopyInto(o)
-	// A UID that is not the object's is a precondition that fails.
+	// A UID that is not the object's is kept, so that validation refuses it.
 	o.UID, o.Status, o.ManagedFields = cmp.Or(uid, was.UID), status, managed
 }
 
