@@ -102,7 +102,7 @@ churn: build-race control-plane-build ## Create, change and delete parents and c
 
 .PHONY: simulate
 simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
-	@mkdir -p $(BIN)/repeatable && GOGC=400 go test -overlay "$$(go run ./hack/repeatable-runtime $(BIN)/repeatable)" -count=1 -v -timeout 0 -run '^TestHistories$$' ./test/simulation -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
+	@hack/simulate.sh -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
 
 .PHONY: simulate-before
 simulate-before: ## The same with the engine of the commit BEFORE; histories go on after violations of the invariants OPEN.

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Runs random histories of the engine in a simulated cluster, without the race detector, which makes them about twenty times slower.
+# Usage: hack/simulate.sh FLAG..., the flags being those of test/simulation
+source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
+
+mkdir -p bin/repeatable
+overlay="$(go run ./hack/repeatable-runtime bin/repeatable)"
+GOGC=400 go test -overlay "${overlay}" -count=1 -v -timeout 0 -run '^TestHistories$' ./test/simulation "$@"
