@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 )
@@ -68,4 +69,33 @@ func ExampleServer() { //nolint:testableexamples // What it shows needs a test a
 		}
 	}
 	_ = test // go test runs it as TestController.
+}
+
+// A trial plays histories to a hook: random ones with Run, which tests use, or a given one with Play. [hooktest.Remote] makes a handler
+// of a hook that runs somewhere.
+func ExampleTrial() {
+	greeting := &hook.Object{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Greeting", "metadata": map[string]any{"namespace": "shop", "name": "a"},
+	}}
+	trial := hooktest.Trial{
+		Composite: &v1alpha1.CompositeController{Spec: v1alpha1.CompositeControllerSpec{
+			GenerateSelector: new(true),
+			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{
+				{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmaps"}},
+			},
+		}},
+		Kinds:  map[string]string{"configmaps": "ConfigMap"},
+		Parent: greeting,
+		// This hook wants a child as long as there is none.
+		Sync: hooktest.Composite(func(request *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+			if len(request.Children.OfType("v1", "ConfigMap")) > 0 {
+				return &hook.CompositeResponse{}, nil
+			}
+			child := &hook.Object{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}}
+			return &hook.CompositeResponse{Children: []*hook.Object{child}}, nil
+		}),
+		Rounds: 10,
+	}
+	fmt.Println(trial.Play(context.Background(), []hooktest.Step{{Do: hooktest.Rest}}))
+	// Output: rest: the hook does not come to rest within 10 calls; the last one still changes that ConfigMap shop/a exists
 }

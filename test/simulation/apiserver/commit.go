@@ -34,9 +34,8 @@ type change struct {
 	entry Write
 }
 
-// commit does a write, and returns the object in the version of the change, for a deletion as it was. A write that would change
-// nothing is not done.
-func (s *Server) commit(c change) value.Object {
+// commit does a write, and returns the object as it is stored, for a deletion as it was. A write that would change nothing is not done.
+func (s *Server) commit(c change) *store.Object {
 	k := c.version.Kind
 	if c.object == nil {
 		return s.remove(c)
@@ -46,7 +45,7 @@ func (s *Server) commit(c change) value.Object {
 		value.Settle(stored)
 	}
 	if c.old != nil && unchanged(stored, c.old.Content) {
-		return s.view(c.old, c.version)
+		return c.old
 	}
 	revision := s.store.Next()
 	stored = withRevision(stored, revision)
@@ -59,10 +58,10 @@ func (s *Server) commit(c change) value.Object {
 	s.table(k).Put(o)
 	s.forget(k)
 	s.followUp(k, c.old, o)
-	return s.view(o, c.version)
+	return o
 }
 
-func (s *Server) remove(c change) value.Object {
+func (s *Server) remove(c change) *store.Object {
 	k := c.version.Kind
 	revision := s.store.Next()
 	last := newObject(withRevision(s.view(c.old, k.Storage), revision), revision)
@@ -72,7 +71,7 @@ func (s *Server) remove(c change) value.Object {
 	s.table(k).Delete(last)
 	s.forget(k)
 	s.followUp(k, c.old, nil)
-	return s.view(last, c.version)
+	return last
 }
 
 func (s *Server) forget(k *kinds.Kind) {
@@ -130,10 +129,10 @@ func (s *Server) record(c change, k *kinds.Kind, after *store.Object) {
 	e.Revision, e.At = named.Revision, s.options.Now()
 	e.Group, e.Resource, e.Namespace, e.Name, e.UID = k.Group, k.Plural, named.Namespace, named.Name, named.UID
 	if c.old != nil {
-		e.Before = s.encoded(c.old, k.Storage)
+		e.Before = s.view(c.old, k.Storage)
 	}
 	if after != nil {
-		e.After = s.encoded(after, k.Storage)
+		e.After = s.view(after, k.Storage)
 	}
 	s.journal = append(s.journal, e)
 }

@@ -51,14 +51,14 @@ func (s *Server) define(o *store.Object) {
 	}
 	gr := kind.GroupResource()
 	if deleting(o) {
-		s.catalog = nil
+		s.published = nil
 	}
 	if s.kinds[gr] != kind {
 		if s.kinds[gr] != nil {
 			s.endWatchesOf(kind)
 		}
 		s.kinds[gr] = kind
-		s.catalog = nil
+		s.published = nil
 	}
 	established := s.established(o)
 	if established == nil {
@@ -119,6 +119,6 @@ func (s *Server) undefine(definition value.Object) {
 	if k := s.kinds[gr]; k != nil {
 		s.endWatchesOf(k)
 		delete(s.kinds, gr)
-		s.catalog = nil
+		s.published = nil
 	}
 }

@@ -164,7 +164,7 @@ func (w *write) deleteOne(existing *store.Object) Response {
 	if w.dry {
 		return w.respond(marked, http.StatusOK, nil)
 	}
-	return w.respond(w.server.commit(w.change(v, existing, marked)), http.StatusOK, nil)
+	return w.respond(w.commit(existing, marked), http.StatusOK, nil)
 }
 
 // deleted is the response to the deletion of an object that is gone.

@@ -181,7 +181,7 @@ func (w *write) finish(existing *store.Object, o value.Object) (value.Object, in
 		w.server.commit(w.change(v, existing, nil))
 		return o, http.StatusOK, nil
 	}
-	return w.server.commit(w.change(v, existing, o)), http.StatusOK, nil
+	return w.commit(existing, o), http.StatusOK, nil
 }
 
 func setOrDelete(o value.Object, name string, v any) {

@@ -75,16 +75,17 @@ type Admission struct {
 	Operation string
 	// DryRun says that the write changes nothing.
 	DryRun bool
-	// Object is the JSON of what is to be written, in the version of the request, nil for a deletion.
-	Object []byte
-	// Old is the JSON of the object that exists, nil for a creation.
-	Old []byte
+	// Object is what is to be written, in the version of the request, nil for a deletion, and Old the object that exists, nil for a
+	// creation. They must not be modified. Sets of fields in managedFields are [value.Encoded].
+	Object, Old value.Object
 }
 
 // AdmissionResult is an answer about a write. The zero value admits it as it is.
 type AdmissionResult struct {
-	// Object replaces what is to be written, unless it is nil.
+	// Object is the JSON of what replaces what is to be written, unless it is nil.
 	Object []byte
+	// Name replaces the name of what is created, unless it is empty.
+	Name string
 	// Denied refuses the write with this message, unless it is empty.
 	Denied string
 }
@@ -94,11 +95,11 @@ type Server struct {
 	options Options
 	store   *store.Store
 	kinds   map[schema.GroupResource]*kinds.Kind
-	// catalog is what discovery says. It is nil after a change of the kinds.
-	catalog *discovery.Catalog
-	watches map[*Watch]struct{}
-	opened  int
-	journal []Write
+	// published is what discovery says. It is nil after a change of the kinds.
+	published *discovery.Published
+	watches   map[*Watch]struct{}
+	opened    int
+	journal   []Write
 	// collected is the revision at which the garbage collector had nothing to do.
 	collected int64
 	uids      int
@@ -184,26 +185,27 @@ func (s *Server) describe(r Request) Response {
 	if r.Method != http.MethodGet {
 		return notServed()
 	}
-	if s.catalog == nil {
-		s.catalog = &discovery.Catalog{Ending: map[*kinds.Kind]bool{}}
+	if s.published == nil {
+		catalog := discovery.Catalog{Ending: map[*kinds.Kind]bool{}}
 		for _, k := range s.kinds {
-			s.catalog.Kinds = append(s.catalog.Kinds, k)
+			catalog.Kinds = append(catalog.Kinds, k)
 			if k.Custom && s.definitionEnding(k) {
-				s.catalog.Ending[k] = true
+				catalog.Ending[k] = true
 			}
 		}
-		slices.SortFunc(s.catalog.Kinds, func(a, b *kinds.Kind) int {
+		slices.SortFunc(catalog.Kinds, func(a, b *kinds.Kind) int {
 			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Plural, b.Plural))
 		})
+		s.published = catalog.Publish()
 	}
-	body, found := s.catalog.Body(r.Path)
+	body, found := s.published.Body(r.Path)
 	switch {
 	case !found && strings.HasPrefix(r.Path, "/openapi/v3/"):
 		return Response{Code: http.StatusNotFound, ContentType: "text/plain; charset=utf-8"}
 	case !found:
 		return notServed()
 	}
-	return Response{Code: 200, ContentType: jsonType, Body: discovery.Encode(body)}
+	return Response{Code: 200, ContentType: jsonType, Body: body}
 }
 
 // table returns the objects of a kind.
@@ -239,8 +241,9 @@ type Write struct {
 	User, Manager, Verb string
 	// Group, Resource, Subresource, Namespace, Name and UID name what was written.
 	Group, Resource, Subresource, Namespace, Name, UID string
-	// Before and After are the object's JSON in its storage version, nil where it did not or does not exist.
-	Before, After []byte
+	// Before and After are the object in its storage version, nil where it did not or does not exist. They must not be modified. Sets of
+	// fields in managedFields are [value.Encoded].
+	Before, After value.Object
 }
 
 // Journal returns all writes that changed something, oldest first. The caller must not modify it.

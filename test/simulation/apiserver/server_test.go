@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
 const (
@@ -52,10 +53,10 @@ func TestAdmissionChangesAndRefuses(t *testing.T) {
 	s := apiserver.New(apiserver.Options{Now: time.Now, Admit: func(a apiserver.Admission) apiserver.AdmissionResult {
 		asked = append(asked, fmt.Sprintf("%s %s %t %t", a.Operation, a.Name, a.Object != nil, a.Old != nil))
 		switch {
-		case strings.Contains(string(a.Object), "forbidden") || a.Operation == "DELETE":
+		case strings.Contains(string(value.Encode(a.Object)), "forbidden") || a.Operation == "DELETE":
 			return apiserver.AdmissionResult{Denied: "not here"}
-		case strings.Contains(string(a.Object), "change-me"):
-			return apiserver.AdmissionResult{Object: []byte(strings.ReplaceAll(string(a.Object), "change-me", "changed"))}
+		case strings.Contains(string(value.Encode(a.Object)), "change-me"):
+			return apiserver.AdmissionResult{Object: []byte(strings.ReplaceAll(string(value.Encode(a.Object)), "change-me", "changed"))}
 		}
 		return apiserver.AdmissionResult{}
 	}})

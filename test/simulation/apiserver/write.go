@@ -51,6 +51,8 @@ type write struct {
 	warnings   []string
 	// deleting has the options of a deletion.
 	deleting metav1.DeleteOptions
+	// committed is what the write has stored, nil if it has stored nothing.
+	committed *store.Object
 }
 
 func (s *Server) newWrite(r Request, t target) (*write, error) {
@@ -244,8 +246,7 @@ func (w *write) insert(o, managed value.Object) (value.Object, int, error) {
 	if w.dry {
 		return o, http.StatusCreated, nil
 	}
-	o = w.server.commit(w.change(w.target.version, nil, o))
-	return o, http.StatusCreated, nil
+	return w.commit(nil, o), http.StatusCreated, nil
 }
 
 func (w *write) generate(prefix string) string {
@@ -311,16 +312,16 @@ func (w *write) admit(o, old value.Object) (value.Object, error) {
 	if w.server.options.Admit == nil {
 		return o, nil
 	}
+	a.Object, a.Old = o, old
 	if o != nil {
-		a.Object = value.Encode(o)
 		a.Name = value.String(o, "metadata", "name")
-	}
-	if old != nil {
-		a.Old = value.Encode(old)
 	}
 	result := w.server.options.Admit(a)
 	if result.Denied != "" {
 		return nil, apierrors.NewForbidden(w.target.kind().GroupResource(), a.Name, errors.New(result.Denied))
+	}
+	if result.Name != "" && a.Operation == "CREATE" {
+		metadataOf(o)["name"] = result.Name
 	}
 	if result.Object == nil || o == nil {
 		return o, nil
@@ -366,11 +367,19 @@ func (w *write) respond(o value.Object, code int, err error) Response {
 	r := Response{Code: code, ContentType: jsonType}
 	if err != nil {
 		r = failure(err)
+	} else if f := formOf(w.request, w.target.version); w.committed != nil {
+		r.Body = w.server.bytes(w.committed, f)
 	} else {
-		r.Body = formOf(w.request, w.target.version).encode(o)
+		r.Body = f.encode(o)
 	}
 	r.Warnings = w.warnings
 	return r
+}
+
+// commit stores an object, and returns it in the version of the request. Old is nil for a creation.
+func (w *write) commit(old *store.Object, o value.Object) value.Object {
+	w.committed = w.server.commit(w.change(w.target.version, old, o))
+	return w.server.view(w.committed, w.target.version)
 }
 
 // change describes a write that is to be done.

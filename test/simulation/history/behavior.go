@@ -26,7 +26,7 @@ import (
 )
 
 // behaviors are the ways in which hooks behave for a number of calls. In between, their responses are those of package hooks.
-var behaviors = []string{"lag", "fail", "flap", "refuse", "invalid", "malformed"}
+var behaviors = []string{"lag", "fail", "flap", "refuse", "invalid", "malformed", "short"}
 
 // behavior is how the hooks of one controller behave.
 type behavior struct {
@@ -79,12 +79,23 @@ func (b *behavior) reply(name hook.Name, r *hooks.Request) reply {
 			lagging.Controller, lagging.Finalizing = r.Controller, r.Finalizing
 			return respond(name, &lagging, false)
 		}
+	case "short":
+		if b.left%2 == 0 && name == hook.Sync {
+			return encoded(shortened(hooks.Respond(name, r)), false)
+		}
 	case "flap":
 		if b.left%2 == 0 && name == hook.Sync {
 			return respond(name, flipped(r), false)
 		}
 	}
 	return respond(name, r, true)
+}
+
+// shortened drops the last child of a response.
+func shortened(r *hooks.Response) *hooks.Response {
+	r.Children = r.Children[:max(0, len(r.Children)-1)]
+	r.Attachments = r.Attachments[:max(0, len(r.Attachments)-1)]
+	return r
 }
 
 // flipped returns a request whose parent wants another color.
@@ -104,7 +115,11 @@ func flipped(r *hooks.Request) *hooks.Request {
 }
 
 func respond(name hook.Name, r *hooks.Request, pure bool) reply {
-	response := hooks.Respond(name, r)
+	return encoded(hooks.Respond(name, r), pure)
+}
+
+// encoded returns the reply with a response.
+func encoded(response *hooks.Response, pure bool) reply {
 	body, err := json.Marshal(response)
 	if err != nil {
 		return reply{code: http.StatusInternalServerError, body: []byte(err.Error())}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
@@ -42,7 +43,7 @@ func (r *runner) end() {
 	r.freeWatches(Step{})
 	r.freeObjects()
 	r.forgive()
-	if !r.restoreAll() || !r.settle() || !r.flush() || !r.atRest() {
+	if !r.restoreAll() || !r.settle() || !r.upgraded() || !r.flush() || !r.atRest() {
 		return
 	}
 	r.quiet(invariant.ResyncWritesNothing, func() {
@@ -119,6 +120,19 @@ func finalizersOf(o map[string]any) []string {
 	return all
 }
 
+// cluster is what the tracker has to know.
+func (r *runner) cluster() invariant.Cluster {
+	return invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced}
+}
+
+// upgraded checks what changes of kinds have led to.
+func (r *runner) upgraded() bool {
+	if r.result.Violation == nil {
+		r.result.Violation = r.reportable(r.tracker.Upgraded(r.cluster()))
+	}
+	return r.result.Violation == nil
+}
+
 // flush has the hooks asked again about the parents whose last response was not that of package hooks.
 func (r *runner) flush() bool {
 	for range 2 {
@@ -138,7 +152,7 @@ func (r *runner) flush() bool {
 
 func (r *runner) atRest() bool {
 	if r.result.Violation == nil {
-		r.result.Violation = r.reportable(r.tracker.AtRest(invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced}))
+		r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster()))
 	}
 	return r.result.Violation == nil && r.remembers()
 }
@@ -163,7 +177,7 @@ func (r *runner) quiet(name string, something func()) {
 	}
 	for _, w := range r.world.API.Journal()[before:] {
 		if !passing(w) {
-			r.violatedf(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, w.Before, w.After)
+			r.violatedf(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, value.Encode(w.Before), value.Encode(w.After))
 			return
 		}
 	}

@@ -22,8 +22,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
-func (r *runner) editChild(s Step) {
-	p := childOf(s)
+func (r *runner) editChild(s Step) { r.editChildAt(childOf(s)) }
+
+func (r *runner) editChildAt(p place) {
 	r.change(p.path(), func(o map[string]any) {
 		switch {
 		case r.random.IntN(4) == 0:
@@ -42,11 +43,7 @@ func (r *runner) contestChild(s Step) {
 	if before {
 		r.editObject(s)
 	}
-	if p := childOf(s); p.kind == hooks.ConfigMap {
-		r.editChild(s)
-	} else {
-		r.change(p.path(), func(o map[string]any) { r.lengthen(field(o, "spec")) })
-	}
+	r.contestAt(childOf(s))
 	if !before {
 		r.editObject(s)
 		return
@@ -56,6 +53,15 @@ func (r *runner) contestChild(s Step) {
 	r.holdWatch(kind)
 	r.decisions(contested, nil)
 	delete(r.held, hooks.Kinds[kind.Kind].Resource)
+}
+
+// contestAt edits a child, by appending to its lists if it has some.
+func (r *runner) contestAt(p place) {
+	if p.kind == hooks.ConfigMap {
+		r.editChildAt(p)
+		return
+	}
+	r.change(p.path(), func(o map[string]any) { r.lengthen(field(o, "spec")) })
 }
 
 // contested is the number of decisions for which a contested child is not seen.
@@ -166,24 +172,34 @@ func (r *runner) relabelChild(s Step) {
 	r.merge(childOf(s).path(), "", metadata(map[string]any{"labels": map[string]any{"app": value}}))
 }
 
-func (r *runner) orphanChild(s Step) {
-	r.merge(childOf(s).path(), "", metadata(map[string]any{"ownerReferences": nil}))
+func (r *runner) orphanChild(s Step) { r.orphanAt(childOf(s)) }
+
+func (r *runner) orphanAt(p place) {
+	r.merge(p.path(), "", metadata(map[string]any{"ownerReferences": nil}))
 }
 
 // stealChild makes somebody else the controlling owner.
-func (r *runner) stealChild(s Step) {
-	namespace := r.get("/api/v1/namespaces/" + childOf(s).namespace)
-	r.merge(childOf(s).path(), "", metadata(map[string]any{"ownerReferences": []any{map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "name": childOf(s).namespace, "uid": hooks.Meta(namespace, "uid"), "controller": true,
-	}}}))
+func (r *runner) stealChild(s Step) { r.stealAt(childOf(s)) }
+
+func (r *runner) stealAt(p place) {
+	r.merge(p.path(), "", metadata(map[string]any{"ownerReferences": []any{r.somebodyElse(p)}}))
+}
+
+// somebodyElse returns a reference to a controller that is none of the history's.
+func (r *runner) somebodyElse(p place) map[string]any {
+	namespace := r.get("/api/v1/namespaces/" + p.namespace)
+	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": p.namespace, "uid": hooks.Meta(namespace, "uid"), "controller": true}
 }
 
 func (r *runner) deleteChild(s Step) { r.remove(childOf(s).path(), s.How) }
 
-func (r *runner) replaceChild(s Step) {
-	if p := childOf(s); r.get(p.path()) != nil {
+func (r *runner) replaceChild(s Step) { r.replaceAt(childOf(s), s.How, placeOf(s.Kind, s.On).name) }
+
+// replaceAt deletes an object, if it is there, and has a stranger take its name.
+func (r *runner) replaceAt(p place, how, app string) {
+	if r.get(p.path()) != nil {
 		r.remove(p.path(), "Background")
-		r.stranger(s)
+		r.strangerAt(p, how, app)
 	}
 }
 
@@ -194,17 +210,16 @@ func (r *runner) childStatus(s Step) {
 }
 
 // stranger creates an object where a child may be wanted.
-func (r *runner) stranger(s Step) {
-	p := childOf(s)
+func (r *runner) stranger(s Step) { r.strangerAt(childOf(s), s.How, placeOf(s.Kind, s.On).name) }
+
+// strangerAt creates an object; app is the label of one that matches.
+func (r *runner) strangerAt(p place, how, app string) {
 	o := metadata(map[string]any{})
-	switch s.How {
+	switch how {
 	case "matching":
-		field(o, "metadata")["labels"] = map[string]any{"app": placeOf(s.Kind, s.On).name}
+		field(o, "metadata")["labels"] = map[string]any{"app": app}
 	case "controlled":
-		namespace := r.get("/api/v1/namespaces/" + p.namespace)
-		field(o, "metadata")["ownerReferences"] = []any{map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "name": p.namespace, "uid": hooks.Meta(namespace, "uid"), "controller": true,
-		}}
+		field(o, "metadata")["ownerReferences"] = []any{r.somebodyElse(p)}
 	}
 	if p.kind == hooks.ConfigMap {
 		o["data"] = map[string]any{"f-stranger": r.color()}

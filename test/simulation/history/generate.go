@@ -19,6 +19,7 @@ package history
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
@@ -38,28 +39,36 @@ type generator struct {
 
 	options Options
 	steps   []Step
+	// controllers are those that the history is mostly about, and objects how many objects of each kind there are.
+	controllers []int
+	objects     []int
 	// weights are how often each choice is made in this history.
 	weights []float64
 	total   float64
 	choices []choice
 }
 
-// choice is a kind of step with the weight that it has on average.
+// choice is a kind of step with the weight that it has on average. One that is essential is made in every history.
 type choice struct {
-	weight float64
-	make   func(*generator) Step
+	weight    float64
+	make      func(*generator) Step
+	essential bool
 }
 
-// Generate makes a history from a seed. Each seed draws weights of its own, so that different seeds stress different pairs.
+const (
+	// swarming is the part of histories that leave out some choices, and leftOut the part of the choices that these leave out: what
+	// happens seldom beside everything else happens often where little else does.
+	swarming = 0.75
+	leftOut  = 0.5
+)
+
+// Generate makes a history from a seed. Each seed draws choices and weights of its own, and what it is about, so that different seeds
+// stress different pairs.
 func Generate(seed uint64) History {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x51e4)), choices: choices()}
 	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0}
-	for _, c := range g.choices {
-		// Log-normal: most choices have about their weight, a few of each seed much more or next to none.
-		w := c.weight * math.Exp(1.2*g.NormFloat64())
-		g.weights = append(g.weights, w)
-		g.total += w
-	}
+	g.weigh()
+	g.narrow()
 	g.preamble()
 	for len(g.steps) < Length+g.IntN(20) {
 		g.add(g.choose())
@@ -72,13 +81,43 @@ func Generate(seed uint64) History {
 	return History{Seed: seed, Options: g.options, Steps: g.steps}
 }
 
+// weigh draws how often each choice is made.
+func (g *generator) weigh() {
+	swarm := g.Float64() < swarming
+	for _, c := range g.choices {
+		// Log-normal: most choices have about their weight, a few of each seed much more or next to none.
+		w := c.weight * math.Exp(1.2*g.NormFloat64())
+		if out := g.Float64() < leftOut; swarm && out && !c.essential {
+			w = 0
+		}
+		g.weights = append(g.weights, w)
+		g.total += w
+	}
+}
+
+// narrow draws what the history is about: the fewer objects and controllers there are, the more often things happen to the same one.
+func (g *generator) narrow() {
+	g.controllers = g.Perm(Controllers)[:1+g.IntN(Controllers)]
+	for _, most := range parentsOf {
+		g.objects = append(g.objects, 1+g.IntN(most))
+	}
+}
+
+// controller draws a controller, seldom one that the history is not about.
+func (g *generator) controller() int {
+	if g.IntN(12) == 0 {
+		return g.IntN(Controllers)
+	}
+	return g.controllers[g.IntN(len(g.controllers))]
+}
+
 func (g *generator) add(s Step) {
 	s.Seed = g.Uint32()
 	g.steps = append(g.steps, s)
 }
 
 func (g *generator) preamble() {
-	for _, i := range g.Perm(Controllers)[:1+g.IntN(Controllers)] {
+	for _, i := range g.controllers {
 		g.add(Step{Do: Define, Controller: i})
 	}
 	for range 2 + g.IntN(3) {
@@ -117,18 +156,22 @@ func (g *generator) object(s Step) Step {
 	if s.Kind == hooks.Realm && g.options.Chain {
 		s.Kind = hooks.Gadget
 	}
-	s.On = g.IntN(parentsOf[s.Kind])
+	s.On = g.IntN(g.objects[s.Kind])
 	return s
 }
 
-// child completes a step with a child of an object.
+// child completes a step with a child of an object, of a kind that the controller may have for parents.
 func (g *generator) child(s Step) Step {
 	s = g.object(s)
-	s.Controller = g.IntN(Controllers)
-	if g.IntN(2) == 0 { // The controller that has most children.
-		s.Kind, s.On, s.Controller = hooks.Thing, g.IntN(parentsOf[hooks.Thing]), 0
+	switch s.Controller = g.controller(); s.Controller {
+	case 0:
+		s.Kind = hooks.Thing
+	case 1:
+		if s.Kind = hooks.Realm; g.options.Chain {
+			s.Kind = hooks.Gadget
+		}
 	}
-	s.Child = g.IntN(4)
+	s.On, s.Child = g.IntN(g.objects[s.Kind]), g.IntN(4)
 	return s
 }
 
@@ -154,7 +197,7 @@ func onChild(a Action, hows ...string) func(*generator) Step {
 
 func onController(a Action, hows ...string) func(*generator) Step {
 	return func(g *generator) Step {
-		s := Step{Do: a, Controller: g.IntN(Controllers)}
+		s := Step{Do: a, Controller: g.controller()}
 		if len(hows) > 0 {
 			s.How = hows[g.IntN(len(hows))]
 		}
@@ -176,63 +219,88 @@ func some(a Action, most int, hows ...string) func(*generator) Step {
 	}
 }
 
-func choices() []choice {
+// meanwhile completes a step with what somebody does, and with the decisions that follow.
+func meanwhile(step func(*generator) Step) func(*generator) Step {
+	return func(g *generator) Step {
+		s := step(g)
+		s.How, s.Count = interferences[g.IntN(len(interferences))], 1+g.IntN(20)
+		return s
+	}
+}
+
+func choices() []choice { return slices.Concat(userChoices(), administratorChoices(), faultChoices()) }
+
+func userChoices() []choice {
 	policies := []string{"Background", "Background", "Background", "Foreground", "Orphan"}
-	all := []int{hooks.Thing, hooks.Realm, hooks.Gadget, hooks.ConfigMap}
 	return []choice{
-		{10, on(CreateObject)},
-		{14, on(EditObject)},
-		{4, on(SelectObject)},
-		{3, on(AnnotateObject)},
-		{7, on(DeleteObject, policies...)},
-		{2, on(ReplaceObject)},
-		{2, on(EditStatus)},
-		{1, on(StripFinalizers)},
-		{1, on(HoldObject)},
-		{2, on(FreeObject)},
-		{1.5, on(DenyWrites)},
-		{1, on(AllowWrites)},
-		{10, onChild(EditChild)},
-		{5, onChild(ContestChild)},
-		{3, onChild(ApplyChild)},
-		{3, onChild(RelabelChild, "other", "parent", "none")},
-		{3, onChild(OrphanChild)},
-		{1, onChild(StealChild)},
-		{5, onChild(DeleteChild, policies...)},
-		{1, onChild(HoldChild)},
-		{2, onChild(FreeChild)},
-		{4, onChild(ChildStatus)},
-		{2, onChild(Stranger, "plain", "matching", "controlled")},
-		{2, onChild(ReplaceChild, "plain", "matching", "controlled")},
-		{4, func(g *generator) Step {
+		{weight: 10, make: on(CreateObject), essential: true},
+		{weight: 14, make: on(EditObject), essential: true},
+		{weight: 4, make: on(SelectObject)},
+		{weight: 3, make: on(AnnotateObject)},
+		{weight: 7, make: on(DeleteObject, policies...)},
+		{weight: 2, make: on(ReplaceObject)},
+		{weight: 2, make: on(EditStatus)},
+		{weight: 1, make: on(StripFinalizers)},
+		{weight: 1, make: on(HoldObject)},
+		{weight: 2, make: on(FreeObject)},
+		{weight: 1.5, make: on(DenyWrites)},
+		{weight: 1, make: on(AllowWrites)},
+		{weight: 10, make: onChild(EditChild)},
+		{weight: 5, make: onChild(ContestChild)},
+		{weight: 3, make: onChild(ApplyChild)},
+		{weight: 3, make: onChild(RelabelChild, "other", "parent", "none")},
+		{weight: 3, make: onChild(OrphanChild)},
+		{weight: 1, make: onChild(StealChild)},
+		{weight: 5, make: onChild(DeleteChild, policies...)},
+		{weight: 1, make: onChild(HoldChild)},
+		{weight: 2, make: onChild(FreeChild)},
+		{weight: 4, make: onChild(ChildStatus)},
+		{weight: 2, make: onChild(Stranger, "plain", "matching", "controlled")},
+		{weight: 2, make: onChild(ReplaceChild, "plain", "matching", "controlled")},
+		{weight: 4, make: func(g *generator) Step {
 			return Step{Do: CreateRelated, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
 		}},
-		{2, func(g *generator) Step {
+		{weight: 2, make: func(g *generator) Step {
 			return Step{Do: DeleteRelated, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
 		}},
-		{4, onController(Define)},
-		{8, onController(EditDefinition, edits...)},
-		{2, onController(DeleteDefinition)},
-		{3, onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
-		{1, onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
-		{3, onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
-		{2, some(KillEngine, 1)},
-		{1, some(StopEngine, 1)},
-		{4, some(StartEngine, 1)},
-		{5, func(g *generator) Step {
+	}
+}
+
+func administratorChoices() []choice {
+	return []choice{
+		{weight: 4, make: onController(Define), essential: true},
+		{weight: 8, make: onController(EditDefinition, edits...), essential: true},
+		{weight: 2, make: onController(DeleteDefinition)},
+		{weight: 3, make: onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
+		{weight: 1, make: onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
+		{weight: 3, make: onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget), essential: true},
+		{weight: 2, make: some(KillEngine, 1)},
+		{weight: 1, make: some(StopEngine, 1)},
+		{weight: 4, make: some(StartEngine, 1), essential: true},
+	}
+}
+
+func faultChoices() []choice {
+	all := []int{hooks.Thing, hooks.Realm, hooks.Gadget, hooks.ConfigMap}
+	return []choice{
+		{weight: 5, make: func(g *generator) Step {
 			s := onController(Behave, behaviors...)(g)
 			s.Count = 1 + g.IntN(8)
 			return s
 		}},
-		{2, some(LoseResponse, 3)},
-		{2, some(Refuse, 6, "429", "500", "503", "409", "conflict")},
-		{0.5, some(Hang, 1)},
-		{2, onKind(BreakWatch, all...)},
-		{1.5, onKind(ExpireWatch, all...)},
-		{4, onKind(HoldWatch, all...)},
-		{5, onKind(FreeWatches, all...)},
-		{3, onKind(StaleAfterWrite, all...)},
-		{2, onKind(SkipEvents, all...)},
-		{3, some(KillAfterWrite, 6)},
+		{weight: 2, make: some(LoseResponse, 3)},
+		{weight: 2, make: some(Refuse, 6, "429", "500", "503", "409", "conflict", "conflict", "403")},
+		{weight: 0.5, make: some(Hang, 1)},
+		{weight: 2, make: onKind(BreakWatch, all...)},
+		{weight: 1.5, make: onKind(ExpireWatch, all...)},
+		{weight: 4, make: onKind(HoldWatch, all...)},
+		{weight: 5, make: onKind(FreeWatches, all...), essential: true},
+		{weight: 3, make: onKind(StaleAfterWrite, all...)},
+		{weight: 2, make: onKind(SkipEvents, all...)},
+		{weight: 3, make: some(KillAfterWrite, 6)},
+		{weight: 5, make: meanwhile(onKind(Intercept, hooks.Thing, hooks.Realm, hooks.Gadget, hooks.Gadget, hooks.ConfigMap, hooks.ConfigMap))},
+		{weight: 5, make: meanwhile(onChild(Undermine))},
+		{weight: 3, make: meanwhile(onChild(MissChange))},
+		{weight: 2, make: some(FaultyHooks, 4, "hang", "lose", "slow")},
 	}
 }

@@ -207,6 +207,14 @@ const (
 	StaleAfterWrite Action = "stale-after-write"
 	// SkipEvents holds back the events of a kind, makes Count decisions, and has the watch expire, so that what was between is not seen.
 	SkipEvents Action = "skip-events"
+	// Intercept waits until the engine is about to write an object of a kind, and has somebody do to it what How says first.
+	Intercept Action = "intercept"
+	// Undermine does to a child what How says while the engine does not see it and the parent comes to want something else. MissChange
+	// does it where no watch shows it.
+	Undermine  Action = "undermine"
+	MissChange Action = "miss"
+	// FaultyHooks has the next Count calls of hooks hang, be lost or be slow, as How says.
+	FaultyHooks Action = "faulty-hooks"
 	// KillAfterWrite kills the engine right after its Count-th write from now, and starts it again after the time.
 	KillAfterWrite Action = "kill-after-write"
 )

@@ -17,7 +17,6 @@ limitations under the License.
 package history
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -145,14 +144,8 @@ func (r *runner) admit(a apiserver.Admission) (result apiserver.AdmissionResult)
 	if a.Resource != "events" || a.Operation != "CREATE" {
 		return result
 	}
-	var event map[string]any
-	if err := json.Unmarshal(a.Object, &event); err != nil {
-		return apiserver.AdmissionResult{Denied: err.Error()}
-	}
 	r.events++
-	meta := field(event, "metadata")
-	meta["name"] = fmt.Sprintf("%v-%d", meta["name"], r.events)
-	result.Object = encode(event)
+	result.Name = fmt.Sprintf("%s-%d", a.Name, r.events)
 	return result
 }
 
@@ -324,7 +317,8 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
-		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, KillAfterWrite: (*runner).killAfterWrite,
+		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents,
+		Intercept: (*runner).intercept, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite,
 		RunOn: (*runner).runOn, Pass: (*runner).pass, Rest: (*runner).rest,
 	}
 }

@@ -31,6 +31,8 @@ const (
 	restless = 6000
 	// patience is how long it may take to come to rest: longer than the longest back-off.
 	patience = 40 * time.Minute
+	// anything is how long is waited for something to happen when nothing can.
+	anything = time.Second
 	// heldFor is the number of decisions that an aimed fault waits for its occasion at most.
 	heldFor = 60
 )
@@ -40,11 +42,14 @@ type faults struct {
 	// lose, refuse and hang count the requests that are still to be hit, as is how they are refused.
 	lose, refuse, hang int
 	as                 world.FaultKind
+	// hooks counts the hook calls that are still to be hit, and how is what happens to them.
+	hooks int
+	how   string
 }
 
 var refusals = map[string]world.FaultKind{
 	"429": world.TooManyRequests, "500": world.InternalError, "503": world.Unavailable, "409": world.Disconnect,
-	"conflict": world.Conflict,
+	"conflict": world.Conflict, "403": world.Forbidden,
 }
 
 func writes(p world.Pending) bool {
@@ -66,6 +71,12 @@ func (r *runner) decide() (world.Pending, bool) {
 		return world.Pending{}, false
 	}
 	p := r.choose(ready)
+	r.release(p)
+	return p, true
+}
+
+// release lets something happen, with the fault that waits for it.
+func (r *runner) release(p world.Pending) {
 	fault := r.faultFor(p)
 	before := len(r.world.API.Journal())
 	r.world.Release(p, fault)
@@ -74,7 +85,6 @@ func (r *runner) decide() (world.Pending, bool) {
 	if fault.Kind == world.Lose && len(r.world.API.Journal()) > before {
 		r.tracker.Unacknowledged()
 	}
-	return p, true
 }
 
 // choose chooses by weights that differ between what is pending, so that one thing often overtakes another.
@@ -101,6 +111,8 @@ func (r *runner) choose(ready []world.Pending) world.Pending {
 
 func (r *runner) faultFor(p world.Pending) world.Fault {
 	switch {
+	case r.faults.hooks > 0 && (p.Kind == world.Call || p.Kind == world.CallResponse):
+		return r.hookFault(p)
 	case p.Kind != world.Request:
 	case r.faults.lose > 0 && writes(p):
 		r.faults.lose--
@@ -118,6 +130,26 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 	return world.Fault{}
 }
 
+// hookFault returns what happens to a hook call or its response.
+func (r *runner) hookFault(p world.Pending) world.Fault {
+	fault := world.Fault{}
+	switch r.faults.how {
+	case "hang":
+		fault.Kind = world.Hang
+	case "lose":
+		fault.Kind = world.Lose
+	case "slow":
+		// Up to half again as long as the engine waits.
+		fault.Kind, fault.Duration = world.Delay, time.Duration(r.random.Int64N(int64(15*time.Second)))
+	}
+	if (p.Kind == world.Call) == (r.faults.how == "slow") {
+		return world.Fault{} // A call that comes late would be about a former state.
+	}
+	r.faults.hooks--
+	r.notef("fault", "%s: %s", p, fault)
+	return fault
+}
+
 // decisions makes n decisions, fewer if nothing can happen any more or an invariant is violated.
 func (r *runner) decisions(n int, until func(world.Pending) bool) bool {
 	for range n {
@@ -126,7 +158,7 @@ func (r *runner) decisions(n int, until func(world.Pending) bool) bool {
 			return false
 		}
 		if !ok {
-			if !r.world.Idle(time.Second) {
+			if !r.world.Idle(anything) {
 				return false
 			}
 			continue
@@ -187,6 +219,11 @@ func (r *runner) loseResponse(s Step) { r.faults.lose = s.Count; r.happened() }
 
 func (r *runner) refuse(s Step) {
 	r.faults.refuse, r.faults.as = s.Count, refusals[s.How]
+	r.happened()
+}
+
+func (r *runner) faultyHooks(s Step) {
+	r.faults.hooks, r.faults.how = s.Count, s.How
 	r.happened()
 }
 

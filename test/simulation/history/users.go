@@ -147,22 +147,24 @@ func (r *runner) wish() hooks.Wish {
 	}
 }
 
-func (r *runner) createObject(s Step) {
-	p := placeOf(s.Kind, s.On)
+func (r *runner) createObject(s Step) { r.createAt(placeOf(s.Kind, s.On)) }
+
+// createAt creates an object as a parent or target.
+func (r *runner) createAt(p place) {
 	labels := map[string]any{}
 	if r.random.IntN(3) > 0 {
 		labels[selection] = "yes"
 	}
 	o := metadata(map[string]any{"labels": labels})
 	w := r.wish()
-	switch s.Kind {
+	switch p.kind {
 	case hooks.ConfigMap:
 		o["data"] = map[string]any{"color": w.Color, "level": fmt.Sprint(w.Level)}
 	case hooks.Gadget:
 		o["spec"] = map[string]any{"color": w.Color, "level": w.Level, "size": w.Children}
 	default:
 		spec := w.Spec()
-		if s.Kind == hooks.Thing {
+		if p.kind == hooks.Thing {
 			spec["selector"] = map[string]any{"matchLabels": map[string]any{"app": p.name}}
 		}
 		o["spec"] = spec
@@ -170,8 +172,11 @@ func (r *runner) createObject(s Step) {
 	r.create(p, o)
 }
 
-func (r *runner) editObject(s Step) {
-	p, w := placeOf(s.Kind, s.On), r.wish()
+func (r *runner) editObject(s Step) { r.editAt(placeOf(s.Kind, s.On)) }
+
+// editAt changes what an object wants.
+func (r *runner) editAt(p place) {
+	w := r.wish()
 	spec := map[string]any{}
 	switch r.random.IntN(6) {
 	case 0, 1:
@@ -188,7 +193,7 @@ func (r *runner) editObject(s Step) {
 			spec["expired"] = true
 		}
 	}
-	switch s.Kind {
+	switch p.kind {
 	case hooks.ConfigMap:
 		r.merge(p.path(), "", map[string]any{"data": map[string]any{"color": w.Color}})
 	case hooks.Gadget:
@@ -198,12 +203,14 @@ func (r *runner) editObject(s Step) {
 	}
 }
 
-func (r *runner) selectObject(s Step) {
+func (r *runner) selectObject(s Step) { r.selectAt(placeOf(s.Kind, s.On)) }
+
+func (r *runner) selectAt(p place) {
 	var value any
 	if r.random.IntN(2) == 0 {
 		value = "yes"
 	}
-	r.merge(placeOf(s.Kind, s.On).path(), "", metadata(map[string]any{"labels": map[string]any{selection: value}}))
+	r.merge(p.path(), "", metadata(map[string]any{"labels": map[string]any{selection: value}}))
 }
 
 func (r *runner) annotateObject(s Step) {
@@ -225,8 +232,10 @@ func (r *runner) editStatus(s Step) {
 	}
 }
 
-func (r *runner) stripFinalizers(s Step) {
-	r.merge(placeOf(s.Kind, s.On).path(), "", metadata(map[string]any{"finalizers": nil}))
+func (r *runner) stripFinalizers(s Step) { r.stripAt(placeOf(s.Kind, s.On)) }
+
+func (r *runner) stripAt(p place) {
+	r.merge(p.path(), "", metadata(map[string]any{"finalizers": nil}))
 }
 
 // hold is the finalizer of a stranger.

@@ -22,9 +22,8 @@ import (
 	"maps"
 	"slices"
 
-	kjson "sigs.k8s.io/json"
-
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
 // Objects are objects as requests have them: by kind and apiVersion, then by name.
@@ -67,26 +66,34 @@ func (r *Response) Encode() ([]byte, error) { return json.Marshal(r) }
 
 // Decode decodes the body of a request to a sync, finalize or customize hook.
 func Decode(body []byte) (*Request, error) {
-	var wire struct {
-		Controller  map[string]any `json:"controller"`
-		Parent      map[string]any `json:"parent"`
-		Object      map[string]any `json:"object"`
-		Children    Objects        `json:"children"`
-		Attachments Objects        `json:"attachments"`
-		Related     Objects        `json:"related"`
-		Finalizing  bool           `json:"finalizing"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &wire); err != nil {
+	wire, err := value.Decode(body)
+	if err != nil {
 		return nil, fmt.Errorf("decoding the request to a hook: %w", err)
 	}
+	parent, children := "parent", "children"
+	if wire["object"] != nil {
+		parent, children = "object", "attachments"
+	}
 	r := &Request{
-		Controller: wire.Controller, Parent: wire.Parent, Children: wire.Children, Related: wire.Related, Finalizing: wire.Finalizing,
-		Decorator: text(wire.Controller, "kind") == "DecoratorController",
+		Controller: within(wire, "controller"), Parent: within(wire, parent), Children: objectsOf(wire[children]), Related: objectsOf(wire["related"]),
+		Finalizing: flag(wire, "finalizing"),
 	}
-	if wire.Object != nil {
-		r.Parent, r.Children = wire.Object, wire.Attachments
-	}
+	r.Decorator = text(r.Controller, "kind") == "DecoratorController"
 	return r, nil
+}
+
+// objectsOf returns the objects of a field of a request.
+func objectsOf(field any) Objects {
+	kinds, _ := field.(map[string]any) // Absent: none.
+	all := Objects{}
+	for kind, named := range kinds {
+		all[kind] = map[string]map[string]any{}
+		list, _ := named.(map[string]any) // The engine encodes a map.
+		for name, each := range list {
+			all[kind][name], _ = each.(map[string]any) // The same.
+		}
+	}
+	return all
 }
 
 // Respond responds to a request as the hook of that name.

@@ -17,7 +17,6 @@ limitations under the License.
 package invariant
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -26,9 +25,6 @@ import (
 
 // limit is how long a parent waits at most for the informers (docs/reference/compatibility.md#d5.2).
 const limit = 10 * time.Second
-
-// rediscovery is how long after a change of a kind controllers may be built anew because of it.
-const rediscovery = 30 * time.Second
 
 // expected is an acknowledged write that the next request has to show.
 type expected struct {
@@ -39,8 +35,6 @@ type expected struct {
 	created, gone bool
 	// name names the object, and verb with the changed field how it was written.
 	name, verb string
-	// definition is the controller in the state in which its hook was asked last before the write.
-	definition string
 }
 
 // expect notes a write of an engine for the syncs that made it.
@@ -75,18 +69,10 @@ func (t *Tracker) expect(c *change) {
 }
 
 func (t *Tracker) expects(key syncing, uid string, e expected) {
-	if call := t.last[key]; call != nil {
-		e.definition = identity(call.Request.Controller)
-	}
 	if t.unseen[key] == nil {
 		t.unseen[key] = map[string]expected{}
 	}
 	t.unseen[key][uid] = e
-}
-
-// identity tells states of controllers apart.
-func identity(controller object) string {
-	return fmt.Sprint(controller.meta("uid"), generation(controller))
 }
 
 // Unacknowledged says that the engine does not know of the last write: its response was lost, or nobody waits for it.
@@ -116,22 +102,18 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 		if c.At-e.at >= limit {
 			continue
 		}
-		name := KnowledgeIsFresh
-		if e.definition != "" && e.definition != identity(c.Request.Controller) || t.upgraded > 0 && c.At-t.upgraded < rediscovery {
-			name = KnowledgeOutlivesEdits
-		}
 		o, ok := shown[uid]
 		if _, owned := o.controller(); ok && uid != key.parent && !owned {
 			continue // Adopted in this sync; the hook is shown it as it was before (docs/reference/contract.md#s8).
 		}
 		switch {
 		case ok && e.gone && !o.deleting():
-			t.violated(New(name, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
+			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
 		case ok && !e.gone && o.version() < e.revision:
-			t.violated(New(name, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d (%s) %v ago",
+			t.violated(New(KnowledgeIsFresh, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d (%s) %v ago",
 				e.name, c.Controller, o.version(), e.revision, e.verb, c.At-e.at))
 		case !ok && e.created && t.written[uid] == e.index && t.declared(c, uid):
-			t.violated(New(name, c.At, "%s, which %s created %v ago, is not shown to its hook", e.name, c.Controller, c.At-e.at))
+			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s created %v ago, is not shown to its hook", e.name, c.Controller, c.At-e.at))
 		}
 	}
 }

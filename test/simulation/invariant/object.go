@@ -21,8 +21,7 @@ import (
 	"strconv"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -34,8 +33,8 @@ func decode(data []byte) object {
 	if len(data) == 0 {
 		return nil
 	}
-	var o object
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &o); err != nil {
+	o, err := value.Decode(data)
+	if err != nil {
 		panic("the API server returned an object that is no JSON: " + err.Error()) //nolint:forbidigo // The simulation is wrong.
 	}
 	return o
@@ -90,7 +89,7 @@ func (o object) finalizers() []string {
 
 // owner is a controlling owner.
 type owner struct {
-	apiVersion, group, kind, name, uid string
+	group, kind, name, uid string
 }
 
 // controller returns the controlling owner, false if there is none.
@@ -100,7 +99,7 @@ func (o object) controller() (owner, bool) {
 		ref, _ := each.(map[string]any) // The API server has validated it.
 		if controls, _ := ref["controller"].(bool); controls {
 			group, _ := split(text(ref["apiVersion"]))
-			return owner{text(ref["apiVersion"]), group, text(ref["kind"]), text(ref["name"]), text(ref["uid"])}, true
+			return owner{group, text(ref["kind"]), text(ref["name"]), text(ref["uid"])}, true
 		}
 	}
 	return owner{}, false

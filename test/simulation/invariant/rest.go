@@ -182,8 +182,10 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if t.reported(call, o) {
 		return nil
 	}
-	if v := t.latest(c, call, d, rule, o); v != nil {
-		return v
+	for _, v := range []*Violation{t.latest(c, call, d, rule, o), t.relatedAtRest(c, call, d, o), t.adoptedAtRest(c, d, o)} {
+		if v != nil {
+			return v
+		}
 	}
 	finalizing := d.at("spec", "hooks", "finalize") != nil && (o.deleting() || !chosen)
 	if finalizing != call.Request.Finalizing {
@@ -267,12 +269,22 @@ func selects(d, o, child object) bool {
 	return true
 }
 
-// reported reports whether the sync after the last call of the hook failed and said so in a Warning on the parent. Beyond the budget of
-// events an earlier one is enough.
+// reported reports whether a controller says of a parent, in its status, that its last sync failed, or said in a Warning on it after the
+// last call of the hook that it leaves a child as it is. Beyond the budget of events an earlier Warning is enough.
 func (t *Tracker) reported(call *Call, o object) bool {
+	failed, _ := t.definition(call.Controller).at("status")["lastErrors"].([]any) // Absent: none.
+	for _, each := range failed {
+		e, _ := each.(map[string]any) // The engine wrote it.
+		if hooks.ByResource(text(e["group"]), text(e["resource"])) == o.kind() && text(e["namespace"]) == o.meta("namespace") && text(e["name"]) == o.meta("name") {
+			return true
+		}
+	}
 	w := t.warned[o.meta("uid")]
-	return w.times > 0 && w.last >= call.At || w.times >= eventsBurst
+	return w.left && (w.last >= call.At || w.times >= eventsBurst)
 }
+
+// leaving are the reasons of Warnings that say that a child is left as it is.
+var leaving = map[string]bool{"ChildFlapping": true, "ChildNotRecreated": true}
 
 // eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
 const eventsBurst = 8
@@ -370,11 +382,7 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) {
 			continue
 		}
-		name := FinalizersAsDefined
-		if t.upgraded > 0 {
-			name = FinalizersOutliveVersions
-		}
-		return New(name, c.At, "%s carries %s, and no controller finalizes it", o, f)
+		return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
 	}
 	for _, controller := range slices.Sorted(maps.Keys(t.definitions)) {
 		if d := t.definition(controller); d != nil && finalizes(d, o.kind()) {

@@ -68,8 +68,6 @@ type Tracker struct {
 	// objects are the objects as they are, by UID; written is the number of the last write of each.
 	objects map[string]object
 	written map[string]int
-	// owned are the UIDs of objects that once had a controlling owner.
-	owned map[string]bool
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
@@ -79,16 +77,19 @@ type Tracker struct {
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
+	// customized are the last calls of customize hooks.
+	customized map[syncing]*Call
 	// upgraded is when the definition of a kind was changed last.
 	upgraded time.Duration
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
 }
 
-// warnings are the Warnings about one object: when the last one was reported, and how many there were.
+// warnings are the Warnings about one object: how many there were, and whether and when one said last that a child is left as it is.
 type warnings struct {
-	last  time.Duration
 	times int
+	left  bool
+	last  time.Duration
 }
 
 // syncing identifies the syncs of a parent by a controller of an engine.
@@ -108,7 +109,8 @@ type state struct {
 func NewTracker(o Options) *Tracker {
 	return &Tracker{
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
-		finalized: map[string]int{}, owned: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, unseen: map[syncing]map[string]expected{}, warned: map[string]warnings{},
+		finalized: map[string]int{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{},
+		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
 	}
 }
 
@@ -151,7 +153,7 @@ func (t *Tracker) Write(w apiserver.Write) {
 		}
 		return
 	case "events":
-		t.event(decode(w.After), c.at)
+		t.event(w.After, c.at)
 		return
 	case "compositecontrollers", "decoratorcontrollers":
 		t.define(c)
@@ -161,7 +163,7 @@ func (t *Tracker) Write(w apiserver.Write) {
 	if kind < 0 {
 		return
 	}
-	c.before, c.after = t.objects[w.UID], decode(w.After)
+	c.before, c.after = t.objects[w.UID], w.After
 	if c.byEngine {
 		t.checkStrangers(c)
 		t.checkOwner(c)
@@ -183,14 +185,10 @@ func (t *Tracker) note(c *change) {
 		return
 	}
 	t.objects[c.UID] = c.after
-	if _, owned := c.after.controller(); owned {
-		t.owned[c.UID] = true
-	}
 }
 
 func (t *Tracker) define(c *change) {
-	after := decode(c.After)
-	name := c.Name
+	after, name := object(c.After), c.Name
 	former := t.definitions[name]
 	if n := len(former); n > 0 && after != nil && former[n-1].object != nil &&
 		former[n-1].object.meta("uid") == after.meta("uid") && generation(former[n-1].object) == generation(after) && former[n-1].object.deleting() == after.deleting() {
@@ -220,7 +218,12 @@ func (t *Tracker) event(e object, at time.Duration) {
 	}
 	if text(e["type"]) == "Warning" {
 		uid := text(subject["uid"])
-		t.warned[uid] = warnings{at, t.warned[uid].times + 1}
+		w := t.warned[uid]
+		w.times++
+		if leaving[text(e["reason"])] {
+			w.left, w.last = true, at
+		}
+		t.warned[uid] = w
 	}
 }
 
@@ -235,10 +238,11 @@ func (t *Tracker) Call(c *Call) {
 	}
 	t.checkAlone(c)
 	t.checkSelected(c)
+	key := syncing{c.Engine, c.Controller, hooks.Meta(c.Request.Parent, "uid")}
 	if c.Hook == hook.Customize {
+		t.customized[key] = c
 		return
 	}
-	key := syncing{c.Engine, c.Controller, hooks.Meta(c.Request.Parent, "uid")}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
 	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() {

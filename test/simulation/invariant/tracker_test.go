@@ -17,13 +17,13 @@ limitations under the License.
 package invariant
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -47,8 +47,8 @@ func newScript(t *testing.T) *script {
 
 func (s *script) decode(text string) map[string]any {
 	s.t.Helper()
-	var o map[string]any
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+	o, err := value.Decode([]byte(text))
+	if err != nil {
 		s.t.Fatalf("%v: %s", err, text)
 	}
 	return o
@@ -63,20 +63,19 @@ func (s *script) write(who, verb, resource, uid, text string, after time.Duratio
 		w.Group = ""
 	}
 	if before := s.versions[uid]; before != "" {
-		w.Before = []byte(before)
+		w.Before = s.decode(before)
 	}
 	if text != "" {
 		o := s.decode(text)
 		meta, _ := o["metadata"].(map[string]any)
 		meta["uid"], meta["resourceVersion"] = uid, fmt.Sprint(s.revision)
 		w.Name, _ = meta["name"].(string)
-		encoded, err := json.Marshal(o)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		w.After = encoded
+		w.After = o
 	}
-	s.versions[uid] = string(w.After)
+	s.versions[uid] = ""
+	if w.After != nil {
+		s.versions[uid] = string(value.Encode(w.After))
+	}
 	s.Write(w)
 }
 

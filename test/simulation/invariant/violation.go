@@ -43,19 +43,10 @@ const (
 	// KnowledgeIsFresh: a hook is not asked, and so nothing is written, on a state that an earlier write of the same controller for the
 	// same parent made old.
 	KnowledgeIsFresh = "knowledge-is-fresh"
-	// KnowledgeOutlivesEdits: the same when the controller was built anew after the write, because it or a kind was edited.
-	KnowledgeOutlivesEdits = "knowledge-outlives-edits"
 	// WantedStays: what the last response wants as it is, is neither deleted nor recreated.
 	WantedStays = "wanted-stays"
-	// WantedOutlivesVersions: the same when the controller names its parents in another version than when the child was created.
-	WantedOutlivesVersions = "wanted-outlives-versions"
 	// StrangersUntouched: objects that the controller does not own, and fields of others, are left alone.
 	StrangersUntouched = "strangers-untouched"
-	// OrphansStay: the same of objects that had an owner and were orphaned.
-	OrphansStay = "orphans-stay"
-	// FieldsOutliveMigration: the same of labels and annotations of decorators when the child of another controller is moved to
-	// server-side apply.
-	FieldsOutliveMigration = "fields-outlive-migration"
 	// FinalizerFirst: a controller that finalizes has its finalizer on the parent before its hook can ask for children.
 	FinalizerFirst = "finalizer-first"
 	// FinalizeAsked: the engine takes a finalizer off when the finalize hook said so, or when nobody is to be asked any more.
@@ -76,8 +67,6 @@ const (
 	ParentAsWanted = "parent-as-wanted"
 	// FinalizersAsDefined: at rest, objects have the finalizers of the controllers that finalize them, and no others.
 	FinalizersAsDefined = "finalizers-as-defined"
-	// FinalizersOutliveVersions: the same when the definition of a kind was changed during the history.
-	FinalizersOutliveVersions = "finalizers-outlive-versions"
 	// ResyncWritesNothing: at rest, a resync writes nothing.
 	ResyncWritesNothing = "resync-writes-nothing"
 	// ResyncAsks: at rest, the hook is asked about every parent again within the longest period of resyncs.
@@ -97,32 +86,27 @@ const (
 )
 
 var sources = map[string]string{
-	KnowledgeIsFresh:          "docs/reference/compatibility.md#d5.2",
-	KnowledgeOutlivesEdits:    "docs/architecture.md, laws of the engine",
-	WantedStays:               "docs/reference/contract.md#s11",
-	WantedOutlivesVersions:    "docs/reference/contract.md#s11",
-	FinalizersOutliveVersions: "docs/reference/compatibility.md#d15",
-	StrangersUntouched:        "docs/reference/contract.md#s8",
-	OrphansStay:               "docs/reference/contract.md#s8",
-	FieldsOutliveMigration:    "docs/reference/compatibility.md#d13",
-	FinalizerFirst:            "docs/reference/contract.md#s15",
-	FinalizeAsked:             "docs/reference/contract.md#s15",
-	HooksWithinLimit:          "docs/reference/compatibility.md#d19.1",
-	OneSyncAtATime:            "docs/architecture.md, how a change is reconciled",
-	ParentsAsSelected:         "docs/reference/contract.md#s15",
-	ComesToRest:               "docs/reference/compatibility.md#d12.4",
-	LatestSeen:                "docs/reference/contract.md#s5.2",
-	ChildrenAsWanted:          "docs/reference/contract.md#s11",
-	ParentAsWanted:            "docs/reference/contract.md#s6",
-	FinalizersAsDefined:       "docs/reference/compatibility.md#d15",
-	ResyncWritesNothing:       "docs/architecture.md, laws of the engine",
-	ResyncAsks:                "docs/reference/contract.md#s5.3",
-	RestartWritesNothing:      "docs/reference/compatibility.md#d13",
-	Ready:                     "docs/reference/compatibility.md#d4",
-	EditsSeen:                 "docs/architecture.md, laws of the engine",
-	NothingRemembered:         "docs/architecture.md, how a controller starts, changes and stops",
-	EverythingEnds:            "docs/architecture.md, how a controller starts, changes and stops",
-	NoPanic:                   "docs/architecture.md, laws of the engine",
+	KnowledgeIsFresh:     "docs/reference/compatibility.md#d5.2",
+	WantedStays:          "docs/reference/contract.md#s11",
+	StrangersUntouched:   "docs/reference/contract.md#s8",
+	FinalizerFirst:       "docs/reference/contract.md#s15",
+	FinalizeAsked:        "docs/reference/contract.md#s15",
+	HooksWithinLimit:     "docs/reference/compatibility.md#d19.1",
+	OneSyncAtATime:       "docs/architecture.md, how a change is reconciled",
+	ParentsAsSelected:    "docs/reference/contract.md#s15",
+	ComesToRest:          "docs/reference/compatibility.md#d12.4",
+	LatestSeen:           "docs/reference/contract.md#s5.2",
+	ChildrenAsWanted:     "docs/reference/contract.md#s11",
+	ParentAsWanted:       "docs/reference/contract.md#s6",
+	FinalizersAsDefined:  "docs/reference/compatibility.md#d15",
+	ResyncWritesNothing:  "docs/architecture.md, laws of the engine",
+	ResyncAsks:           "docs/reference/contract.md#s5.3",
+	RestartWritesNothing: "docs/reference/compatibility.md#d13",
+	Ready:                "docs/reference/compatibility.md#d4",
+	EditsSeen:            "docs/architecture.md, laws of the engine",
+	NothingRemembered:    "docs/architecture.md, how a controller starts, changes and stops",
+	EverythingEnds:       "docs/architecture.md, how a controller starts, changes and stops",
+	NoPanic:              "docs/architecture.md, laws of the engine",
 }
 
 // New returns a violation of an invariant.

@@ -35,11 +35,7 @@ func (t *Tracker) checkStrangers(c *change) {
 		return
 	case c.after == nil || c.Verb == "delete":
 		if by, _ := t.controllerOf(c.before); by == "" && c.Verb == "delete" && !t.mayDelete(c.before) {
-			name := StrangersUntouched
-			if t.owned[c.UID] {
-				name = OrphansStay
-			}
-			t.violated(New(name, c.at, "%s was deleted, and belongs to no controller", c.before))
+			t.violated(New(StrangersUntouched, c.at, "%s was deleted, and belongs to no controller", c.before))
 		}
 		return
 	}
@@ -52,7 +48,7 @@ func (t *Tracker) checkStrangers(c *change) {
 		}
 	}
 	if field := t.stolen(c); field != "" {
-		t.violated(New(FieldsOutliveMigration, c.at, "the application of %s took %s from it, which another controller set", c.after, field))
+		t.violated(New(StrangersUntouched, c.at, "the application of %s took %s from it, which another controller set", c.after, field))
 	}
 	if owned {
 		return
@@ -129,29 +125,54 @@ func (t *Tracker) selects(uid string, child object) bool {
 }
 
 // checkDeletion checks that what an engine deletes is not what the last response wants as it is. Where children roll, the hook was
-// called for several revisions, and the children are those of any.
+// called for several revisions, and the children are those of any; what the latest wants stays unless it is recreated.
 func (t *Tracker) checkDeletion(c *change) {
 	if c.Verb != "delete" {
 		return
 	}
 	controller, parent := t.controllerOf(c.before)
 	key := syncing{c.engine, controller, parent}
-	call := t.last[key]
-	if call == nil || !wantsAsItIs(call, c.before) {
+	call, calls := t.last[key], t.revisions[key]
+	switch {
+	case call == nil:
+		return
+	case rolls(call.Request.Controller):
+		other := func(call *Call) bool { return !wantsAsItIs(call, c.before) }
+		if !updatedInPlace(latest(calls), c.before) && slices.ContainsFunc(calls, other) {
+			return
+		}
+	case !wantsAsItIs(call, c.before):
 		return
 	}
-	if rolls(call.Request.Controller) && slices.ContainsFunc(t.revisions[key], func(other *Call) bool { return !wantsAsItIs(other, c.before) }) {
-		return
-	}
-	name := WantedStays
-	if by, _ := c.before.controller(); by.apiVersion != text(call.Request.Parent["apiVersion"]) {
-		name = WantedOutlivesVersions
-	}
-	t.violated(New(name, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
+	t.violated(New(WantedStays, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
 }
 
 func rolls(controller object) bool {
 	return slices.ContainsFunc(hooks.Rules(controller), func(r hooks.Rule) bool { return strings.HasPrefix(r.Method, "Rolling") })
+}
+
+// latest returns the last call for the latest revision, for which the hook is called first.
+func latest(calls []*Call) *Call {
+	if len(calls) == 0 {
+		return nil
+	}
+	spec := func(c *Call) any { return c.Request.Parent["spec"] }
+	for _, c := range slices.Backward(calls) {
+		if reflect.DeepEqual(spec(c), spec(calls[0])) {
+			return c
+		}
+	}
+	return nil
+}
+
+// updatedInPlace reports whether a response wants a child, whose kind is not recreated.
+func updatedInPlace(call *Call, have object) bool {
+	if call == nil || call.Response == nil || find(call.Response.Wanted(), have) == nil {
+		return false
+	}
+	return !slices.ContainsFunc(hooks.Rules(call.Request.Controller), func(r hooks.Rule) bool {
+		return r.Kind == have.kind() && strings.HasSuffix(r.Method, "Recreate")
+	})
 }
 
 // wantsAsItIs reports whether a response wants a child, and nothing in it is a reason to create it anew.

@@ -65,6 +65,8 @@ const (
 	Break
 	// Burst delivers up to so many Events of a watch at once.
 	Burst
+	// Forbidden refuses a Request with 403, as while rights are missing.
+	Forbidden
 	// Conflict refuses a Request with 409, as quotas and webhooks may whatever its version is.
 	Conflict
 )
@@ -73,7 +75,7 @@ const (
 func (f Fault) String() string {
 	text := [...]string{
 		"", "refused with 429", "refused with 500", "refused with 503", "expired", "connection broken before", "connection broken after", "hangs",
-		"arrives late", "delayed", "broken", "delivered at once", "refused with 409",
+		"arrives late", "delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
 	}[f.Kind]
 	switch f.Kind {
 	case Delay:
@@ -199,6 +201,8 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 		return x.refuse(http.StatusServiceUnavailable, "ServiceUnavailable")
 	case Expire:
 		return x.refuse(http.StatusGone, "Expired")
+	case Forbidden:
+		return x.refuse(http.StatusForbidden, "Forbidden")
 	case Conflict:
 		return x.refuse(http.StatusConflict, "Conflict")
 	case Disconnect:

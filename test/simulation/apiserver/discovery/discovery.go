@@ -17,8 +17,6 @@ limitations under the License.
 package discovery
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -36,8 +34,8 @@ type Catalog struct {
 	Ending map[*kinds.Kind]bool
 }
 
-// Body returns the body of a path, false if it is not served. The path begins with a slash.
-func (c Catalog) Body(path string) (body any, found bool) {
+// content returns what the body of a path says, false if it is not served. The path begins with a slash.
+func (c Catalog) content(path string) (body any, found bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case path == "/version":
@@ -182,13 +180,4 @@ func (c Catalog) index() any {
 		}
 	}
 	return map[string]any{"paths": paths}
-}
-
-// Encode returns the JSON of a body.
-func Encode(body any) []byte {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		panic(fmt.Sprintf("encoding a %T: %v", body, err)) //nolint:forbidigo // It is an error of the program.
-	}
-	return encoded
 }

@@ -40,6 +40,9 @@ type Encoded interface {
 
 // Decode decodes a JSON object.
 func Decode(data []byte) (Object, error) {
+	if o, ok := quick(data); ok {
+		return o, nil
+	}
 	var o Object
 	if err := utiljson.Unmarshal(data, &o); err != nil {
 		return nil, err

@@ -1,0 +1,303 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooktest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Remote is a handler that sends requests to the hook at a URL and returns what it responds, for a [Trial] of a hook that runs.
+func Remote(url string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		forwarded, err := http.NewRequestWithContext(r.Context(), r.Method, url, r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		forwarded.Header = r.Header.Clone()
+		returned, err := http.DefaultClient.Do(forwarded)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer returned.Body.Close() //nolint:errcheck // It has been read.
+		maps.Copy(w.Header(), returned.Header)
+		w.WriteHeader(returned.StatusCode)
+		_, _ = io.Copy(w, returned.Body) // What is cut short does not decode.
+	})
+}
+
+// shown is an object as requests show it.
+type shown struct {
+	*hook.Object
+
+	encoded []byte
+}
+
+func show(o *hook.Object) (shown, error) {
+	encoded, err := json.Marshal(o.Object)
+	if err != nil {
+		return shown{}, fmt.Errorf("encoding %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return shown{o, encoded}, nil
+}
+
+// JSON implements [wire.Object], as do Namespace and Name.
+func (s shown) JSON() []byte      { return s.encoded }
+func (s shown) Namespace() string { return s.GetNamespace() }
+func (s shown) Name() string      { return s.GetName() }
+
+// request returns the body of a request to a hook.
+func (m *model) request(name hook.Name) ([]byte, error) {
+	parent, err := show(m.parent)
+	if err != nil {
+		return nil, err
+	}
+	r := wire.Request{Version: m.version[name], Controller: m.controller, Parent: parent, Finalizing: name == hook.Finalize}
+	for _, rule := range m.rules {
+		kind := m.trial.Kinds[rule.Resource]
+		group := wire.Group{Key: hook.TypeKey(rule.APIVersion, kind)}
+		for key, child := range m.children {
+			if key.kind != kind || key.apiVersion != rule.APIVersion {
+				continue
+			}
+			observed, err := show(child)
+			if err != nil {
+				return nil, err
+			}
+			group.Objects = append(group.Objects, observed)
+		}
+		r.Children = append(r.Children, group)
+	}
+	if m.trial.Decorator != nil {
+		return wire.Decorator(r), nil
+	}
+	return wire.Composite(r), nil
+}
+
+// call calls a hook twice with the same request, and checks its response.
+func (m *model) call(name hook.Name, handler http.Handler) (response wire.Response, children []*hook.Object, err error) {
+	body, err := m.request(name)
+	if err != nil {
+		return response, nil, err
+	}
+	first, err := m.post(handler, body)
+	if err != nil {
+		return response, nil, err
+	}
+	second, err := m.post(handler, body)
+	if err != nil {
+		return response, nil, err
+	}
+	if !equalJSON(first, second) {
+		return response, nil, fmt.Errorf("the same request gets different responses: %s and %s", first, second)
+	}
+	options := wire.ResponseOptions{Strict: true}
+	if m.trial.Decorator != nil {
+		response, err = wire.DecodeDecorator(first, options)
+	} else {
+		response, err = wire.DecodeComposite(first, options)
+	}
+	if err != nil {
+		return response, nil, fmt.Errorf("the response of the %s hook: %w", name, err)
+	}
+	children, err = m.wanted(&response)
+	if err != nil {
+		return response, nil, fmt.Errorf("the response of the %s hook: %w", name, err)
+	}
+	return response, children, nil
+}
+
+func (m *model) post(handler http.Handler, body []byte) ([]byte, error) {
+	r := httptest.NewRequestWithContext(m.ctx, http.MethodPost, "/", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, r)
+	if recorder.Code != http.StatusOK {
+		return nil, fmt.Errorf("the hook responds with %d: %s", recorder.Code, recorder.Body)
+	}
+	return recorder.Body.Bytes(), nil
+}
+
+func equalJSON(a, b []byte) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// wanted returns the children of a response, which must be such as the server accepts.
+func (m *model) wanted(response *wire.Response) ([]*hook.Object, error) {
+	decoded, err := response.Children()
+	if err != nil {
+		return nil, err
+	}
+	seen := map[childKey]bool{}
+	children := make([]*hook.Object, 0, len(decoded))
+	for i, content := range decoded {
+		child := &hook.Object{Object: content}
+		if child.GetNamespace() == "" {
+			child.SetNamespace(m.parent.GetNamespace())
+		}
+		key := keyOf(child)
+		switch {
+		case key.name == "":
+			return nil, fmt.Errorf("child %d has no name", i)
+		case !m.declared(child):
+			return nil, fmt.Errorf("%s is of %s, which the controller does not declare", key, hook.TypeKey(key.apiVersion, key.kind))
+		case seen[key]:
+			return nil, fmt.Errorf("%s is there twice", key)
+		case m.parent.GetNamespace() != "" && key.namespace != m.parent.GetNamespace():
+			return nil, fmt.Errorf("%s is in another namespace than its parent", key)
+		}
+		if err := m.label(child); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		seen[key] = true
+		children = append(children, child)
+	}
+	return children, nil
+}
+
+func (m *model) declared(child *hook.Object) bool {
+	for _, rule := range m.rules {
+		if rule.APIVersion == child.GetAPIVersion() && m.trial.Kinds[rule.Resource] == child.GetKind() {
+			return true
+		}
+	}
+	return false
+}
+
+// label gives a child of a composite the label by which its parent finds it if the server does so, and otherwise checks that it has
+// the labels of the parent's selector.
+func (m *model) label(child *hook.Object) error {
+	if m.trial.Composite == nil {
+		return nil
+	}
+	if generate := m.trial.Composite.Spec.GenerateSelector; generate != nil && *generate {
+		with := child.GetLabels()
+		if with == nil {
+			with = map[string]string{}
+		}
+		with["controller-uid"] = string(m.parent.GetUID())
+		child.SetLabels(with)
+		return nil
+	}
+	encoded, err := json.Marshal(m.parent.Object["spec"])
+	if err != nil {
+		return fmt.Errorf("encoding the parent: %w", err)
+	}
+	var spec struct {
+		Selector *metav1.LabelSelector `json:"selector"`
+	}
+	if err := json.Unmarshal(encoded, &spec); err != nil {
+		return fmt.Errorf("reading the parent's selector: %w", err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
+	if err != nil {
+		return fmt.Errorf("reading the parent's selector: %w", err)
+	}
+	if spec.Selector == nil {
+		return errors.New("the parent has no spec.selector, and the controller does not generate selectors")
+	}
+	if !selector.Matches(labels.Set(child.GetLabels())) {
+		return errors.New("its labels do not match the parent's selector")
+	}
+	return nil
+}
+
+// sync calls the sync hook and applies its response. It returns what that changes, empty if nothing.
+func (m *model) sync() (changed string, err error) {
+	response, wanted, err := m.call(hook.Sync, m.trial.Sync)
+	if err != nil {
+		return "", err
+	}
+	return m.accept(response, wanted), nil
+}
+
+// finalize calls the finalize hook and applies its response.
+func (m *model) finalize() (finalized bool, err error) {
+	response, wanted, err := m.call(hook.Finalize, m.trial.Finalize)
+	if err != nil {
+		return false, err
+	}
+	m.accept(response, wanted)
+	return response.Finalized, nil
+}
+
+func (m *model) accept(response wire.Response, wanted []*hook.Object) (changed string) {
+	before := m.parent.DeepCopy()
+	m.acceptParent(response)
+	if !sameJSON(before.Object, m.parent.Object) {
+		m.wrote(m.parent, false)
+		changed = "the parent"
+	}
+	if children := m.apply(wanted); children != "" {
+		changed = children
+	}
+	return changed
+}
+
+// acceptParent writes what a response says of the parent.
+func (m *model) acceptParent(response wire.Response) {
+	if m.trial.Composite != nil {
+		status := maps.Clone(response.Status)
+		if status == nil {
+			status = map[string]any{}
+		}
+		status["observedGeneration"] = m.parent.GetGeneration()
+		m.parent.Object["status"] = status
+		return
+	}
+	if response.Status != nil {
+		m.parent.Object["status"] = response.Status
+	}
+	m.parent.SetLabels(patched(m.parent.GetLabels(), response.Labels))
+	m.parent.SetAnnotations(patched(m.parent.GetAnnotations(), response.Annotations))
+}
+
+// patched returns a map with the values of a response, of which nil ones remove.
+func patched(have map[string]string, want map[string]*string) map[string]string {
+	result := maps.Clone(have)
+	if result == nil {
+		result = map[string]string{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if value := want[name]; value == nil {
+			delete(result, name)
+		} else {
+			result[name] = *value
+		}
+	}
+	if len(result) == 0 {
+		return nil
+	}
+	return result
+}

@@ -1,0 +1,314 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooktest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// defaultRounds is how many calls a hook may take to come to rest.
+const defaultRounds = 20
+
+// model is a cluster with one parent and its children.
+type model struct {
+	ctx        context.Context //nolint:containedctx // A model lives for one history.
+	trial      Trial
+	controller []byte
+	rules      []v1alpha1.ResourceRule
+	// version is that of the sync and finalize hooks.
+	version map[hook.Name]v1alpha1.HookVersion
+	now     time.Time
+
+	parent *hook.Object
+	// children are by kind, namespace and name; applied is what was wanted of each last.
+	children map[childKey]*hook.Object
+	applied  map[childKey]map[string]any
+	writes   int
+}
+
+type childKey struct{ apiVersion, kind, namespace, name string }
+
+func keyOf(o *hook.Object) childKey {
+	return childKey{o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName()}
+}
+
+func (k childKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.namespace, k.name) }
+
+func newModel(ctx context.Context, tr Trial) (*model, error) {
+	m := &model{ctx: ctx, trial: tr, now: time.Unix(0, 0), version: map[hook.Name]v1alpha1.HookVersion{}}
+	if m.trial.Rounds == 0 {
+		m.trial.Rounds = defaultRounds
+	}
+	var err error
+	switch {
+	case (tr.Composite == nil) == (tr.Decorator == nil) || tr.Parent == nil || tr.Sync == nil:
+		return nil, errors.New("a trial needs a parent, a sync hook, and a CompositeController or a DecoratorController")
+	case tr.Composite != nil:
+		for _, r := range tr.Composite.Spec.ChildResources {
+			m.rules = append(m.rules, r.ResourceRule)
+		}
+		if h := tr.Composite.Spec.Hooks; h != nil {
+			m.declare(h.Sync, h.Finalize)
+		}
+		m.controller, err = wire.EncodeComposite(tr.Composite, wire.EncodeOptions{})
+	default:
+		for _, r := range tr.Decorator.Spec.Attachments {
+			m.rules = append(m.rules, r.ResourceRule)
+		}
+		if h := tr.Decorator.Spec.Hooks; h != nil {
+			m.declare(h.Sync, h.Finalize)
+		}
+		m.controller, err = wire.EncodeDecorator(tr.Decorator, wire.EncodeOptions{})
+	}
+	for _, r := range m.rules {
+		if tr.Kinds[r.Resource] == "" {
+			return nil, fmt.Errorf("the trial's Kinds have no kind for %s", r.Resource)
+		}
+	}
+	m.create()
+	return m, err
+}
+
+// declare takes the versions of the hooks.
+func (m *model) declare(sync, finalize *v1alpha1.Hook) {
+	for name, h := range map[hook.Name]*v1alpha1.Hook{hook.Sync: sync, hook.Finalize: finalize} {
+		if h != nil && h.Version != nil {
+			m.version[name] = *h.Version
+		}
+	}
+}
+
+// create creates the parent.
+func (m *model) create() {
+	m.parent = m.trial.Parent.DeepCopy()
+	m.children, m.applied = map[childKey]*hook.Object{}, map[childKey]map[string]any{}
+	m.born(m.parent)
+}
+
+// born gives an object what the API server gives to new ones.
+func (m *model) born(o *hook.Object) {
+	m.writes++
+	o.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", m.writes)))
+	o.SetResourceVersion(strconv.Itoa(m.writes))
+	o.SetGeneration(1)
+	o.SetCreationTimestamp(metav1.Time{Time: m.now})
+}
+
+// wrote notes a change of an object.
+func (m *model) wrote(o *hook.Object, generation bool) {
+	m.writes++
+	o.SetResourceVersion(strconv.Itoa(m.writes))
+	if generation {
+		o.SetGeneration(o.GetGeneration() + 1)
+	}
+}
+
+func (m *model) do(s Step) error {
+	switch s.Do {
+	case Edit:
+		edit := m.trial.Edits[s.Edit]
+		if edit == nil {
+			return errors.New("the trial has no such edit")
+		}
+		before := m.parent.DeepCopy()
+		if edit(m.parent); !reflect.DeepEqual(before, m.parent) {
+			m.wrote(m.parent, true)
+		}
+	case DeleteChild:
+		if key, ok := m.child(s.Child); ok {
+			delete(m.children, key)
+			delete(m.applied, key)
+		}
+	case EditChild:
+		if key, ok := m.child(s.Child); ok {
+			spoil(m.children[key].Object, m.applied[key])
+			m.wrote(m.children[key], true)
+		}
+	case Call:
+		_, err := m.sync()
+		return err
+	case Rest:
+		return m.rest()
+	case Delete:
+		return m.remove()
+	default:
+		return errors.New("there is no such step")
+	}
+	return nil
+}
+
+func (m *model) child(n int) (childKey, bool) {
+	keys := m.keys()
+	if len(keys) == 0 {
+		return childKey{}, false
+	}
+	return keys[n%len(keys)], true
+}
+
+// keys returns the keys of the children in an order that is always the same.
+func (m *model) keys() []childKey {
+	return slices.SortedFunc(maps.Keys(m.children), func(a, b childKey) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// spoil takes what is wanted of a child out of it, but for what names it.
+func spoil(child, wanted map[string]any) {
+	for field := range wanted {
+		switch field {
+		case "apiVersion", "kind", "metadata":
+		default:
+			delete(child, field)
+		}
+	}
+}
+
+// rest calls the hook until nothing changes any more.
+func (m *model) rest() error {
+	for range m.trial.Rounds {
+		before := m.writes
+		changed, err := m.sync()
+		if err != nil {
+			return err
+		}
+		m.progress()
+		if m.writes == before && changed == "" {
+			return nil
+		}
+	}
+	changed, err := m.sync()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the hook does not come to rest within %d calls; the last one still changes %s", m.trial.Rounds, changed)
+}
+
+// progress lets the controllers of the children work.
+func (m *model) progress() {
+	if m.trial.Progress == nil {
+		return
+	}
+	for _, key := range m.keys() {
+		child := m.children[key]
+		before := child.DeepCopy()
+		if m.trial.Progress(child); !reflect.DeepEqual(before, child) {
+			m.wrote(child, false)
+		}
+	}
+}
+
+// remove deletes the parent, and creates a new one when it is gone.
+func (m *model) remove() error {
+	if m.trial.Finalize != nil {
+		m.parent.SetDeletionTimestamp(&metav1.Time{Time: m.now})
+		m.wrote(m.parent, true)
+		for round := 0; ; round++ {
+			finalized, err := m.finalize()
+			if err != nil {
+				return err
+			}
+			if finalized {
+				break
+			}
+			if round == m.trial.Rounds {
+				return fmt.Errorf("the finalize hook does not say that it is finalized within %d calls", round)
+			}
+			m.progress()
+		}
+	}
+	m.create()
+	return nil
+}
+
+// apply makes the children as they are wanted. It returns what that changes, empty if nothing.
+func (m *model) apply(wanted []*hook.Object) (changed string) {
+	keep := map[childKey]bool{}
+	for _, want := range wanted {
+		key := keyOf(want)
+		keep[key] = true
+		child := m.children[key]
+		if child == nil {
+			child = want.DeepCopy()
+			m.born(child)
+			child.SetOwnerReferences([]metav1.OwnerReference{{
+				APIVersion: m.parent.GetAPIVersion(), Kind: m.parent.GetKind(), Name: m.parent.GetName(), UID: m.parent.GetUID(),
+				Controller: new(true), BlockOwnerDeletion: new(true),
+			}})
+			m.children[key], changed = child, "that "+key.String()+" exists"
+		} else if before := child.DeepCopy(); !merge(child.Object, m.applied[key], want.DeepCopy().Object, before.Object) {
+			m.wrote(child, true)
+			changed = key.String()
+		}
+		m.applied[key] = want.DeepCopy().Object
+	}
+	for _, key := range m.keys() {
+		if !keep[key] {
+			delete(m.children, key)
+			delete(m.applied, key)
+			m.writes++
+			changed = "that " + key.String() + " is gone"
+		}
+	}
+	return changed
+}
+
+// merge sets the wanted fields of an object and drops those that were wanted before. It reports whether the object is as before.
+func merge(o, formerly, wanted, before map[string]any) bool {
+	mergeMaps(o, formerly, wanted)
+	return sameJSON(o, before)
+}
+
+func mergeMaps(o, formerly, wanted map[string]any) {
+	for field := range formerly {
+		if _, still := wanted[field]; !still {
+			delete(o, field)
+		}
+	}
+	for field, value := range wanted {
+		inner, isMap := value.(map[string]any)
+		into, has := o[field].(map[string]any)
+		if !isMap || !has {
+			o[field] = value
+			continue
+		}
+		was, _ := formerly[field].(map[string]any) // Absent: nothing was wanted.
+		mergeMaps(into, was, inner)
+	}
+}
+
+func sameJSON(a, b any) bool {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	y, err := json.Marshal(b)
+	return err == nil && string(x) == string(y)
+}

@@ -1,0 +1,217 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooktest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+)
+
+// fleet is a CompositeController of Fleets, which have ConfigMaps.
+func fleet() *v1alpha1.CompositeController {
+	return &v1alpha1.CompositeController{Spec: v1alpha1.CompositeControllerSpec{
+		GenerateSelector: new(true),
+		ChildResources: []v1alpha1.CompositeControllerChildResourceRule{
+			{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmaps"}},
+		},
+	}}
+}
+
+func object(content map[string]any) *hook.Object { return &hook.Object{Object: content} }
+
+// ship wants as many ConfigMaps as the fleet has ships.
+func ship(request *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	spec, _ := request.Parent.Object["spec"].(map[string]any)
+	response := &hook.CompositeResponse{Status: map[string]any{"observed": len(request.Children.OfType("v1", "ConfigMap"))}}
+	ships, _ := spec["ships"].(int64)
+	for i := range ships {
+		response.Children = append(response.Children, object(map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("%s-%d", request.Parent.GetName(), i)},
+			"data": map[string]any{"color": spec["color"]},
+		}))
+	}
+	return response, nil
+}
+
+func scuttle(request *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	return &hook.CompositeResponse{Finalized: len(request.Children.OfType("v1", "ConfigMap")) == 0}, nil
+}
+
+func trial() hooktest.Trial {
+	return hooktest.Trial{
+		Composite: fleet(), Sync: hooktest.Composite(ship), Finalize: hooktest.Composite(scuttle),
+		Kinds: map[string]string{"configmaps": "ConfigMap"},
+		Parent: object(map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": map[string]any{"namespace": "sea", "name": "a"},
+			"spec": map[string]any{"ships": int64(2), "color": "red"},
+		}),
+		Edits: map[string]func(*hook.Object){
+			"paint": func(o *hook.Object) { o.Object["spec"].(map[string]any)["color"] = "blue" },
+			"grow":  func(o *hook.Object) { o.Object["spec"].(map[string]any)["ships"] = int64(3) },
+			"lose":  func(o *hook.Object) { o.Object["spec"].(map[string]any)["ships"] = int64(1) },
+		},
+	}
+}
+
+func TestWellBehavedHookPasses(t *testing.T) {
+	t.Parallel()
+	trial().Run(t, 50)
+}
+
+func TestRemoteHookIsCalled(t *testing.T) {
+	t.Parallel()
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Composite(ship))
+	tr := trial()
+	tr.Sync = hooktest.Remote(server.URL("/sync"))
+	if err := tr.Play(t.Context(), []hooktest.Step{{Do: hooktest.Rest}}); err != nil {
+		t.Error(err)
+	}
+	if len(server.Requests("/sync")) == 0 {
+		t.Error("the hook was not called")
+	}
+}
+
+func TestProgressIsShownToTheHook(t *testing.T) {
+	t.Parallel()
+	tr := trial()
+	tr.Progress = func(child *hook.Object) { child.Object["status"] = map[string]any{"ready": true} }
+	ready := false
+	tr.Sync = hooktest.Composite(func(r *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+		for _, child := range r.Children.OfType("v1", "ConfigMap") {
+			ready = ready || child.Object["status"] != nil
+		}
+		return ship(r)
+	})
+	if err := tr.Play(t.Context(), []hooktest.Step{{Do: hooktest.Rest}}); err != nil || !ready {
+		t.Errorf("error %v, and the hook has seen a status: %v", err, ready)
+	}
+}
+
+// changed is the hook of ship with something done to its responses.
+func changed(change func(*hook.CompositeRequest, *hook.CompositeResponse)) func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	return func(r *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+		response, err := ship(r)
+		change(r, response)
+		return response, err
+	}
+}
+
+func TestTrialFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	for name, tc := range map[string]struct {
+		change func(*hook.CompositeRequest, *hook.CompositeResponse)
+		want   string
+	}{
+		"another response to the same request": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			calls++
+			r.Status["calls"] = calls
+		}, "different responses"},
+		"a status that grows": {func(q *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Status["seen"] = q.Parent.GetResourceVersion()
+		}, "does not come to rest within 20 calls; the last one still changes the parent"},
+		"children that come and go": {func(q *hook.CompositeRequest, r *hook.CompositeResponse) {
+			if len(q.Children.OfType("v1", "ConfigMap")) > 0 {
+				r.Children = nil
+			}
+		}, "does not come to rest"},
+		"a child of an undeclared kind": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Children[0].SetKind("Secret")
+		}, "Secret.v1, which the controller does not declare"},
+		"a child twice": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Children = append(r.Children, r.Children[0])
+		}, "is there twice"},
+		"a child without a name": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Children[0].SetName("")
+		}, "has no name"},
+		"a child elsewhere": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Children[0].SetNamespace("land")
+		}, "in another namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := trial()
+			tr.Sync = hooktest.Composite(changed(tc.change))
+			if err := tr.Play(t.Context(), tr.Generate(1)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTrialFindsWrongResponses(t *testing.T) {
+	t.Parallel()
+	rest, remove := []hooktest.Step{{Do: hooktest.Rest}}, []hooktest.Step{{Do: hooktest.Delete}}
+	for name, tc := range map[string]struct {
+		change func(*hooktest.Trial)
+		steps  []hooktest.Step
+		want   string
+	}{
+		"an unknown field": {func(tr *hooktest.Trial) { tr.Sync = hooktest.Body("", `{"childs":[]}`) }, rest, "childs"},
+		"an error":         {func(tr *hooktest.Trial) { tr.Sync = hooktest.Status(500, "oh") }, rest, "responds with 500: oh"},
+		"never finalized":  {func(tr *hooktest.Trial) { tr.Finalize = hooktest.Body("", `{}`) }, remove, "does not say that it is finalized"},
+		"labels that do not match": {func(tr *hooktest.Trial) {
+			tr.Composite.Spec.GenerateSelector = nil
+			tr.Parent.Object["spec"].(map[string]any)["selector"] = map[string]any{"matchLabels": map[string]any{"app": "a"}}
+		}, rest, "do not match the parent's selector"},
+		"no selector":     {func(tr *hooktest.Trial) { tr.Composite.Spec.GenerateSelector = nil }, rest, "has no spec.selector"},
+		"no hook":         {func(tr *hooktest.Trial) { tr.Sync = nil }, rest, "needs a parent, a sync hook"},
+		"a kind missing":  {func(tr *hooktest.Trial) { tr.Kinds = nil }, rest, "no kind for configmaps"},
+		"an unknown edit": {func(*hooktest.Trial) {}, []hooktest.Step{{Do: hooktest.Edit, Edit: "sink"}}, "no such edit"},
+		"an unknown step": {func(*hooktest.Trial) {}, []hooktest.Step{{Do: "sink"}}, "no such step"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := trial()
+			tc.change(&tr)
+			if err := tr.Play(t.Context(), tc.steps); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTrialOfDecorator(t *testing.T) {
+	t.Parallel()
+	tr := trial()
+	tr.Composite, tr.Finalize = nil, nil
+	tr.Decorator = &v1alpha1.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{Attachments: []v1alpha1.DecoratorControllerAttachmentRule{
+		{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmaps"}},
+	}}}
+	label := "on"
+	tr.Sync = hooktest.Decorator(func(r *hook.DecoratorRequest) (*hook.DecoratorResponse, error) {
+		response := &hook.DecoratorResponse{Labels: map[string]*string{"lamp": &label, "off": nil}, Status: map[string]any{"lamps": 1}}
+		response.Attachments = append(response.Attachments, object(map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": r.Object.GetName() + "-lamp"},
+		}))
+		return response, nil
+	})
+	tr.Run(t, 20)
+}
+
+func TestHistoriesRepeat(t *testing.T) {
+	t.Parallel()
+	a, b := fmt.Sprint(trial().Generate(7)), fmt.Sprint(trial().Generate(7))
+	if a != b || a == fmt.Sprint(trial().Generate(8)) {
+		t.Errorf("seed 7 makes %s and %s", a, b)
+	}
+}
