@@ -106,7 +106,7 @@ simulate: ## Run SEEDS random histories of the engine in a simulated cluster, fr
 
 .PHONY: simulate-before
 simulate-before: ## The same with the engine of the commit BEFORE; histories go on after violations of the invariants OPEN.
-	@GOGC=400 hack/simulate-before.sh $(BEFORE) $(SEEDS) $(FIRST) '$(OPEN)'
+	@GOGC=800 hack/simulate-before.sh $(BEFORE) $(SEEDS) $(FIRST) '$(OPEN)'
 
 .PHONY: simulate-coverage
 simulate-coverage: ## The same in one process, with the coverage of the engine's statements.
@@ -114,7 +114,7 @@ simulate-coverage: ## The same in one process, with the coverage of the engine's
 
 .PHONY: simulate-mutants
 simulate-mutants: ## Put small faults into the engine, one at a time, and count the histories until the simulation finds them.
-	@GOGC=400 go run ./test/simulation/mutants $(MUTANTS_ARGS)
+	@GOGC=800 go run ./test/simulation/mutants $(MUTANTS_ARGS)
 
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.

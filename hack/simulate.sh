@@ -5,4 +5,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 mkdir -p bin/repeatable
 overlay="$(go run ./hack/repeatable-runtime bin/repeatable)"
-GOGC=400 go test -overlay "${overlay}" -count=1 -v -timeout 0 -run '^TestHistories$' ./test/simulation "$@"
+GOGC=800 go test -overlay "${overlay}" -count=1 -v -timeout 0 -run '^TestHistories$' ./test/simulation "$@"

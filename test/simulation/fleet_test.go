@@ -123,7 +123,7 @@ func (f *fleet) process(work string, take func(message)) (last uint64, ended boo
 		"-simulation.open=" + *open, "-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks), fmt.Sprintf("-simulation.attempts=%d", *attempts),
 	}
 	c := exec.CommandContext(f.t.Context(), os.Args[0], args...)
-	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800")
 	var errors strings.Builder
 	c.Stderr = &errors
 	out, err := c.StdoutPipe()

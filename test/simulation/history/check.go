@@ -24,14 +24,22 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
 
-// resyncs is longer than the longest period of resyncs (docs/reference/contract.md#s5.3).
-const resyncs = 31 * time.Minute
+const (
+	// resyncs is the longest period of resyncs (docs/reference/contract.md#s5.3). It is longer than most histories, so that a resync does
+	// seldom what an event should have done.
+	resyncs = 20 * time.Minute
+	// resyncsAfter is that of the engine that starts at the end, whose resyncs follow one another.
+	resyncsAfter = 2 * time.Minute
+	// margin is how much longer than a period is waited.
+	margin = 30 * time.Second
+)
 
 // end ends all that keeps the cluster from its rest, and checks what must be true at rest.
 func (r *runner) end() {
@@ -46,16 +54,17 @@ func (r *runner) end() {
 	if !r.restoreAll() || !r.settle() || !r.upgraded() || !r.flush() || !r.atRest() {
 		return
 	}
-	r.quiet(invariant.ResyncWritesNothing, func() {
-		r.resync()
-		// Once more: a resync may be the last one.
-		r.resynced = r.world.Now()
-		r.resync()
-	})
-	r.resynced = 0
+	r.quiet(invariant.ResyncWritesNothing, func() { r.wait(resyncs + margin) })
+	r.world.Configure(func(o *dependencies.Options) { o.CacheFlushInterval = resyncsAfter })
 	r.quiet(invariant.RestartWritesNothing, func() {
 		r.stopEngine(Step{})
 		r.start()
+	})
+	r.quiet(invariant.ResyncWritesNothing, func() {
+		r.wait(resyncsAfter + margin)
+		// Once more: a resync may be the last one.
+		r.resynced = r.world.Now()
+		r.wait(resyncsAfter + margin)
 	})
 }
 
@@ -83,9 +92,6 @@ func (r *runner) restoreAll() bool {
 	r.violatedf(invariant.ComesToRest, "a kind whose definition was deleted does not go")
 	return false
 }
-
-// resync lets the time pass after which every parent is synced again.
-func (r *runner) resync() { r.wait(resyncs) }
 
 // wait lets time pass, and all that becomes pending in it happen.
 func (r *runner) wait(d time.Duration) {

@@ -128,7 +128,7 @@ func newRunner(h History, logged bool) *runner {
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
-		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1},
+		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs},
 	})
 	r.seed(0)
 	r.prepare()

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
@@ -129,6 +130,9 @@ func (w *World) Start() int {
 	synctest.Wait()
 	return e.number
 }
+
+// Configure changes the settings of the engines that are started from now on.
+func (w *World) Configure(change func(*dependencies.Options)) { change(&w.options.Engine) }
 
 func (e *engine) config(host, user string) *rest.Config {
 	return &rest.Config{
