@@ -64,10 +64,11 @@ func (c *Controller) Health() health.State {
 }
 
 // blocks reports whether there are syncs and none can succeed without a hook. Responses of the customize hook are remembered, and only
-// parents that are being deleted are finalized.
+// parents that are being deleted are finalized. Where no parent is to be synced again, those that
+// needed the hook are gone or being finalized.
 func (c *Controller) blocks(name hook.Name) bool {
 	switch {
-	case c.parents.len() == 0:
+	case c.parents.len() == 0 || c.pool.Retrying() == 0:
 		return false
 	case name == hook.Finalize:
 		return c.hooks.Sync == nil

@@ -288,6 +288,13 @@ func (p *Pool) state() metrics.QueueState {
 	return s
 }
 
+// Retrying returns how many parents are to be synced again because their last sync failed or was asked to come later. It looks at all of
+// them.
+func (p *Pool) Retrying() int {
+	s := p.state()
+	return s.Failing + s.Postponed
+}
+
 // DefaultGrace is how long syncs that are under way may take after a controller is stopped, unless Config.Grace says otherwise.
 // Then their context is canceled. Whoever stops controllers waits longer than that: cmd/metacontroller-apiserver/app adds a
 // second to it, so that a canceled sync still ends before the API server that it writes to.

@@ -128,7 +128,7 @@ func finalizersOf(o map[string]any) []string {
 
 // cluster is what the tracker has to know.
 func (r *runner) cluster() invariant.Cluster {
-	return invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced}
+	return invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced, Ended: r.step == none}
 }
 
 // upgraded checks what changes of kinds have led to.

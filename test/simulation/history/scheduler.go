@@ -201,7 +201,19 @@ func (r *runner) rest(Step) {
 		r.endure()
 		return
 	}
-	r.settle()
+	if r.settle() && r.restful() {
+		r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster()))
+	}
+}
+
+// restful reports whether nothing keeps the cluster from what must be true at rest, so that it can be checked within the history.
+func (r *runner) restful() bool {
+	for kind, served := range r.served {
+		if served == nil || r.editions[kind].Single {
+			return false
+		}
+	}
+	return r.engine != none && !r.denials && r.tracker.AllPure(r.engine) && r.result.Violation == nil
 }
 
 // settle lets everything happen until nothing does any more.

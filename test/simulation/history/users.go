@@ -143,7 +143,7 @@ func (r *runner) color() string { return colors[r.random.IntN(len(colors))] }
 func (r *runner) wish() hooks.Wish {
 	return hooks.Wish{
 		Children: int64(r.random.IntN(3)), Color: r.color(), Level: int64(r.random.IntN(4)), Shape: int64(r.random.IntN(hooks.Shapes)),
-		Ordered: r.random.IntN(4) == 0, Memory: r.random.IntN(5) == 0, Related: []string{"", "", "labels", "names", "namespace"}[r.random.IntN(5)],
+		Ordered: r.random.IntN(4) == 0, Memory: r.random.IntN(5) == 0, Related: []string{"", "labels", "labels", "names", "namespace"}[r.random.IntN(5)],
 	}
 }
 

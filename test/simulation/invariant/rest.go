@@ -34,6 +34,9 @@ type Cluster struct {
 	Engine int
 	// Resynced is when the last period of resyncs began; 0 if none has passed.
 	Resynced time.Duration
+	// Ended says that hooks have been asked again about the parents of which [Tracker.Impure] tells, as at the end of a history. The others
+	// are checked before.
+	Ended bool
 	// Served says of each kind in which edition its definition is; nil for one that is not served.
 	Served []*hooks.Edition
 }
@@ -89,6 +92,16 @@ func (t *Tracker) Impure(engine int) []string {
 	return slices.Compact(all)
 }
 
+// AllPure reports whether the last responses about all parents were those of package hooks.
+func (t *Tracker) AllPure(engine int) bool {
+	for key, call := range t.last {
+		if _, ok := t.objects[key.parent]; ok && key.engine == engine && !call.Pure {
+			return false
+		}
+	}
+	return true
+}
+
 // Object returns the object with a UID as it is, nil if there is none. It must not be modified.
 func (t *Tracker) Object(uid string) map[string]any { return t.objects[uid] }
 
@@ -115,8 +128,11 @@ func (c Cluster) runs(d object) (served []map[string]any) {
 	return served
 }
 
-// syncsFailing is the reason of a controller all of whose parents fail.
-const syncsFailing = "SyncsFailing"
+// syncsFailing is the reason of a controller all of whose parents fail, and hookFailing that of one whose hook failed last.
+const (
+	syncsFailing = "SyncsFailing"
+	hookFailing  = "HookFailing"
+)
 
 func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation {
 	served := c.runs(d)
@@ -124,7 +140,8 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
 	}
 	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
-	if ready, why := readiness(d); ready != (len(served) > 0) && !strings.HasPrefix(why, syncsFailing) {
+	if ready, why := readiness(d); ready != (len(served) > 0) && !strings.HasPrefix(why, syncsFailing) &&
+		!(strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil) {
 		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
 	}
 	for _, rule := range served {
@@ -172,7 +189,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if call == nil {
 		return New(LatestSeen, c.At, "the hook of %s was never asked about %s", name, o)
 	}
-	if call.Response == nil || !call.Pure {
+	if call.Response == nil || !call.Pure || !c.Ended && t.upgraded > 0 && call.At <= t.upgraded {
 		return nil
 	}
 	// An error does not keep a parent from releasing: it is done first.
@@ -402,7 +419,7 @@ func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
 			continue
 		}
 		carries, chosen := slices.Contains(o.finalizers(), finalizerOf(d)), selected(rule, o)
-		if carries && o.deleting() && t.held(o) {
+		if carries && t.held(o) {
 			continue // Its children have finalizers of their own, of controllers that may wait for a kind.
 		}
 		if carries != (chosen && !o.deleting()) {
