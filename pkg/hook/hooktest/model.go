@@ -17,6 +17,7 @@ limitations under the License.
 package hooktest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -310,5 +311,5 @@ func sameJSON(a, b any) bool {
 		return false
 	}
 	y, err := json.Marshal(b)
-	return err == nil && string(x) == string(y)
+	return err == nil && bytes.Equal(x, y)
 }

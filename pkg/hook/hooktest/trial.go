@@ -62,14 +62,17 @@ type Trial struct {
 type Action string
 
 const (
-	// Edit does one of the trial's edits, and Delete deletes the parent; a new one is created after it.
-	Edit   Action = "edit"
+	// Edit does one of the trial's edits.
+	Edit Action = "edit"
+	// Delete deletes the parent. A new one is created after it.
 	Delete Action = "delete"
-	// DeleteChild deletes a child, and EditChild changes what the hook wants of it.
+	// DeleteChild deletes a child.
 	DeleteChild Action = "delete child"
-	EditChild   Action = "edit child"
-	// Call calls the hook once and applies its response, and Rest does so until nothing changes any more.
+	// EditChild changes what the hook wants of a child.
+	EditChild Action = "edit child"
+	// Call calls the hook once and applies its response.
 	Call Action = "call"
+	// Rest calls the hook and applies its responses until nothing changes any more.
 	Rest Action = "rest"
 )
 
@@ -100,7 +103,7 @@ const length = 30
 
 // Generate makes a history from a seed: the same from the same seed, as long as the names of the edits stay the same.
 func (tr Trial) Generate(seed uint64) []Step {
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // A history shall repeat.
 	edits := slices.Sorted(maps.Keys(tr.Edits))
 	steps := make([]Step, 0, length+1)
 	for len(steps) < length {

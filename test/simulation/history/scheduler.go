@@ -202,7 +202,9 @@ func (r *runner) rest(Step) {
 		return
 	}
 	if r.settle() && r.restful() {
-		r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster()))
+		if r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster())); r.result.Violation == nil {
+			r.upgraded()
+		}
 	}
 }
 

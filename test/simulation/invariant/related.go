@@ -101,7 +101,7 @@ func (t *Tracker) adoptedAtRest(c Cluster, d, o object) *Violation {
 
 // upgradedAtRest checks the children of a parent whose hook was asked last before the definition of a kind was changed: what is to be
 // written otherwise since then is written without anybody asking for it.
-func (t *Tracker) upgradedAtRest(c Cluster, name string, d, rule, o object) *Violation {
+func (t *Tracker) upgradedAtRest(c Cluster, name string, rule, o object) *Violation {
 	call := t.last[syncing{c.Engine, name, o.meta("uid")}]
 	if call == nil || call.Response == nil || !call.Pure || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(call, o) {
 		return nil
@@ -119,7 +119,7 @@ func (t *Tracker) Upgraded(c Cluster) *Violation {
 		for _, rule := range c.runs(d) {
 			group, _ := split(text(rule["apiVersion"]))
 			for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
-				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil && t.reports(v) {
+				if v := t.upgradedAtRest(c, name, rule, o); v != nil && t.reports(v) {
 					return v
 				}
 			}

@@ -140,8 +140,9 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
 	}
 	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
-	if ready, why := readiness(d); ready != (len(served) > 0) && !strings.HasPrefix(why, syncsFailing) &&
-		!(strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil) {
+	ready, why := readiness(d)
+	failing := strings.HasPrefix(why, syncsFailing) || strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil
+	if ready != (len(served) > 0) && !failing {
 		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
 	}
 	for _, rule := range served {
