@@ -158,7 +158,7 @@ func refusal(a admission.Attributes, author user.Info, missing []rights.Right) s
 		fmt.Fprintf(&b, " (groups %q)", groups)
 	}
 	b.WriteString(" lacks, in all namespaces unless one is named:")
-	lines := rights.Lines(missing)
+	lines, everything := rights.Lines(missing), rights.Right{Group: "*", Resource: "*"}.String()
 	for i, line := range lines {
 		if i == maxShown {
 			fmt.Fprintf(&b, "\n- rights on %d more resources", len(lines)-maxShown)
@@ -172,9 +172,6 @@ func refusal(a admission.Attributes, author user.Info, missing []rights.Right) s
 	fmt.Fprintf(&b, "\nGrant these rights, or the verb %s on %s", rights.Escalate, gr)
 	return b.String()
 }
-
-// everything is how a message names the rights on all kinds.
-var everything = rights.Right{Group: "*", Resource: "*"}.String()
 
 func subjectOf(u user.Info) review.Subject {
 	extra := make(map[string]authorizationv1.ExtraValue, len(u.GetExtra()))

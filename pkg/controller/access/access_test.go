@@ -140,7 +140,7 @@ func (s *scene) start(a rights.Account) *Access {
 
 // pass lets time pass.
 func (*scene) pass(d time.Duration) {
-	time.Sleep(d) // Of the bubble.
+	time.Sleep(d) //nolint:forbidigo // It is the time of the bubble.
 	synctest.Wait()
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package reconciler
 
 import (
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,17 +43,12 @@ func (c *Controller) permitted() {
 // forbidden reports whether an error, or one of those that it joins, says that an API server refused a request.
 func forbidden(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, each := range joined.Unwrap() {
-			if forbidden(each) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(joined.Unwrap(), forbidden)
 	}
 	if wrapped, ok := err.(interface{ Unwrap() error }); ok && forbidden(wrapped.Unwrap()) {
 		return true
 	}
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // What is wrapped had its turn above.
+	status, ok := err.(apierrors.APIStatus)
 	return ok && status.Status().Code == 403
 }
 

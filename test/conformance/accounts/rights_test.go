@@ -83,10 +83,10 @@ func refusedWrites(t *testing.T, e *fixture.Environment) {
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.AwaitEvent("a", "Warning", "SyncError", `cannot create resource "configmaps"`)
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "worker lacks", "create configmaps in namespace "+s.Name)
-	c.AwaitReady() // Other parents may be fine.
 	s.KubectlInput(t, s.rbac(s.manifest(s.as(s.account)), "-f", "-"), "apply", "-f", "-")
 	awaitPermitted(c, "True", v1alpha1.ReasonPermitted)
 	s.greeted("a", "Alice")
+	c.AwaitReady()
 }
 
 // deleted deletes the account, whose rights stay bound to its name.

@@ -58,9 +58,7 @@ no cluster is needed.`,
   metacontroller-apiserver rbac compositecontroller/hello | kubectl apply -f -`,
 		Args:         cobra.MaximumNArgs(1),
 		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, args)
-		},
+		RunE:         o.run,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.filename, "filename", "f", "", "file with manifests of controllers; - is the standard input")
@@ -86,8 +84,8 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range list {
-		if err := o.print(cmd.OutOrStdout(), c); err != nil {
+	for i := range list {
+		if err := o.print(cmd.OutOrStdout(), &list[i]); err != nil {
 			return err
 		}
 	}
@@ -95,7 +93,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 }
 
 // print writes the manifests for one controller.
-func (o *options) print(out io.Writer, c controller) error {
+func (o *options) print(out io.Writer, c *controller) error {
 	account, server := c.account, (*rights.Account)(nil)
 	if o.account != "" {
 		given, err := parseAccount(o.account)

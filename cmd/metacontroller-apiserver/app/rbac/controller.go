@@ -59,9 +59,9 @@ type controller struct {
 }
 
 // String returns kind/name.
-func (c controller) String() string { return c.kind + "/" + c.name }
+func (c *controller) String() string { return c.kind + "/" + c.name }
 
-func (c controller) roleName() string { return "metacontroller-" + c.kind + "-" + c.name }
+func (c *controller) roleName() string { return "metacontroller-" + c.kind + "-" + c.name }
 
 // controllerOf reads a controller object of the hub types; ok is false for other kinds.
 func controllerOf(object runtime.Object) (c controller, ok bool) {
@@ -126,7 +126,7 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
 		}
-		if len(strings.TrimSpace(string(document))) == 0 {
+		if strings.TrimSpace(string(document)) == "" {
 			continue
 		}
 		object, _, err := codec.Decode(document, nil, nil)

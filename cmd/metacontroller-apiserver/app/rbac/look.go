@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,7 +62,7 @@ func (c *controller) serve(served map[schema.GroupResource]bool) {
 			}
 			return false
 		}
-		status := schema.GroupResource{Group: r.Group, Resource: strings.Join([]string{r.Resource, rights.SubresourceStatus}, "/")}
+		status := schema.GroupResource{Group: r.Group, Resource: r.Resource + "/" + rights.SubresourceStatus}
 		return r.Subresource == rights.SubresourceStatus && !served[status]
 	})
 }
