@@ -83,11 +83,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type recorder struct{ events []string }
 
-func (r *recorder) Warning(_ *corev1.ObjectReference, reason, message string) {
+func (r *recorder) Warning(_, _ *corev1.ObjectReference, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
 }
 
-func (r *recorder) Normal(_ *corev1.ObjectReference, reason, message string) {
+func (r *recorder) Normal(_, _ *corev1.ObjectReference, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
 }
 

@@ -55,6 +55,8 @@ type Shared struct {
 	Expectations *expectations.Registry
 	// Recorder records events.
 	Recorder *eventrecorder.Recorder
+	// Handlers tells which controllers handle an object. The zero value is ready.
+	Handlers Handlers
 	// ResponseBudget and EtagBudget bound the responses that the hooks of all controllers hold and remember. Nil: no bound.
 	ResponseBudget, EtagBudget *webhook.Budget
 }

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -49,6 +50,11 @@ type State struct {
 	Rolling, Outdated int
 	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute.
 	Finalizing int
+	// Differing is the number of parents about which the hook returns something else each time, and ChangedBack that of parents to which
+	// another client writes what the controller wrote before. DiffersAt and ChangedBackAt say of the last one which place that is and what
+	// to do.
+	Differing, ChangedBack   int
+	DiffersAt, ChangedBackAt string
 	// Releasing says how far the release of finalizers is, empty if none is under way.
 	Releasing string
 	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
@@ -130,6 +136,10 @@ func (s *State) ready() metav1.Condition {
 func (s *State) starting() string {
 	switch {
 	case s.Problem != nil:
+		if apierrors.IsForbidden(s.Problem) {
+			return fmt.Sprintf("Cannot watch: %v. Allow the user get, list and watch of it by a ClusterRole; the controller starts by itself then.",
+				s.Problem)
+		}
 		return fmt.Sprintf("Cannot watch: %v", s.Problem)
 	case !s.Started:
 		return "Reading the objects that the controller watches."
@@ -186,6 +196,10 @@ func (s *State) hooksHealthy() metav1.Condition {
 	switch {
 	case len(s.Hooks) > 0:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, s.reason(), s.failures())
+	case s.Differing > 0:
+		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, fmt.Sprintf(
+			"%d parents do not settle, since each response of the hook differs from the one before. Lately %s.", s.Differing,
+			strings.TrimSuffix(s.DiffersAt, ".")))
 	case !s.Called:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotCalled, "No hook was called yet.")
 	}
@@ -211,6 +225,10 @@ func (s *State) progressing() metav1.Condition {
 	if s.Finalizing > 0 {
 		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %d parents since more than a "+
 			"minute, and they stay until it does. See the log of the hook, and the events of the parents.", s.Finalizing))
+	}
+	if s.ChangedBack > 0 {
+		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%d parents do not settle, since another client writes them as well. Lately %s.",
+			s.ChangedBack, strings.TrimSuffix(s.ChangedBackAt, ".")))
 	}
 	if s.Releasing != "" {
 		add(v1alpha1.ReasonReleasing, s.Releasing)

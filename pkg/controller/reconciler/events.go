@@ -95,7 +95,10 @@ func (c *Controller) childEvent(e cache.Event) {
 	case e.New.Controller() != nil:
 		c.enqueueOwner(e.New)
 	case !e.New.Deleting():
-		c.config.Kind.Orphan(e.New, func(key parent.Key) { c.pool.Enqueue(key, workqueue.Live) })
+		c.config.Kind.Orphan(e.New, func(key parent.Key) {
+			c.settling.Outside(key)
+			c.pool.Enqueue(key, workqueue.Live)
+		})
 	}
 }
 
@@ -170,6 +173,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 // informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
 	c.finalizing.forget(key)
+	c.settling.Forget(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)
@@ -209,13 +213,13 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 		c.rejected.Add(1)
 	}
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
-		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())
+		c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncError, "Sync error: "+message(err))
 	}
 }
 
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
-		c.shared.Recorder.Normal(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+		c.recorder.Normal(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }

@@ -19,6 +19,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,8 @@ func (c *Controller) Health() health.State {
 		s.Unsynced, s.Rolling, s.Outdated = c.parents.left()
 	default:
 	}
+	s.Differing, s.ChangedBack = c.settling.Unsettled(time.Now())
+	s.DiffersAt, s.ChangedBackAt = loaded(&c.unsettled.differs), loaded(&c.unsettled.changedBack)
 	for _, f := range c.hooks.Failing() {
 		s.Hooks = append(s.Hooks, health.Hook{
 			Name: string(f.Hook), Since: f.Since, Cause: f.Cause, Credentials: f.Credentials, Blocking: f.Unreachable && c.blocks(f.Hook),
@@ -83,8 +86,21 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
-		Failing: int64(c.pool.Failing()), Pending: int64(c.pool.Pending()),
+		Failing: int64(c.pool.Failing()), Pending: int64(c.pool.Pending()), Unsettled: c.countUnsettled(),
 	}
+}
+
+func (c *Controller) countUnsettled() int64 {
+	differing, changedBack := c.settling.Unsettled(time.Now())
+	return int64(differing + changedBack)
+}
+
+// loaded returns a text, shortened, empty if there is none.
+func loaded(text *atomic.Pointer[string]) string {
+	if s := text.Load(); s != nil {
+		return health.Shorten(*s, maxMessage)
+	}
+	return ""
 }
 
 // Hooks returns how the calls of the hooks have gone.
