@@ -44,15 +44,20 @@ type ConflictError struct {
 	// Controlled says that the parent controls the object, which is not this controller's all the same: another controller of
 	// the parent created it, or its labels or annotations were changed.
 	Controlled bool
-	// Owner is what controls the object, as in "Thing name"; empty if nothing does, or the parent.
+	// Owner is what controls the object, as in "Thing name"; empty if nothing does. If the parent does, it is the controller whose child the
+	// object may be, as in "CompositeController name".
 	Owner string
 }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
 	if e.Controlled {
-		return fmt.Sprintf("%s exists and belongs to %s, but not to this controller, by its labels and annotations; delete or rename one of them",
-			e.Key, e.Parent)
+		whose := ""
+		if e.Owner != "" {
+			whose = ", perhaps to " + e.Owner
+		}
+		return fmt.Sprintf("%s exists and belongs to %s, but not to this controller, by its labels and annotations%s; delete or rename one of them",
+			e.Key, e.Parent, whose)
 	}
 	if e.Owner != "" {
 		return fmt.Sprintf("%s exists and is not controlled by %s, but by %s; delete or rename one of them", e.Key, e.Parent, e.Owner)

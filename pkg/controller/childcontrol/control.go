@@ -225,7 +225,7 @@ func (c *Control) Reconcile(
 		o := &outcomes[i]
 		if o.Existing != nil && !c.config.Mine(parent, o.Existing) {
 			o.Stale = false
-			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true}
+			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true, Owner: c.whose(key, o.Existing)}
 			errConflicts = append(errConflicts, fmt.Errorf("creating %s: %w", o.Key, conflict))
 		}
 		c.expect(key, o)

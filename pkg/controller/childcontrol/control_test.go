@@ -161,7 +161,8 @@ func (c *control) reconcileTo(t *testing.T, value string, observed ...*object.Ob
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), ""))
+	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), ""))
+	return result.Again, err
 }
 
 // An attachment whose marker was removed, or a child of another controller of the same parent, has the name of a child.

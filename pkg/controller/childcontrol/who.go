@@ -24,9 +24,12 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -62,6 +65,17 @@ func (m Managers) Of(place string) string {
 		return ""
 	}
 	return names[at]
+}
+
+// whose returns the controllers whose child an object of the parent may be, empty if none is known.
+func (c *Control) whose(key parent.Key, existing *object.Object) string {
+	if name, ok := existing.Annotation(claim.DecoratorMark); ok {
+		return definition.KindDecorator + " " + name
+	}
+	if c.config.Handlers == nil {
+		return ""
+	}
+	return strings.Join(c.config.Handlers(key), " or ")
 }
 
 // whoChanges says who changes a child back, empty if that is not known.

@@ -141,18 +141,18 @@ func (c *Controller) resyncPeriodically(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.enqueueAll(ctx, func(*object.Object) bool { return true })
+			c.enqueueAll(ctx, func(parent.Key, *object.Object) bool { return true })
 		}
 	}
 }
 
 // enqueueAll enqueues the parents that are to be synced although nothing of them changed.
-func (c *Controller) enqueueAll(ctx context.Context, which func(*object.Object) bool) {
+func (c *Controller) enqueueAll(ctx context.Context, which func(parent.Key, *object.Object) bool) {
 	_ = recovery.Call(ctx, "enqueuing all parents", func() error { // It is logged, and repeated by the next resync.
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
-				if c.relevant(s, o) && which(o) {
-					c.pool.Enqueue(s.key(o), workqueue.Resync)
+				if key := s.key(o); c.relevant(s, o) && which(key, o) {
+					c.pool.Enqueue(key, workqueue.Resync)
 				}
 			}
 		}
@@ -203,7 +203,13 @@ func (c *Controller) kindsChanged(ctx context.Context) {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
-	c.enqueueAll(ctx, func(o *object.Object) bool { return c.children.Outdated(o.UID()) })
+	c.enqueueAll(ctx, func(key parent.Key, o *object.Object) bool {
+		outdated := c.children.Outdated(o.UID())
+		if outdated {
+			c.settling.Outside(key)
+		}
+		return outdated
+	})
 }
 
 // failed records a failed sync on the parent.

@@ -59,6 +59,7 @@ func TestStatus(t *testing.T) {
 		for name, run := range map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
 			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Children": children, "Finalizing": finalizing,
+			"Unsettled": unsettled,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
 				t.Parallel()
@@ -263,6 +264,39 @@ func finalizing(s *stage) {
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
 	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
 	c.AwaitCondition(v1alpha1.ConditionProgressing, "to settle", is(metav1.ConditionFalse, v1alpha1.ReasonSettled))
+}
+
+// unsettled has a hook that counts its calls in the status, and then does not.
+func unsettled(s *stage) {
+	var mu sync.Mutex
+	calls, counting := 0, true
+	script := s.NewScript(s.kind)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; !counting {
+			calls = 0
+		}
+		return &fixture.Reply{Status: map[string]any{"calls": calls, "n": fixture.Value(c.Parent, "spec", "n")}}, nil
+	})
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
+	s.Parent("p", map[string]any{"n": "1"})
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "status.calls differs in each response of the hook (a number, then another number)")
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "1 parents", "status.calls"))
+	c.AwaitCounters("the parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 1 })
+	if n := script.Calls("p"); n > 50 {
+		s.T.Errorf("the hook was called %d times", n)
+	}
+	// A change of the parent is not held back, however long the pauses are by now.
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Await(fixture.Things, "p", "to show the change", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "n") == "2" })
+	mu.Lock()
+	counting = false
+	mu.Unlock()
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"3"}}`)
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
+	c.AwaitCounters("no parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 0 })
 }
 
 // free returns an address at which nobody listens.

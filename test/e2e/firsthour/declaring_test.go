@@ -61,7 +61,7 @@ var declaring = []mistake{
 			s.condition("Ready", "False", "thing")
 			s.get()
 			s.describe("compositecontroller")
-			s.says(`spec.parentResource.resource`, "did you mean things", "ResourceNotFound")
+			s.says("spec.parentResource: the cluster does not serve thing in example.com/v1", "did you mean things", "ResourceNotFound")
 		},
 	},
 	{

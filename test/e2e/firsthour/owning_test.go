@@ -58,7 +58,7 @@ func size(q *hook.CompositeRequest) string {
 
 // deployment is a child, with a label of its Pods and a further field.
 func deployment(name, label, field string) string {
-	return fmt.Sprintf(`{"children": [{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": %q}, "spec": {%s
+	return fmt.Sprintf(`{"children": [{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": %[1]q}, "spec": {%[3]s
   "selector": {"matchLabels": {"app": %[2]q}},
   "template": {"metadata": {"labels": {"app": %[2]q}}, "spec": {"containers": [{"name": "web", "image": "web"}]}}}}]}`, name, label, field)
 }
@@ -172,6 +172,9 @@ var settling = []mistake{
 			s.describe("compositecontroller")
 			s.events("thing/" + s.name)
 			s.says("ConfigMap default/stamped", "data.time", "a time", "slowed down", "Leave times out")
+			if n := len(h.Requests("/sync")); n > 50 {
+				s.t.Errorf("the hook was called %d times", n)
+			}
 		},
 	},
 	{
