@@ -198,7 +198,7 @@ func (s *State) hooksHealthy() metav1.Condition {
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, s.reason(), s.failures())
 	case s.Differing > 0:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, fmt.Sprintf(
-			"%d parents do not settle, since each response of the hook differs from the one before. Lately %s.", s.Differing,
+			"%s not settle, since each response of the hook differs from the one before. Lately %s.", parentsDo(s.Differing),
 			strings.TrimSuffix(s.DiffersAt, ".")))
 	case !s.Called:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotCalled, "No hook was called yet.")
@@ -227,8 +227,8 @@ func (s *State) progressing() metav1.Condition {
 			"minute, and they stay until it does. See the log of the hook, and the events of the parents.", s.Finalizing))
 	}
 	if s.ChangedBack > 0 {
-		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%d parents do not settle, since another client writes them as well. Lately %s.",
-			s.ChangedBack, strings.TrimSuffix(s.ChangedBackAt, ".")))
+		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%s not settle, since another client writes as well. Lately %s.",
+			parentsDo(s.ChangedBack), strings.TrimSuffix(s.ChangedBackAt, ".")))
 	}
 	if s.Releasing != "" {
 		add(v1alpha1.ReasonReleasing, s.Releasing)
@@ -237,6 +237,14 @@ func (s *State) progressing() metav1.Condition {
 		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "Nothing is under way.")
 	}
 	return condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reason, strings.Join(sentences, " "))
+}
+
+// parentsDo begins a sentence about what some parents do not do.
+func parentsDo(n int) string {
+	if n == 1 {
+		return "1 parent does"
+	}
+	return fmt.Sprintf("%d parents do", n)
 }
 
 func condition(name string, status metav1.ConditionStatus, reason, message string) metav1.Condition {

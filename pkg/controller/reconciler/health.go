@@ -60,7 +60,7 @@ func (c *Controller) Health() health.State {
 	}
 	if s.AllFailing() {
 		if latest := c.pool.Errors(); len(latest) > 0 {
-			s.LastError = fmt.Sprintf("%s: %s", latest[0].Key, health.Shorten(latest[0].Err.Error(), maxMessage))
+			s.LastError = fmt.Sprintf("%s: %s", latest[0].Key, health.Shorten(message(latest[0].Err), maxMessage))
 		}
 	}
 	return s
@@ -118,7 +118,7 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 func parentError(e worker.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
 		Group: e.Key.Resource.Group, Resource: e.Key.Resource.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
-		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(e.Err.Error(), maxMessage),
+		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(message(e.Err), maxMessage),
 	}
 }
 

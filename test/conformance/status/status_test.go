@@ -283,7 +283,7 @@ func unsettled(s *stage) {
 	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
 	s.Parent("p", map[string]any{"n": "1"})
 	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "status.calls differs in each response of the hook (a number, then another number)")
-	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "1 parents", "status.calls"))
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "1 parent does not settle", "status.calls"))
 	c.AwaitCounters("the parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 1 })
 	if n := script.Calls("p"); n > 50 {
 		s.T.Errorf("the hook was called %d times", n)

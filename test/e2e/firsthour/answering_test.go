@@ -62,7 +62,7 @@ var answering = []mistake{
 	},
 	{
 		name: "no-api-version", title: "A child without apiVersion",
-		text: "",
+		text: "Each child says what it is by `apiVersion`, `kind` and `metadata.name`.",
 		play: func(s *session) {
 			const response = `{"children": [{"kind": "ConfigMap", "metadata": {"name": "settings"}}]}`
 			s.show("json", response)

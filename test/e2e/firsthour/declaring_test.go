@@ -72,7 +72,7 @@ var declaring = []mistake{
 			s.start(s.composite(h.URL("/sync"), "", configMaps))
 			s.exists(configMapsResource, "orphan", s.name)
 			s.run("delete", "compositecontroller", s.name)
-			s.run("get", "thing,configmap", "-l", "app="+s.name)
+			s.run("get", "configmap", "orphan", "-o", "jsonpath={.metadata.ownerReferences[0].name}")
 			s.says("Warning: spec.parentResource: ", "things.example.com", "their children stay", "create")
 		},
 	},

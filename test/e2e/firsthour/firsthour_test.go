@@ -125,7 +125,7 @@ func TestFirstHour(t *testing.T) {
 				t.Parallel()
 				s := &session{t: t, cluster: c, clients: clients, name: m.name}
 				m.play(s)
-				printed[i] = fmt.Sprintf("## %s\n\n%s\n\n%s", m.title, m.text, s.text.String())
+				printed[i] = fmt.Sprintf("## %s\n\n%s\n\n%s", m.title, m.text, strings.TrimSpace(s.text.String()))
 			})
 		}
 	})
@@ -146,7 +146,7 @@ in which nothing is wrong, and Normal events. Look for a word of what you see, o
 [troubleshooting](troubleshooting.md).
 
 `
-	return head + strings.Join(sections, "\n")
+	return head + strings.Join(sections, "\n\n") + "\n"
 }
 
 // compare compares the page with the one that is there, or writes it.

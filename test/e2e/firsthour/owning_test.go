@@ -77,14 +77,16 @@ var owning = []mistake{
 		},
 	},
 	{
-		name: "two-on-one-child", title: "Two parents with one child",
-		text: "The hook gives the child of each parent the same name.",
+		name: "two-on-one-child", title: "Two controllers of one child",
+		text: "Two controllers, each with parents of its own, return a child of the same name.",
 		play: func(s *session) {
 			const response = `{"children": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}}]}`
 			s.show("json", response)
-			s.start(s.composite(s.hook(hooktest.Body("application/json", response)).URL("/sync"), "", configMaps))
+			controller := s.composite(s.hook(hooktest.Body("application/json", response)).URL("/sync"), "", configMaps)
+			s.start(controller)
 			s.exists(configMapsResource, "shared", s.name)
-			s.apply("second.yaml", s.parent("second", "{size: 1}"))
+			s.apply("second-controller.yaml", strings.ReplaceAll(controller, s.name, "second-on-child"))
+			s.apply("second.yaml", strings.ReplaceAll(s.parent("second", "{size: 1}"), s.name, "second-on-child"))
 			s.event("second", "SyncError", "exists")
 			s.get()
 			s.events("thing/second")

@@ -91,7 +91,7 @@ var good = []string{"Ready=True", "Established=True", "HooksHealthy=True", "Hook
 // conditions returns the conditions of kubectl describe in which something is wrong.
 func conditions(text string) string {
 	_, text, _ = strings.Cut(text, "  Conditions:\n")
-	var shown []string
+	var ready, shown []string
 	now := map[string]string{}
 	last := ""
 	for line := range strings.SplitSeq(text, "\n") {
@@ -109,12 +109,18 @@ func conditions(text string) string {
 			continue
 		}
 		if !slices.Contains(good, now["Type"]+"="+now["Status"]) && now["Reason"] != "FirstSync" {
-			shown = append(shown, fmt.Sprintf("    Message:  %s\n    Reason:   %s\n    Status:   %s\n    Type:     %s",
-				now["Message"], now["Reason"], now["Status"], now["Type"]))
+			text := fmt.Sprintf("    Message:  %s\n    Reason:   %s\n    Status:   %s\n    Type:     %s",
+				now["Message"], now["Reason"], now["Status"], now["Type"])
+			if now["Type"] == "Ready" {
+				ready = append(ready, text)
+			} else {
+				shown = append(shown, text)
+			}
 		}
 		now = map[string]string{}
 	}
-	if len(shown) == 0 {
+	slices.Sort(shown)
+	if shown = append(ready, shown...); len(shown) == 0 {
 		return "  Conditions: nothing is wrong"
 	}
 	return "  Conditions:\n" + strings.Join(shown, "\n")

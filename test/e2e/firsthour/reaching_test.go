@@ -33,11 +33,7 @@ var reaching = []mistake{
 		text: "Nobody listens at the address of the hook.",
 		play: func(s *session) {
 			s.start(s.composite("http://"+s.nobody()+"/sync", "", configMaps))
-			s.condition("Ready", "False", "refused")
-			s.event(s.name, "SyncError", "refused")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("refused")
 			s.says("HookFailing", "connection refused", "check the Pods and the Service of the hook")
 		},
 	},
@@ -47,11 +43,7 @@ var reaching = []mistake{
 		play: func(s *session) {
 			h := s.hook(fine(), hooktest.WithTLS())
 			s.start(s.composite("http://"+h.Host()+"/sync", "", configMaps))
-			s.condition("HooksHealthy", "False", "https")
-			s.event(s.name, "SyncError", "https")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("https")
 			s.says("HookFailing", "the port speaks TLS", "use https")
 		},
 	},
@@ -61,11 +53,7 @@ var reaching = []mistake{
 		play: func(s *session) {
 			h := s.hook(fine())
 			s.start(s.composite("https://"+h.Host()+"/sync", "", configMaps))
-			s.condition("HooksHealthy", "False", "TLS")
-			s.event(s.name, "SyncError", "TLS")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("TLS")
 			s.says("HookFailing", "the hook does not speak TLS; use http, or give it a certificate")
 		},
 	},
@@ -75,11 +63,7 @@ var reaching = []mistake{
 		play: func(s *session) {
 			h, other := s.hook(fine(), hooktest.WithTLS()), hooktest.NewServer(s.t, hooktest.WithTLS())
 			s.start(s.composite(h.URL("/sync"), authority(other.CABundle()), configMaps))
-			s.condition("HooksHealthy", "False", "authority")
-			s.event(s.name, "SyncError", "authority")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("authority")
 			s.says("HookFailing", "certificate signed by unknown authority; set caBundle to the certificate authority of the hook")
 		},
 	},
@@ -89,11 +73,7 @@ var reaching = []mistake{
 		play: func(s *session) {
 			h := s.hook(fine(), hooktest.WithCertificateFor("hooks.example.com"))
 			s.start(s.composite(h.URL("/sync"), authority(h.CABundle()), configMaps))
-			s.condition("HooksHealthy", "False", "certificate")
-			s.event(s.name, "SyncError", "certificate")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("certificate")
 			s.says("HookFailing", "add the host name to the certificate of the hook, or use a name that is in it")
 		},
 	},
@@ -111,11 +91,7 @@ var reaching = []mistake{
 		play: func(s *session) {
 			controller := strings.Replace(s.composite("", "", configMaps), `url: ""`, "service: {name: hook, namespace: default}, path: /sync", 1)
 			s.start(controller)
-			s.condition("HooksHealthy", "False", "outside")
-			s.event(s.name, "SyncError", "outside")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("outside")
 			s.says("HookFailing", "hook.default", "outside of the cluster", "webhook.url")
 		},
 	},
@@ -124,11 +100,7 @@ var reaching = []mistake{
 		text: "The hook takes longer than its `timeout`, here a second.",
 		play: func(s *session) {
 			s.start(s.composite(s.hook(hooktest.Hang()).URL("/sync"), ", timeout: 1s", configMaps))
-			s.condition("HooksHealthy", "False", "no response within 1s")
-			s.event(s.name, "SyncError", "no response within 1s")
-			s.get()
-			s.describe("compositecontroller")
-			s.events("thing/" + s.name)
+			s.failed("no response within 1s")
 			s.says("HookFailing", "connected, but no response within 1s; make the hook faster, or raise its timeout")
 		},
 	},
