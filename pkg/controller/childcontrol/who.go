@@ -36,19 +36,23 @@ import (
 // Managers are the field managers of an object as it is at the API server. The zero value knows none.
 type Managers struct {
 	fields []byte
-	// own are the managers of this controller.
+	// own are the managers under which the controller itself writes the object.
 	own []string
 }
 
-// Managers reads who manages an object, which a cache does not have. It knows none if that fails.
+// Managers reads who manages a parent, which a cache does not have. It knows none if that fails.
 func (c *Control) Managers(ctx context.Context, t client.Target) Managers {
+	return c.managers(ctx, t, client.PatchManager)
+}
+
+func (c *Control) managers(ctx context.Context, t client.Target, own ...string) Managers {
 	o, err := c.config.Cluster.Client.Whole().Get(ctx, t)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot read who else writes an object", "object", t, "err", err)
 		return Managers{}
 	}
 	fields, _ := o.Field("metadata", "managedFields")
-	return Managers{fields: fields, own: []string{client.FieldManager, client.PatchManager, c.config.Manager}}
+	return Managers{fields: fields, own: own}
 }
 
 // Of returns the field manager, other than the controller's own, that wrote a place last; empty if there is none or it is not known.
@@ -87,7 +91,8 @@ func (c *Control) whoChanges(ctx context.Context, step *plan.Step) string {
 		}
 	}
 	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
-	if manager := c.Managers(ctx, target).Of(first(step.Changed)); manager != "" {
+	known := c.managers(ctx, target, client.FieldManager, client.PatchManager, c.config.Manager)
+	if manager := known.Of(first(step.Changed)); manager != "" {
 		return fmt.Sprintf("The field manager %q sets this field", manager)
 	}
 	return ""

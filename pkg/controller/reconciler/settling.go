@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
@@ -246,7 +247,9 @@ func (c *Controller) changedBack(s *Sync) string {
 	who := "Another client writes it"
 	if names := c.others(s.Key); len(names) > 0 {
 		who = strings.Join(names, " and ") + " handles this object as well"
-	} else if manager := s.managers.Of(d.Path); manager != "" {
+	} else if manager, owner := s.managers.Of(d.Path), s.opened.Controller(); manager == client.FieldManager && owner != nil {
+		who = fmt.Sprintf("The controller of %s %s, whose child it is, writes it", owner.Kind, owner.Name)
+	} else if manager != "" {
 		who = fmt.Sprintf("The field manager %q writes it", manager)
 	}
 	return fmt.Sprintf("%s keeps changing back after every write (%s). %s. Writes of this object are slowed down until something else changes. "+

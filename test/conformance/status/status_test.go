@@ -18,6 +18,7 @@ package status
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -59,7 +61,7 @@ func TestStatus(t *testing.T) {
 		for name, run := range map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
 			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Children": children, "Finalizing": finalizing,
-			"Unsettled": unsettled,
+			"Unsettled": unsettled, "Flapping": flapping,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
 				t.Parallel()
@@ -297,6 +299,30 @@ func unsettled(s *stage) {
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"3"}}`)
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
 	c.AwaitCounters("no parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 0 })
+}
+
+// flapping has another client change a child back again and again.
+func flapping(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Want(fixture.ConfigMap("child", map[string]any{"k": "wanted"}))
+	s.Handle("/sync", script)
+	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
+		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace},
+	}})
+	s.Parent("p", nil)
+	s.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
+	cluster.Eventually(s.T, s.Limit, "an event that names who changes the child", func(ctx context.Context) (bool, string) {
+		_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Patch(ctx, "child", types.MergePatchType, []byte(`{"data":{"k":"other"}}`),
+			metav1.PatchOptions{FieldManager: "meddler"})
+		if err != nil {
+			return false, err.Error()
+		}
+		events := s.Events("p")
+		return slices.ContainsFunc(events, func(e corev1.Event) bool {
+			return e.Reason == "ChildFlapping" && strings.Contains(e.Message, `keeps changing back at data.k after every write`) &&
+				strings.Contains(e.Message, `The field manager "meddler" sets this field`) && e.Related != nil && e.Related.Name == "child"
+		}), fmt.Sprint(events)
+	})
 }
 
 // free returns an address at which nobody listens.
