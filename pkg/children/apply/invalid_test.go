@@ -57,7 +57,8 @@ func TestInvalidChildrenAreToldByFieldAndReason(t *testing.T) {
 		},
 		{
 			"a creation cannot meet an immutable field", plan.Create, false,
-			[]metav1.StatusCause{{Field: "spec.a", Message: "Forbidden: field is immutable"}}, "spec.a: Forbidden: field is immutable",
+			[]metav1.StatusCause{{Field: "spec.a", Message: "Forbidden: field is immutable"}},
+			"spec.a: Forbidden: field is immutable",
 		},
 		{
 			"a short value helps", plan.Create, false,
@@ -66,11 +67,13 @@ func TestInvalidChildrenAreToldByFieldAndReason(t *testing.T) {
 		},
 		{
 			"a value of a Secret is not repeated", plan.Create, true,
-			[]metav1.StatusCause{{Field: "data[a b]", Message: `Invalid value: "a b": no spaces`}}, "data[a b]: no spaces",
+			[]metav1.StatusCause{{Field: "data[a b]", Message: `Invalid value: "a b": no spaces`}},
+			"data[a b]: no spaces",
 		},
 		{
 			"a colon in a text does not end it", plan.Create, false,
-			[]metav1.StatusCause{{Field: "f", Message: `Invalid value: "a\": b": not good`}}, `f: Invalid value: "a\": b": not good`,
+			[]metav1.StatusCause{{Field: "f", Message: `Invalid value: "a\": b": not good`}},
+			`f: Invalid value: "a\": b": not good`,
 		},
 		{
 			"of many fields the first are named", plan.Create, false,

@@ -61,14 +61,11 @@ func (c *Controller) settle(ctx context.Context, s *Sync) time.Duration {
 	if cause == settling.None {
 		return 0
 	}
-	text, last := "", &c.unsettled.differs
-	if cause == settling.Differs {
-		text = s.differs()
-		c.recorder.Warning(childcontrol.Reference(s.Parent), nil, eventrecorder.ReasonResponseDiffers, text)
-	} else {
-		text, last = c.changedBack(s), &c.unsettled.changedBack
-		c.recorder.Warning(childcontrol.Reference(s.Parent), nil, eventrecorder.ReasonParentFlapping, text)
+	text, reason, last := s.differs(), eventrecorder.ReasonResponseDiffers, &c.unsettled.differs
+	if cause == settling.ChangedBack {
+		text, reason, last = c.changedBack(s), eventrecorder.ReasonParentFlapping, &c.unsettled.changedBack
 	}
+	c.recorder.Warning(childcontrol.Reference(s.Parent), nil, reason, text)
 	named := s.Parent.String() + ": " + text
 	last.Store(&named)
 	klog.FromContext(ctx).Error(nil, "Parent does not settle and is held back", "parent", s.Parent, "for", pause, "reason", text)

@@ -154,7 +154,7 @@ func compare(t *testing.T, want string) {
 	t.Helper()
 	path := filepath.Join(cluster.Root(), "docs", "mistakes.md")
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil { //nolint:gosec // A document.
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

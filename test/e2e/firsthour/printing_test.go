@@ -27,7 +27,6 @@ import (
 var (
 	timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	uid       = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	columns   = regexp.MustCompile(`\s{2,}`)
 	event     = regexp.MustCompile(`^\S+(?: \(x\d+ over \S+\))?\s{2,}(Normal|Warning)\s+(\S+)\s+(\S+)\s+(.*)$`)
 	combined  = regexp.MustCompile(`^\(combined from similar events\): `)
 	// begun is the start of a line of kubectl describe that says something else.

@@ -97,11 +97,11 @@ var reaching = []mistake{
 	},
 	{
 		name: "slow-hook", title: "A hook that is too slow",
-		text: "The hook takes longer than its `timeout`, here a second.",
+		text: "The hook takes longer than its `timeout`, here three seconds.",
 		play: func(s *session) {
-			s.start(s.composite(s.hook(hooktest.Hang()).URL("/sync"), ", timeout: 1s", configMaps))
-			s.failed("no response within 1s")
-			s.says("HookFailing", "connected, but no response within 1s; make the hook faster, or raise its timeout")
+			s.start(s.composite(s.hook(hooktest.Hang()).URL("/sync"), ", timeout: 3s", configMaps))
+			s.failed("no response within 3s")
+			s.says("HookFailing", "connected, but no response within 3s; make the hook faster, or raise its timeout")
 		},
 	},
 }
