@@ -327,6 +327,11 @@ func TestChangesThatCount(t *testing.T) {
 		"the credential of a host": {composite(), composite(func(s *spec) { s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "hook"}} }), true},
 		"the way of selection":     {composite(), composite(func(s *spec) { s.GenerateSelector = new(true) }), true},
 		"nothing of a decorator":   {decorator(), decorator(func(s *decoratorSpec) { s.Workers, s.ResyncPeriodSeconds = new(int32(3)), new(int32(9)) }), false},
+		"another service account":  {composite(as("team", "a")), composite(as("team", "b")), true},
+		"no service account":       {composite(as("team", "a")), composite(), true},
+		"workers beside a service account": {
+			composite(as("team", "a")), composite(as("team", "a"), func(s *spec) { s.Workers = new(int32(3)) }), false,
+		},
 		"the targets of a decorator": {
 			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AnnotationSelector = &metacontroller.AnnotationSelector{} }), true,
 		},

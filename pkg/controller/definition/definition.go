@@ -26,6 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 // Kinds of controller objects.
@@ -52,6 +53,10 @@ type Definition struct {
 	Sync, Finalize, Customize *v1alpha1.Hook
 	// EndpointConfigs are the settings of the connections to the hooks.
 	EndpointConfigs []v1alpha1.EndpointConfig
+	// Account is the service account as which the controller acts, nil if it acts as the server.
+	Account *rights.Account
+	// Needs returns the rights that the controller uses.
+	Needs func() (rights.Needs, error)
 	// Workers and ResyncPeriodSeconds are nil where the spec leaves them to the options of the server.
 	Workers, ResyncPeriodSeconds *int32
 	// Parents are the resources of the parents, Children those of the children or attachments, in the order of the spec.
@@ -68,8 +73,9 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 		Kind: KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
-		Finalizer: parent.CompositeFinalizer(c.Name),
-		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
+		Finalizer: parent.CompositeFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
+		Needs:  func() (rights.Needs, error) { return needsOfComposite(&c.Spec) },
+		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
 	}
 	if hooks := c.Spec.Hooks; hooks != nil {
 		d.Sync, d.Finalize, d.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
@@ -85,8 +91,9 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 	d := Definition{
 		Kind: KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
-		Finalizer: parent.DecoratorFinalizer(c.Name),
-		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
+		Finalizer: parent.DecoratorFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
+		Needs:  func() (rights.Needs, error) { return needsOfDecorator(&c.Spec) },
+		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
 	}
 	if hooks := c.Spec.Hooks; hooks != nil {
 		d.Sync, d.Finalize, d.Customize = hooks.Sync, hooks.Finalize, hooks.Customize

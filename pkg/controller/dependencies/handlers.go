@@ -24,7 +24,7 @@ import (
 )
 
 // Handlers tells which controllers of this process handle an object as their parent. It is safe for concurrent use; the zero value is
-// ready.
+// ready, and nil knows none.
 type Handlers struct {
 	mu   sync.Mutex
 	list []*handler
@@ -37,6 +37,9 @@ type handler struct {
 
 // Add adds a running controller under its name, as in "CompositeController name", until remove is called. handles must not block.
 func (h *Handlers) Add(name string, handles func(parent.Key) bool) (remove func()) {
+	if h == nil {
+		return func() {}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	added := &handler{name, handles}
@@ -50,6 +53,9 @@ func (h *Handlers) Add(name string, handles func(parent.Key) bool) (remove func(
 
 // Of returns the names of the controllers that handle an object, but for one.
 func (h *Handlers) Of(key parent.Key, except string) []string {
+	if h == nil {
+		return nil
+	}
 	h.mu.Lock()
 	list := slices.Clone(h.list)
 	h.mu.Unlock()

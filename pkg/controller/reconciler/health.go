@@ -19,6 +19,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,7 @@ const (
 func (c *Controller) Health() health.State {
 	s := health.State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Finalizing: c.finalizing.late(time.Now()),
+		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(),
 	}
 	select {
 	case <-c.started:
@@ -127,10 +128,12 @@ func parentError(e worker.Failed) v1alpha1.ParentError {
 func (c *Controller) checkCredentials(ctx context.Context) {
 	for ctx.Err() == nil {
 		usable := true
-		_ = recovery.Call(ctx, "checking the credentials of hooks", func() error { // It is logged.
-			usable = c.hooks.CheckCredentials(ctx)
-			return nil
-		})
+		if !c.shared.Access.Held() { // They must not be read now, and are looked at when they may.
+			_ = recovery.Call(ctx, "checking the credentials of hooks", func() error { // It is logged.
+				usable = c.hooks.CheckCredentials(ctx)
+				return nil
+			})
+		}
 		var again <-chan time.Time
 		if !usable {
 			again = time.After(recheckInterval)
@@ -141,4 +144,37 @@ func (c *Controller) checkCredentials(ctx context.Context) {
 		case <-again:
 		}
 	}
+}
+
+// contextError says what was being done to the parent when an error occurred. The log has it. Events on the parent leave it out: they
+// are about the parent, and begin with what is wrong.
+type contextError struct {
+	doing string
+	err   error
+}
+
+// InContext says of an error what was being done to the parent.
+func InContext(doing string, err error) error { return &contextError{doing, err} }
+
+// Error implements error.
+func (e *contextError) Error() string { return e.doing + ": " + e.err.Error() }
+
+// Unwrap returns the error.
+func (e *contextError) Unwrap() error { return e.err }
+
+// message returns the text of an error of a sync for people who look at the parent.
+func message(err error) string {
+	switch e := err.(type) { //nolint:errorlint // What is wrapped has its turn.
+	case *contextError:
+		return message(e.err)
+	case interface{ Unwrap() []error }:
+		var whole, texts []string
+		for _, each := range e.Unwrap() {
+			whole, texts = append(whole, each.Error()), append(texts, message(each))
+		}
+		if err.Error() == strings.Join(whole, "\n") {
+			return strings.Join(texts, "; ") // They were joined, and not made a sentence of.
+		}
+	}
+	return err.Error()
 }

@@ -17,6 +17,8 @@ limitations under the License.
 package reconciler
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -115,6 +117,13 @@ func (p *parents) has(key parent.Key) bool {
 	defer p.mu.Unlock()
 	_, ok := p.keys[key]
 	return ok
+}
+
+// all returns the keys of all parents.
+func (p *parents) all() []parent.Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.keys))
 }
 
 func (p *parents) len() int {
