@@ -84,8 +84,13 @@ func events(text string) string {
 	return strings.Join(append([]string{"TYPE      REASON      OBJECT      MESSAGE"}, slices.Compact(list)...), "\n")
 }
 
-// good are the conditions in which nothing is wrong.
-var good = []string{"Ready=True", "Established=True", "HooksHealthy=True", "HooksHealthy=Unknown", "Progressing=False", "ResourcesServed=True"}
+// wrong reports whether a condition says that something is wrong, or lasts.
+func wrong(condition map[string]string) bool {
+	if condition["Type"] == "Progressing" {
+		return condition["Status"] == "True" && condition["Reason"] != "FirstSync"
+	}
+	return condition["Status"] == "False"
+}
 
 // conditions returns the conditions of kubectl describe in which something is wrong.
 func conditions(text string) string {
@@ -107,7 +112,7 @@ func conditions(text string) string {
 		if last != "Type" {
 			continue
 		}
-		if !slices.Contains(good, now["Type"]+"="+now["Status"]) && now["Reason"] != "FirstSync" {
+		if wrong(now) {
 			text := fmt.Sprintf("    Message:  %s\n    Reason:   %s\n    Status:   %s\n    Type:     %s",
 				now["Message"], now["Reason"], now["Status"], now["Type"])
 			if now["Type"] == "Ready" {
