@@ -113,7 +113,7 @@ func (d *Desired) identify(child map[string]any) (map[string]any, error) {
 	}
 	var ok bool
 	if d.APIVersion, ok = text(child, "apiVersion"); !ok {
-		return nil, fmt.Errorf("has no apiVersion")
+		return nil, fmt.Errorf("has no apiVersion; each child needs apiVersion, kind and metadata.name")
 	}
 	if d.Kind, ok = text(child, "kind"); !ok {
 		return nil, fmt.Errorf("has no kind")
@@ -193,7 +193,8 @@ func (s Scope) label(metadata map[string]any, key Key) error {
 		put(metadata, "annotations", name, value)
 	}
 	if s.Selector != nil && !s.Selector.Matches(labels.Set(set)) {
-		return fmt.Errorf("labels on desired child %s don't match parent selector %s", key, s.Selector)
+		return fmt.Errorf("labels on desired child %s don't match parent selector %s; give the child these labels, or set "+
+			"spec.generateSelector of the controller", key, s.Selector)
 	}
 	return nil
 }

@@ -68,8 +68,8 @@ func TestValidateRefusesResponses(t *testing.T) {
 		want         string
 	}{
 		{"an element is null", namespaced, nil, `[null]`, "children[0]: is null; leave it out"},
-		{"no apiVersion", namespaced, nil, `[{"kind":"ConfigMap","metadata":{"name":"a"}}]`, "children[0]: has no apiVersion"},
-		{"apiVersion is a number", namespaced, nil, `[{"apiVersion":1,"kind":"ConfigMap"}]`, "children[0]: has no apiVersion"},
+		{"no apiVersion", namespaced, nil, `[{"kind":"ConfigMap","metadata":{"name":"a"}}]`, "children[0]: has no apiVersion; each child needs apiVersion, kind and metadata.name"},
+		{"apiVersion is a number", namespaced, nil, `[{"apiVersion":1,"kind":"ConfigMap"}]`, "children[0]: has no apiVersion; each child needs apiVersion, kind and metadata.name"},
 		{
 			"apiVersion has too many parts", namespaced, nil, `[{"apiVersion":"a/b/c","kind":"ConfigMap"}]`,
 			`children[0]: has the apiVersion "a/b/c", which is not group/version`,
@@ -154,7 +154,8 @@ func TestValidateRefusesResponses(t *testing.T) {
 		{
 			"labels that the parent does not select", namespaced, selector,
 			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"b"}}}]`,
-			"children[0]: labels on desired child ConfigMap parents/a don't match parent selector app=a",
+			"children[0]: labels on desired child ConfigMap parents/a don't match parent selector app=a; give the child these labels, or set " +
+				"spec.generateSelector of the controller",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

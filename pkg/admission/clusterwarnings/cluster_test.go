@@ -152,9 +152,13 @@ func cluster() world {
 	}
 }
 
-// warningsIn returns what the author of an object is told.
+// warningsIn returns what the author of an object is told; of an object that is deleted if there is only an old one.
 func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
 	t.Helper()
+	operation := admission.Create
+	if object == nil {
+		operation = admission.Delete
+	}
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
@@ -171,7 +175,7 @@ func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
 	clusterwarnings.Initializer{Own: own, Port: 8443}.Initialize(p)
 	var got recorder
 	a := admission.NewAttributesRecord(object, old, metacontroller.SchemeGroupVersion.WithKind("Any"), "", "mine",
-		metacontroller.SchemeGroupVersion.WithResource("any"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
+		metacontroller.SchemeGroupVersion.WithResource("any"), "", operation, &metav1.CreateOptions{}, false, nil)
 	if err := p.Validate(warning.WithWarningRecorder(t.Context(), &got), a, nil); err != nil {
 		t.Fatalf("a warning became an error: %v", err)
 	}

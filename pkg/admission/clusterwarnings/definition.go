@@ -34,7 +34,9 @@ type definition struct {
 	// parents are parents or targets, children are children or attachments.
 	parents, children []use
 	hooks             []namedHook
-	endpoints         []metacontroller.EndpointConfig
+	// finalizes says that there is a finalize hook.
+	finalizes bool
+	endpoints []metacontroller.EndpointConfig
 }
 
 // A use is one place of a definition where a resource is named.
@@ -102,6 +104,7 @@ func definitionOf(object any) (definition, bool) {
 }
 
 func (d *definition) addHooks(sync, finalize, customize *metacontroller.Hook) {
+	d.finalizes = finalize != nil
 	path := field.NewPath("spec", "hooks")
 	for _, hook := range []struct {
 		*metacontroller.Hook

@@ -69,9 +69,9 @@ var (
 	_ initializer.WantsExternalKubeClientSet = &Plugin{}
 )
 
-// New returns a plugin that looks at new and changed objects.
+// New returns a plugin that looks at new and changed objects, and at those that are deleted.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
+	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete)}
 }
 
 // SetExternalKubeClientSet gives the plugin the client of the cluster.
@@ -100,8 +100,14 @@ func (p *Plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate warns about a new or changed definition, and admits it.
+// Validate warns about a new or changed definition, or about what the deletion of one leaves, and admits it.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetOperation() == admission.Delete {
+		if d, ok := definitionOf(a.GetOldObject()); ok && a.GetSubresource() == "" {
+			tell(ctx, p.lookupsOfDeletion(&d).run(ctx, a.GetName()))
+		}
+		return nil
+	}
 	d, ok := definitionOf(a.GetObject())
 	if !ok || a.GetSubresource() != "" {
 		return nil

@@ -67,6 +67,9 @@ type ControllerCounters struct {
 	// pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an
 	// error are not among them.
 	Pending int64
+	// unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook
+	// differs from the one before, or another client changes back what is written to the parent.
+	Unsettled int64
 }
 
 // HookStatus tells how the calls of one hook have gone.

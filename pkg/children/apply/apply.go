@@ -44,13 +44,23 @@ type ConflictError struct {
 	// Controlled says that the parent controls the object, which is not this controller's all the same: another controller of
 	// the parent created it, or its labels or annotations were changed.
 	Controlled bool
+	// Owner is what controls the object, as in "Thing name"; empty if nothing does. If the parent does, it is the controller whose child the
+	// object may be, as in "CompositeController name".
+	Owner string
 }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
 	if e.Controlled {
-		return fmt.Sprintf("%s exists and belongs to %s, but not to this controller, by its labels and annotations; delete or rename one of them",
-			e.Key, e.Parent)
+		whose := ""
+		if e.Owner != "" {
+			whose = ", perhaps to " + e.Owner
+		}
+		return fmt.Sprintf("%s exists and belongs to %s, but not to this controller, by its labels and annotations%s; delete or rename one of them",
+			e.Key, e.Parent, whose)
+	}
+	if e.Owner != "" {
+		return fmt.Sprintf("%s exists and is not controlled by %s, but by %s; delete or rename one of them", e.Key, e.Parent, e.Owner)
 	}
 	return fmt.Sprintf("%s exists and is not controlled by %s; delete or rename one of them, or let the parent adopt it by its labels",
 		e.Key, e.Parent)
@@ -174,6 +184,7 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 	if conflict := ownership(err); conflict != nil {
 		return conflict
 	}
+	err = invalid(err, outcome.Action, outcome.Kind == "Secret")
 	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || client.IsGone(err)) {
 		outcome.Stale, outcome.Cause, outcome.Written = true, err, nil
 		return nil
@@ -241,10 +252,21 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 		return fmt.Errorf("reading the object of that name: %w", err)
 	}
 	if owner := existing.Controller(); owner == nil || owner.UID != p.Parent {
-		return &ConflictError{Key: outcome.Key, Parent: p.ParentName}
+		return &ConflictError{Key: outcome.Key, Parent: p.ParentName, Owner: nameOf(owner, existing.Namespace())}
 	}
 	outcome.Stale, outcome.Existing = true, existing
 	return nil
+}
+
+// nameOf names the owner of an object in a namespace for people, empty for none.
+func nameOf(owner *object.OwnerReference, namespace string) string {
+	switch {
+	case owner == nil:
+		return ""
+	case namespace == "":
+		return owner.Kind + " " + owner.Name
+	}
+	return owner.Kind + " " + namespace + "/" + owner.Name
 }
 
 func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {

@@ -232,3 +232,31 @@ func (l *labelSet) Lookup(key string) (string, bool) { return (*Object)(l).Label
 
 // String is the labels as JSON.
 func (l *labelSet) String() string { return l.json[l.labels.start:l.labels.end] }
+
+// Members yields the names and the JSON of the object's fields, such as "spec", in the order in which the API server sent them. The
+// bytes must not be modified.
+func (o *Object) Members() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		s := scanner{data: bytesOf(o.json)}
+		more := true
+		err := s.members(func(at span, _ bool) error {
+			value, err := s.value()
+			if err == nil {
+				more = more && yield(unquote(o.json[at.start:at.end]), bytesOf(o.json[value.start:value.end]))
+			}
+			return err
+		})
+		if err != nil {
+			// Not reached: the scanner accepted the data before.
+			return
+		}
+	}
+}
+
+// RawLabels returns the JSON of the labels, empty if the object has none. The bytes must not be modified.
+func (o *Object) RawLabels() []byte { return bytesOf(o.json[o.labels.start:o.labels.end]) }
+
+// RawAnnotations returns the JSON of the annotations, empty if the object has none. The bytes must not be modified.
+func (o *Object) RawAnnotations() []byte {
+	return bytesOf(o.json[o.annotations.start:o.annotations.end])
+}

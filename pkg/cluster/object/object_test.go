@@ -293,3 +293,28 @@ func TestObjectsKnowWhatManagersHaveApplied(t *testing.T) {
 		})
 	}
 }
+
+func TestMembersAreTheFieldsAsTheyCame(t *testing.T) {
+	o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a","labels":{"b":"c"}},"s\u0070ec":{"n":1},"status":null}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for name, value := range o.Members() {
+		if names = append(names, name); name == "spec" && string(value) != `{"n":1}` {
+			t.Errorf("spec is %s", value)
+		}
+	}
+	if got := strings.Join(names, " "); got != "apiVersion kind metadata spec status" {
+		t.Errorf("members %s", got)
+	}
+	if labels, annotations := string(o.RawLabels()), string(o.RawAnnotations()); labels != `{"b":"c"}` || annotations != "" {
+		t.Errorf("labels %s, annotations %s", labels, annotations)
+	}
+	for name := range o.Members() {
+		if name != "apiVersion" {
+			t.Errorf("%s is yielded after the end", name)
+		}
+		break
+	}
+}

@@ -46,12 +46,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
 
-// Recorder records what happened to children on their parent.
+// Recorder records what happened to children on their parent. Related is the child, nil if there are several.
 type Recorder interface {
 	// Warning records what went wrong.
-	Warning(subject *corev1.ObjectReference, reason, message string)
+	Warning(subject, related *corev1.ObjectReference, reason, message string)
 	// Normal records what happened.
-	Normal(subject *corev1.ObjectReference, reason, message string)
+	Normal(subject, related *corev1.ObjectReference, reason, message string)
 }
 
 // Expectations are what a parent waits for before it is synced again: that the caches show what was written.
@@ -90,6 +90,17 @@ type Config struct {
 	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
 	// of the same parent.
 	Mine func(parent, existing *object.Object) bool
+	// Handlers returns the names of other controllers of this process that handle an object of a resource as their parent. Nil: it is not
+	// known.
+	Handlers func(key parent.Key) []string
+}
+
+// Result is what Reconcile did.
+type Result struct {
+	// Again is the time after which to sync the parent again, 0 for none: for example, a child that flaps is left alone for a while.
+	Again time.Duration
+	// Outcomes are what happened to the children that were to be changed.
+	Outcomes []plan.Outcome
 }
 
 // Control brings the children of the parents of one controller to their desired states. It is safe for concurrent use; one parent
@@ -199,11 +210,10 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 }
 
 // Reconcile makes the observed children the desired ones. f is the fingerprint of the response in which they were desired, zero if
-// that is none or several. It returns the time after which to sync the parent again, 0 for none: for example, a child that
-// flaps is left alone for a while.
+// that is none or several.
 func (c *Control) Reconcile(
 	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f record.Fingerprint,
-) (again time.Duration, err error) {
+) (result Result, err error) {
 	p, errPlan := c.makePlan(in)
 	var outcomes []plan.Outcome
 	var errApply error
@@ -215,7 +225,7 @@ func (c *Control) Reconcile(
 		o := &outcomes[i]
 		if o.Existing != nil && !c.config.Mine(parent, o.Existing) {
 			o.Stale = false
-			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true}
+			conflict := &apply.ConflictError{Key: o.Key, Parent: parent.String(), Controlled: true, Owner: c.whose(key, o.Existing)}
 			errConflicts = append(errConflicts, fmt.Errorf("creating %s: %w", o.Key, conflict))
 		}
 		c.expect(key, o)
@@ -230,7 +240,7 @@ func (c *Control) Reconcile(
 	again, errStale := c.retryStale(in.Parent, p, outcomes)
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
-	return worker.Earliest(p.Again(), again), err
+	return Result{Again: worker.Earliest(p.Again(), again), Outcomes: outcomes}, err
 }
 
 // expect lets the parent wait until the cache shows what was done.

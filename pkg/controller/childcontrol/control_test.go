@@ -83,11 +83,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type recorder struct{ events []string }
 
-func (r *recorder) Warning(_ *corev1.ObjectReference, reason, message string) {
+func (r *recorder) Warning(_, _ *corev1.ObjectReference, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
 }
 
-func (r *recorder) Normal(_ *corev1.ObjectReference, reason, message string) {
+func (r *recorder) Normal(_, _ *corev1.ObjectReference, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
 }
 
@@ -161,7 +161,8 @@ func (c *control) reconcileTo(t *testing.T, value string, observed ...*object.Ob
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), ""))
+	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), ""))
+	return result.Again, err
 }
 
 // An attachment whose marker was removed, or a child of another controller of the same parent, has the name of a child.

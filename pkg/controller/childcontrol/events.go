@@ -70,6 +70,7 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 	logger := klog.FromContext(ctx)
 	for _, r := range reasons {
 		var done []string
+		var related []*corev1.ObjectReference
 		for i := range outcomes {
 			o := &outcomes[i]
 			if o.Action != r.action || !o.Done {
@@ -77,14 +78,15 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 			}
 			logger.V(2).Info("Wrote child", "parent", parent, "child", o.Key, "action", o.Action, "changed", first(o.Changed))
 			done = append(done, describe(&o.Step))
+			related = append(related, childReference(o))
 		}
 		if len(done) > 0 {
-			c.config.Recorder.Normal(Reference(parent), r.reason, r.verb+" "+enumerate(done))
+			c.config.Recorder.Normal(Reference(parent), only(related), r.reason, r.verb+" "+enumerate(done))
 		}
 	}
 	for i := range p.Steps {
 		if p.Steps[i].Report {
-			c.report(logger, parent, &p.Steps[i])
+			c.report(ctx, parent, &p.Steps[i])
 		}
 	}
 	c.reportLeft(parent, p)
@@ -94,22 +96,46 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 }
 
 // report says why a child is left as it is.
-func (c *Control) report(logger klog.Logger, parent *object.Object, step *plan.Step) {
+func (c *Control) report(ctx context.Context, parent *object.Object, step *plan.Step) {
+	logger := klog.FromContext(ctx)
 	if step.Reason == plan.Untried {
 		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
 			"update nor a creation can be tried", "parent", parent, "child", step.Key, "changed", first(step.Changed))
-		c.config.Recorder.Warning(Reference(parent), reasonUntried, fmt.Sprintf(
+		c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonUntried, fmt.Sprintf(
 			"%s differs at %s, which the API server itself may have set. A dry run would tell, but neither an update nor a creation can be "+
 				"tried, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
 				"webhooks, or delete the child", step.Key, first(step.Changed)))
 		return
 	}
 	c.config.Counters.Flapping.Add(1)
+	who := c.whoChanges(ctx, step)
 	logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
-		"parent", parent, "child", step.Key, "changed", first(step.Changed))
-	c.config.Recorder.Warning(Reference(parent), reasonFlapping, fmt.Sprintf(
-		"%s keeps changing back at %s after every write; it is left alone for a while. Another client sets this field, or the "+
-			"API server stores another value: return the value that is there, or leave the field out", step.Key, first(step.Changed)))
+		"parent", parent, "child", step.Key, "changed", first(step.Changed), "by", who)
+	if who == "" {
+		who = "Another client sets this field, or the API server stores another value"
+	}
+	c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonFlapping, fmt.Sprintf(
+		"%s keeps changing back at %s after every write; it is left alone for a while. %s: return the value that is there, or leave the "+
+			"field out", step.Key, first(step.Changed), who))
+}
+
+// childReference returns a reference to the child of an outcome that was written or deleted, nil if it is not known.
+func childReference(o *plan.Outcome) *corev1.ObjectReference {
+	switch {
+	case o.Written != nil:
+		return Reference(o.Written)
+	case o.Observed != nil:
+		return Reference(o.Observed)
+	}
+	return nil
+}
+
+// only returns the only element of a list, nil if there are others.
+func only(list []*corev1.ObjectReference) *corev1.ObjectReference {
+	if len(list) != 1 {
+		return nil
+	}
+	return list[0]
 }
 
 // describe names a child, and what of it changed.
@@ -153,7 +179,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 			continue
 		}
 		c.told.tell(in.Parent, topicStatus+d.GroupKind().String())
-		c.config.Recorder.Warning(Reference(p), reasonStatusIgnored, fmt.Sprintf(
+		c.config.Recorder.Warning(Reference(p), nil, reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))
 	}

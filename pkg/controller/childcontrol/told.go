@@ -93,7 +93,7 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 		}
 	}
 	if len(left) > 0 {
-		c.config.Recorder.Warning(Reference(parent), reasonNotUpdated, "Not updated: "+enumerate(left)+". The update method of the kind is "+
+		c.config.Recorder.Warning(Reference(parent), nil, reasonNotUpdated, "Not updated: "+enumerate(left)+". The update method of the kind is "+
 			"OnDelete, the default, which leaves children as they are until they are deleted. To have them updated, set "+
 			"updateStrategy.method to InPlace or Recreate")
 	}
@@ -119,6 +119,6 @@ func (c *Control) reportWarnings(parent *object.Object, p plan.Plan, o *plan.Out
 		if strings.Contains(text, "unknown field") || strings.Contains(text, "duplicate field") {
 			message += ". It does not store such a field: correct it in the response of the hook, or leave it out"
 		}
-		c.config.Recorder.Warning(Reference(parent), reasonWarning, message)
+		c.config.Recorder.Warning(Reference(parent), childReference(o), reasonWarning, message)
 	}
 }

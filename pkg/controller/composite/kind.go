@@ -175,7 +175,7 @@ func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync) error {
 		return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
 	})
 	if err != nil {
-		return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
+		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}
 	return nil
 }

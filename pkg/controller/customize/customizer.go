@@ -50,8 +50,8 @@ type Config struct {
 	Informers *informers.Set
 	// Access says whether hooks may be shown the related objects. Nil: they may.
 	Access *access.Access
-	// Enqueue asks for a sync of a parent whose related objects changed.
-	Enqueue func(parent.Key)
+	// Enqueue asks for a sync of a parent to which an object, as it is or was, is related that changed.
+	Enqueue func(key parent.Key, o *object.Object)
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
@@ -201,8 +201,12 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if r == namespaces {
 		keys = append(keys, z.namespaceChanged(e)...)
 	}
+	changed := e.New
+	if changed == nil {
+		changed = e.Old
+	}
 	for _, key := range keys {
-		z.config.Enqueue(key)
+		z.config.Enqueue(key, changed)
 	}
 }
 

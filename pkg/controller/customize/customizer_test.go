@@ -110,7 +110,7 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 	t.Cleanup(set.Close)
 	s.Customizer = customize.New(customize.Config{
 		Hook: hooks.Customize, Cluster: s.cluster, Informers: set,
-		Enqueue: func(key parent.Key) {
+		Enqueue: func(key parent.Key, _ *object.Object) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.enqueued = append(s.enqueued, key.Name)

@@ -171,7 +171,7 @@ func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
 			return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
 		})
 		if err != nil {
-			return fmt.Errorf("can't update status for %s: %w", s.Parent, err)
+			return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 		}
 		status = nil
 	}
@@ -181,7 +181,7 @@ func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
 	}
 	err := s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, s.Target, s.Parent) })
 	if err != nil {
-		return fmt.Errorf("can't update %s: %w", s.Parent, err)
+		return reconciler.InContext(fmt.Sprintf("can't update %s", s.Parent), err)
 	}
 	return nil
 }

@@ -63,6 +63,8 @@ type Shared struct {
 	Expectations *expectations.Registry
 	// Recorder records events.
 	Recorder *eventrecorder.Recorder
+	// Handlers tells which controllers handle an object. Nil: it is not known.
+	Handlers *Handlers
 	// ResponseBudget and EtagBudget bound the responses that the hooks of all controllers hold and remember. Nil: no bound.
 	ResponseBudget, EtagBudget *webhook.Budget
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package eventrecorder
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -53,6 +54,16 @@ const (
 	ReasonFinalizeWaits = "FinalizeWaits"
 	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
 	ReasonReleaseError = "ReleaseError"
+	// ReasonFinalizeSkipped is for a parent that its controller released while it was being finalized.
+	ReasonFinalizeSkipped = "FinalizeSkipped"
+	// ReasonResponseDiffers is for a parent about which the hook returns something else each time.
+	ReasonResponseDiffers = "ResponseDiffers"
+	// ReasonParentFlapping is for a parent to which another client writes what this controller wrote before.
+	ReasonParentFlapping = "ParentFlapping"
+	// ReasonStatusIgnored says that the hook returns a status, which the parents cannot have.
+	ReasonStatusIgnored = "StatusIgnored"
+	// ReasonLabelsStay says that nobody takes off the labels and annotations that a decorator sets.
+	ReasonLabelsStay = "LabelsStay"
 )
 
 // maxMessage is the length in bytes above which a message is cut; the API refuses notes over 1 KiB.
@@ -154,25 +165,53 @@ func (r *Recorder) laneOf(subject *corev1.ObjectReference) *lane {
 
 // Warning records something that went wrong with an object and what to do.
 func (r *Recorder) Warning(subject *corev1.ObjectReference, reason, message string) {
-	r.record(subject, corev1.EventTypeWarning, reason, message)
-}
-
-// Normal records something that happened to an object, if the process-wide budget allows.
-func (r *Recorder) Normal(subject *corev1.ObjectReference, reason, message string) {
-	if !r.normal.TryAccept() {
-		metrics.EventDropped(metrics.OverBudget)
-		return
-	}
-	r.record(subject, corev1.EventTypeNormal, reason, message)
+	r.record(note{subject: subject, eventType: corev1.EventTypeWarning, reason: reason, message: message})
 }
 
 // Lifecycle records a Normal event about a controller object itself. These are few, and always sent.
 func (r *Recorder) Lifecycle(subject *corev1.ObjectReference, reason, message string) {
-	r.record(subject, corev1.EventTypeNormal, reason, message)
+	r.record(note{subject: subject, eventType: corev1.EventTypeNormal, reason: reason, message: message})
 }
 
-func (r *Recorder) record(subject *corev1.ObjectReference, eventType, reason, message string) {
-	message = health.Shorten(message, maxMessage)
+// Of returns a recorder of what one controller has to say about its parents. The name is qualified, as in
+// metacontroller.io/compositecontroller-name.
+func (r *Recorder) Of(controller string) *Controller {
+	return &Controller{recorder: r, name: controller}
+}
+
+// Controller records events that name the controller that they come from. It is safe for concurrent use.
+type Controller struct {
+	recorder *Recorder
+	name     string
+}
+
+// Warning records something that went wrong with a parent and what to do. Related is the child that it is about, nil if there is none or
+// are several.
+func (c *Controller) Warning(subject, related *corev1.ObjectReference, reason, message string) {
+	c.recorder.record(note{
+		subject: subject, related: related, controller: c.name, eventType: corev1.EventTypeWarning, reason: reason, message: message,
+	})
+}
+
+// Normal records something that happened to a parent, if the process-wide budget allows. Related is as for Warning.
+func (c *Controller) Normal(subject, related *corev1.ObjectReference, reason, message string) {
+	if !c.recorder.normal.TryAccept() {
+		metrics.EventDropped(metrics.OverBudget)
+		return
+	}
+	c.recorder.record(note{
+		subject: subject, related: related, controller: c.name, eventType: corev1.EventTypeNormal, reason: reason, message: message,
+	})
+}
+
+// note is what an event is made of.
+type note struct {
+	subject, related                       *corev1.ObjectReference
+	controller, eventType, reason, message string
+}
+
+func (r *Recorder) record(n note) {
+	message, subject := health.Shorten(n.message, maxMessage), n.subject
 	now := metav1.Now()
 	namespace := subject.Namespace
 	if namespace == "" {
@@ -181,11 +220,12 @@ func (r *Recorder) record(subject *corev1.ObjectReference, eventType, reason, me
 	r.laneOf(subject).add(&corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(subject.Name, now.UnixNano())},
 		InvolvedObject:      *subject,
-		Type:                eventType,
-		Reason:              reason,
+		Related:             n.related,
+		Type:                n.eventType,
+		Reason:              n.reason,
 		Message:             message,
 		Source:              corev1.EventSource{Component: Component},
-		ReportingController: Component,
+		ReportingController: cmp.Or(n.controller, Component),
 		FirstTimestamp:      now,
 		LastTimestamp:       now,
 		Count:               1,

@@ -134,6 +134,35 @@ func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
+func TestEventsOfAControllerNameItAndTheChild(t *testing.T) {
+	for name, record := range map[string]func(c *eventrecorder.Controller, parent, child *corev1.ObjectReference){
+		"Warning": func(c *eventrecorder.Controller, parent, child *corev1.ObjectReference) {
+			c.Warning(parent, child, "Reason", "text")
+		},
+		"Normal": func(c *eventrecorder.Controller, parent, child *corev1.ObjectReference) {
+			c.Normal(parent, child, "Reason", "text")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got atomic.Pointer[corev1.Event]
+			r := run(t, func(e *corev1.Event) {
+				if e.Message != "" { // a patch that counts has none
+					got.Store(e)
+				}
+			})
+			eventually(t, func() { record(r.Of("metacontroller.io/compositecontroller-c"), subject("a"), subject("child")) },
+				func() bool { return got.Load() != nil })
+			e := got.Load()
+			if e.Type != name || e.ReportingController != "metacontroller.io/compositecontroller-c" || e.Source.Component != eventrecorder.Component {
+				t.Errorf("the event is of type %s, from %s, component %s", e.Type, e.ReportingController, e.Source.Component)
+			}
+			if e.InvolvedObject.Name != "a" || e.Related == nil || e.Related.Name != "child" {
+				t.Errorf("the event is about %v and %v", e.InvolvedObject, e.Related)
+			}
+		})
+	}
+}
+
 // written returns reason and message of what is written when what record records is all there is.
 func written(t *testing.T, record func(*eventrecorder.Recorder)) []string {
 	t.Helper()

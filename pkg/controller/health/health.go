@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -49,6 +50,11 @@ type State struct {
 	Rolling, Outdated int
 	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute.
 	Finalizing int
+	// Differing is the number of parents about which the hook returns something else each time, and ChangedBack that of parents to which
+	// another client writes what the controller wrote before. DiffersAt and ChangedBackAt say of the last one which place that is and what
+	// to do.
+	Differing, ChangedBack   int
+	DiffersAt, ChangedBackAt string
 	// Permission is what the controller's service account may do.
 	Permission Permission
 	// Releasing says how far the release of finalizers is, empty if none is under way.
@@ -136,6 +142,10 @@ func (s *State) ready() metav1.Condition {
 func (s *State) starting() string {
 	switch {
 	case s.Problem != nil:
+		if apierrors.IsForbidden(s.Problem) {
+			return fmt.Sprintf("Cannot watch: %v. Allow the user get, list and watch of it by a ClusterRole; the controller starts by itself then.",
+				s.Problem)
+		}
 		return fmt.Sprintf("Cannot watch: %v", s.Problem)
 	case !s.Started:
 		return "Reading the objects that the controller watches."
@@ -194,6 +204,10 @@ func (s *State) hooksHealthy() metav1.Condition {
 	switch {
 	case len(s.Hooks) > 0:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, s.reason(), s.failures())
+	case s.Differing > 0:
+		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, fmt.Sprintf(
+			"%s not settle, since each response of the hook differs from the one before. Lately %s.", parentsDo(s.Differing),
+			strings.TrimSuffix(s.DiffersAt, ".")))
 	case !s.Called:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotCalled, "No hook was called yet.")
 	}
@@ -220,6 +234,10 @@ func (s *State) progressing() metav1.Condition {
 		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %d parents since more than a "+
 			"minute, and they stay until it does. See the log of the hook, and the events of the parents.", s.Finalizing))
 	}
+	if s.ChangedBack > 0 {
+		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%s not settle, since another client writes as well. Lately %s.",
+			parentsDo(s.ChangedBack), strings.TrimSuffix(s.ChangedBackAt, ".")))
+	}
 	if s.Releasing != "" {
 		add(v1alpha1.ReasonReleasing, s.Releasing)
 	}
@@ -227,6 +245,14 @@ func (s *State) progressing() metav1.Condition {
 		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "Nothing is under way.")
 	}
 	return condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reason, strings.Join(sentences, " "))
+}
+
+// parentsDo begins a sentence about what some parents do not do.
+func parentsDo(n int) string {
+	if n == 1 {
+		return "1 parent does"
+	}
+	return fmt.Sprintf("%d parents do", n)
 }
 
 func condition(name string, status metav1.ConditionStatus, reason, message string) metav1.Condition {

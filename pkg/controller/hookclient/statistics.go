@@ -226,7 +226,9 @@ func (h *Hook) explain(err error) string {
 	if _, ok := errors.AsType[*webhook.CallError](err); ok {
 		return health.Shorten(strings.TrimPrefix(err.Error(), "http error: "), maxCause)
 	}
-	text, advice := "calling "+h.client.Endpoint()+": "+health.Shorten(err.Error(), maxCause), "see the log of the hook"
+	// It becomes a part of a sentence: what a hook returned may have many lines.
+	said := strings.Join(strings.Fields(err.Error()), " ")
+	text, advice := "calling "+h.client.Endpoint()+": "+health.Shorten(said, maxCause), "see the log of the hook"
 	if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
 		text, advice = health.Shorten(err.Error(), maxCause), "the hook is called as soon as it is there"
 	} else if hook.IsRejected(err) {

@@ -113,6 +113,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		}),
 		Rights:         access.OfCluster(reviews, reached.Client),
 		Recorder:       recorder,
+		Handlers:       &dependencies.Handlers{},
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
 	}}

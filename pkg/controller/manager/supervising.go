@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -108,9 +109,16 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d
 			continue
 		}
 		target := client.Target{Resource: served.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()}
+		var finalizing *corev1.ObjectReference
+		if o.Deleting() {
+			finalizing = &corev1.ObjectReference{
+				APIVersion: served.GroupVersion().String(), Kind: served.Kind, Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(),
+			}
+		}
 		list = append(list, supervisor.FinalizedParent{
-			Key: parent.Key{Resource: resource, Namespace: o.Namespace(), Name: o.Name()},
-			UID: o.UID(),
+			Key:        parent.Key{Resource: resource, Namespace: o.Namespace(), Name: o.Name()},
+			UID:        o.UID(),
+			Finalizing: finalizing,
 			Release: func(ctx context.Context) error {
 				if _, _, err := f.Remove(ctx, api, target, o); !client.IsGone(err) {
 					return err

@@ -34,12 +34,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -81,9 +82,13 @@ type Controller struct {
 	customizer   *customize.Customizer
 	pool         *worker.Pool
 
-	metrics  *metrics.Controller
-	counted  childcontrol.Counters
-	rejected atomic.Int64
+	recorder  *eventrecorder.Controller
+	settling  settling.Tracker
+	unsettled unsettled
+	noticed   notices
+	metrics   *metrics.Controller
+	counted   childcontrol.Counters
+	rejected  atomic.Int64
 
 	// encoded is the controller as hooks see it.
 	encoded    atomic.Pointer[[]byte]
@@ -136,9 +141,12 @@ func unserved(c Config) []schema.GroupVersionResource {
 func (c *Controller) assemble() {
 	d := c.config.Definition
 	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
+	c.recorder = c.shared.Recorder.Of(d.Finalizer)
 	c.pool = worker.New(worker.Config{
 		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
-		Ready: func(key parent.Key) bool { return !c.shared.Access.Held() && c.expectations.Satisfied(key) }, Failed: c.failed,
+		Ready: func(key parent.Key) bool {
+			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
+		}, Failed: c.failed,
 		Recovered: c.recovered, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
@@ -148,7 +156,7 @@ func (c *Controller) assemble() {
 	c.informers = informers.New(c.expectations)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
-		Enqueue: func(key parent.Key) { c.pool.Enqueue(key, workqueue.Live) },
+		Enqueue: c.relatedChanged,
 	})
 }
 
@@ -167,7 +175,7 @@ func (c *Controller) acquire() {
 	c.config.Kind.Acquire(c.informers)
 	d := c.config.Definition
 	c.children = childcontrol.New(childcontrol.Config{
-		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.shared.Recorder, Counters: &c.counted,
+		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.recorder, Counters: &c.counted, Handlers: c.others,
 		Manager: c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name), Rules: c.rules, Informers: byKind,
 		Expectations: c.expectations, Mine: c.mine,
 	})
@@ -189,6 +197,7 @@ func (c *Controller) query(s *Source) cache.Query {
 // first waits for the informers to show what was written: the controller that follows expects nothing, and would decide on what they
 // show.
 func (c *Controller) Run(ctx context.Context) {
+	d := c.config.Definition
 	defer c.hooks.Close()
 	defer c.expectations.Close()
 	defer c.informers.Close()
@@ -219,6 +228,7 @@ func (c *Controller) Run(ctx context.Context) {
 		}
 	}
 	running.Go(func() { c.resyncPeriodically(ctx) })
+	defer c.shared.Handlers.Add(d.Kind+" "+d.Meta.Name, c.parents.has)()
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
 	running.Go(func() { c.checkCredentials(ctx) })
@@ -255,6 +265,7 @@ func (c *Controller) Redefine(d definition.Definition) error {
 		return err
 	}
 	c.encoded.Store(&encoded)
+	c.settling.AllOutside()
 	return nil
 }
 

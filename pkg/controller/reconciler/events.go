@@ -95,7 +95,10 @@ func (c *Controller) childEvent(e cache.Event) {
 	case e.New.Controller() != nil:
 		c.enqueueOwner(e.New)
 	case !e.New.Deleting():
-		c.config.Kind.Orphan(e.New, func(key parent.Key) { c.pool.Enqueue(key, workqueue.Live) })
+		c.config.Kind.Orphan(e.New, func(key parent.Key) {
+			c.settling.Outside(key)
+			c.pool.Enqueue(key, workqueue.Live)
+		})
 	}
 }
 
@@ -138,18 +141,18 @@ func (c *Controller) resyncPeriodically(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.enqueueAll(ctx, func(*object.Object) bool { return true })
+			c.enqueueAll(ctx, func(parent.Key, *object.Object) bool { return true })
 		}
 	}
 }
 
 // enqueueAll enqueues the parents that are to be synced although nothing of them changed.
-func (c *Controller) enqueueAll(ctx context.Context, which func(*object.Object) bool) {
+func (c *Controller) enqueueAll(ctx context.Context, which func(parent.Key, *object.Object) bool) {
 	_ = recovery.Call(ctx, "enqueuing all parents", func() error { // It is logged, and repeated by the next resync.
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
-				if c.relevant(s, o) && which(o) {
-					c.pool.Enqueue(s.key(o), workqueue.Resync)
+				if key := s.key(o); c.relevant(s, o) && which(key, o) {
+					c.pool.Enqueue(key, workqueue.Resync)
 				}
 			}
 		}
@@ -170,6 +173,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 // informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
 	c.finalizing.forget(key)
+	c.settling.Forget(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)
@@ -199,7 +203,13 @@ func (c *Controller) kindsChanged(ctx context.Context) {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
-	c.enqueueAll(ctx, func(o *object.Object) bool { return c.children.Outdated(o.UID()) })
+	c.enqueueAll(ctx, func(key parent.Key, o *object.Object) bool {
+		outdated := c.children.Outdated(o.UID())
+		if outdated {
+			c.settling.Outside(key)
+		}
+		return outdated
+	})
 }
 
 // failed records a failed sync on the parent.
@@ -209,13 +219,13 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 		c.rejected.Add(1)
 	}
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
-		c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonSyncError, "Sync error: "+err.Error())
+		c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncError, "Sync error: "+message(err))
 	}
 }
 
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
-		c.shared.Recorder.Normal(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+		c.recorder.Normal(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }

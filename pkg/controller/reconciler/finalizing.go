@@ -32,7 +32,7 @@ const (
 	// finalizeLimit is how long a finalize hook may take before people are told.
 	finalizeLimit = time.Minute
 	// finalizeInterval is how often this is looked at.
-	finalizeInterval = 10 * time.Second
+	finalizeInterval = 2 * time.Second
 )
 
 // finalizing are the parents for which the finalize hook was called and has not returned "finalized": true. It is safe for concurrent use;
@@ -122,7 +122,7 @@ func (c *Controller) reportFinalizing(key parent.Key) {
 	if !ok {
 		return
 	}
-	c.shared.Recorder.Warning(childcontrol.Reference(o), eventrecorder.ReasonFinalizeWaits, fmt.Sprintf(
+	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonFinalizeWaits, fmt.Sprintf(
 		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
 			"of the hook. To let the object go without, remove %s from metadata.finalizers", c.config.Definition.Meta.Name, c.finalizer.Name))
 }

@@ -19,6 +19,8 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +52,8 @@ func (c *Controller) Health() health.State {
 		s.Unsynced, s.Rolling, s.Outdated = c.parents.left()
 	default:
 	}
+	s.Differing, s.ChangedBack = c.settling.Unsettled(time.Now())
+	s.DiffersAt, s.ChangedBackAt = loaded(&c.unsettled.differs), loaded(&c.unsettled.changedBack)
 	for _, f := range c.hooks.Failing() {
 		s.Hooks = append(s.Hooks, health.Hook{
 			Name: string(f.Hook), Since: f.Since, Cause: f.Cause, Credentials: f.Credentials, Blocking: f.Unreachable && c.blocks(f.Hook),
@@ -57,7 +61,7 @@ func (c *Controller) Health() health.State {
 	}
 	if s.AllFailing() {
 		if latest := c.pool.Errors(); len(latest) > 0 {
-			s.LastError = fmt.Sprintf("%s: %s", latest[0].Key, health.Shorten(latest[0].Err.Error(), maxMessage))
+			s.LastError = fmt.Sprintf("%s: %s", latest[0].Key, health.Shorten(message(latest[0].Err), maxMessage))
 		}
 	}
 	return s
@@ -84,8 +88,21 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
-		Failing: int64(c.pool.Failing()), Pending: int64(c.pool.Pending()),
+		Failing: int64(c.pool.Failing()), Pending: int64(c.pool.Pending()), Unsettled: c.countUnsettled(),
 	}
+}
+
+func (c *Controller) countUnsettled() int64 {
+	differing, changedBack := c.settling.Unsettled(time.Now())
+	return int64(differing + changedBack)
+}
+
+// loaded returns a text, shortened, empty if there is none.
+func loaded(text *atomic.Pointer[string]) string {
+	if s := text.Load(); s != nil {
+		return health.Shorten(*s, maxMessage)
+	}
+	return ""
 }
 
 // Hooks returns how the calls of the hooks have gone.
@@ -103,7 +120,7 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 func parentError(e worker.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
 		Group: e.Key.Resource.Group, Resource: e.Key.Resource.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
-		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(e.Err.Error(), maxMessage),
+		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(message(e.Err), maxMessage),
 	}
 }
 
@@ -128,4 +145,37 @@ func (c *Controller) checkCredentials(ctx context.Context) {
 		case <-again:
 		}
 	}
+}
+
+// contextError says what was being done to the parent when an error occurred. The log has it. Events on the parent leave it out: they
+// are about the parent, and begin with what is wrong.
+type contextError struct {
+	doing string
+	err   error
+}
+
+// InContext says of an error what was being done to the parent.
+func InContext(doing string, err error) error { return &contextError{doing, err} }
+
+// Error implements error.
+func (e *contextError) Error() string { return e.doing + ": " + e.err.Error() }
+
+// Unwrap returns the error.
+func (e *contextError) Unwrap() error { return e.err }
+
+// message returns the text of an error of a sync for people who look at the parent.
+func message(err error) string {
+	switch e := err.(type) { //nolint:errorlint // What is wrapped has its turn.
+	case *contextError:
+		return message(e.err)
+	case interface{ Unwrap() []error }:
+		var whole, texts []string
+		for _, each := range e.Unwrap() {
+			whole, texts = append(whole, each.Error()), append(texts, message(each))
+		}
+		if err.Error() == strings.Join(whole, "\n") {
+			return strings.Join(texts, "; ") // They were joined, and not made a sentence of.
+		}
+	}
+	return err.Error()
 }

@@ -105,6 +105,20 @@ func (p *parents) count(of progress, sign int) {
 	}
 }
 
+// rolls reports whether a parent has a rolling update under way.
+func (p *parents) rolls(key parent.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key].rolling
+}
+
+func (p *parents) has(key parent.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.keys[key]
+	return ok
+}
+
 // all returns the keys of all parents.
 func (p *parents) all() []parent.Key {
 	p.mu.Lock()

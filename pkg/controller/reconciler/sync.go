@@ -31,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -67,8 +68,13 @@ type Sync struct {
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
 	fingerprint record.Fingerprint
-	// again is the time after which the children are to be looked at again; zero for never.
-	again time.Duration
+	// result is what happened to the children.
+	result childcontrol.Result
+	// opened is the parent as it was when the sync began, and wroteParent says that its status, labels or annotations were written.
+	opened      *object.Object
+	wroteParent bool
+	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
+	managers childcontrol.Managers
 }
 
 // Decision is what the hook, called once or once for each revision, wants.
@@ -98,6 +104,9 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 		return worker.Result{}, nil
 	}
 	uid := s.Parent.UID()
+	if c.settling.Contended(key) {
+		s.managers = c.children.Managers(ctx, s.Target)
+	}
 	err := s.run(ctx)
 	if c.left(s, uid) {
 		c.forgetSynced(key, s.Root, uid)
@@ -109,7 +118,11 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	if err == nil {
 		c.parents.synced(key)
 	}
-	return worker.Result{ResyncAfter: worker.Earliest(s.Decision.ResyncAfter, s.again)}, err
+	again := worker.Earliest(s.Decision.ResyncAfter, s.result.Again)
+	if err == nil {
+		again = worker.Earliest(again, c.settle(ctx, s))
+	}
+	return worker.Result{ResyncAfter: again}, err
 }
 
 func (s *Sync) run(ctx context.Context) error {
@@ -120,6 +133,7 @@ func (s *Sync) run(ctx context.Context) error {
 		if err := kind.Decide(ctx, s); err != nil {
 			return err
 		}
+		s.notice()
 		if s.controller.hooks.Finalize != nil {
 			s.controller.finalizing.called(s.Key, s.Decision.Finalized || !s.finalizing(), time.Now())
 		}
@@ -144,7 +158,7 @@ func (c *Controller) open(key parent.Key) *Sync {
 		return nil
 	}
 	return &Sync{
-		Key: key, Source: source, Parent: o, controller: c, seen: map[children.Key]struct{}{},
+		Key: key, Source: source, Parent: o, opened: o, controller: c, seen: map[children.Key]struct{}{},
 		Target: client.Target{Resource: source.Resource.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()},
 		Root:   source.root(o),
 	}
@@ -174,7 +188,7 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("can't sync finalizer for %s: %w", s.Parent, err)
+		return InContext(fmt.Sprintf("can't sync finalizer for %s", s.Parent), err)
 	}
 	if changed {
 		s.Wrote(written)
@@ -257,7 +271,7 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 	}
 	response, err := called.Call(ctx, s.Root, encode(request), decode)
 	if err != nil {
-		return nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
+		return nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)
 	}
 	s.responses = append(s.responses, response)
 	if len(response.Ignored) > 0 {
@@ -298,12 +312,16 @@ func (s *Sync) Decide(ctx context.Context) error {
 func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []children.Key, error) {
 	list, err := response.Children()
 	if err != nil {
-		return nil, nil, fmt.Errorf("sync hook failed for %s: %w", s.Parent, err)
+		return nil, nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)
 	}
 	desired, unserved, err := children.Validate(s.Scope, s.controller.rules, list)
 	if err != nil {
 		response.Reject(err)
-		return nil, nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
+		name := hook.Sync
+		if s.finalizing() {
+			name = hook.Finalize
+		}
+		return nil, nil, InContext(fmt.Sprintf("syncing %s", s.Parent), fmt.Errorf("the response of the %s hook is rejected: %w", name, err))
 	}
 	return desired, unserved, nil
 }

@@ -51,6 +51,7 @@ func (s *Sync) WriteParent(write func(*client.Client) (*object.Object, error)) e
 	}
 	if err == nil && written != nil {
 		s.Wrote(written)
+		s.wroteParent = true
 	}
 	return err
 }
@@ -60,7 +61,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	c := s.controller
 	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if err != nil {
-		return fmt.Errorf("can't remove finalizer for %s: %w", s.Parent, err)
+		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
 	}
 	if changed {
 		s.Wrote(written)
@@ -89,7 +90,7 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 
 // Event records a Normal event on the parent.
 func (s *Sync) Event(reason, message string) {
-	s.controller.shared.Recorder.Normal(childcontrol.Reference(s.Parent), reason, message)
+	s.controller.recorder.Normal(childcontrol.Reference(s.Parent), nil, reason, message)
 }
 
 // ManagesChildren reports whether children are touched: not those of a parent that is being deleted, unless it is being
@@ -120,10 +121,10 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 		in, err = c.Complete(ctx, in)
 	}
 	if err == nil {
-		s.again, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+		s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
 	}
 	if err = errors.Join(err, s.unserved()); err != nil {
-		return fmt.Errorf("can't reconcile %s for %s: %w", noun, s.Parent, err)
+		return InContext(fmt.Sprintf("can't reconcile %s for %s", noun, s.Parent), err)
 	}
 	return nil
 }

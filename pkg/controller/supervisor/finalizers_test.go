@@ -20,6 +20,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,29 @@ func TestDeletion(t *testing.T) {
 				equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{"example.com/other"})
 				if w.running != nil {
 					t.Error("the controller runs on")
+				}
+			})
+		})
+	}
+}
+
+// TestObjectsThatAreNotFinalizedAreTold deletes a controller, or takes its hook, while one of two objects is being finalized.
+func TestObjectsThatAreNotFinalizedAreTold(t *testing.T) {
+	for why, change := range map[string]func(*world){
+		"DecoratorController d was deleted.":                    func(w *world) { w.delete() },
+		"DecoratorController d does not finalize it any more: ": func(w *world) { w.declare("configmaps") },
+	} {
+		t.Run(why, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, "services")
+				w.deleting = map[string]bool{"services/ns/a": true}
+				defer w.run()()
+				change(w)
+				after(time.Minute)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.warnings) != 1 || !strings.HasPrefix(w.warnings[0], "FinalizeSkipped: ") || !strings.Contains(w.warnings[0], why) {
+					t.Errorf("the events are %q, want one that says %q", w.warnings, why)
 				}
 			})
 		})

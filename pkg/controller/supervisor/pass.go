@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -141,12 +142,27 @@ func (p *pass) objects(ctx context.Context, list []FinalizedParent) bool {
 		return false
 	}
 	for i, o := range due {
-		if errs[i] != nil {
+		switch {
+		case errs[i] != nil:
 			p.left++
 			p.fail(string(o.UID), o.Key.String(), errs[i])
+		case o.Finalizing != nil:
+			p.skipped(o.Finalizing)
 		}
 	}
 	return p.left == before
+}
+
+// skipped tells that an object was released while it was being finalized.
+func (p *pass) skipped(object *corev1.ObjectReference) {
+	d := p.latest()
+	why := "does not finalize it any more: its finalize hook, or the kind of the object, was taken out of spec"
+	if d.Meta.DeletionTimestamp != nil {
+		why = "was deleted"
+	}
+	p.recorder.Warning(object, eventrecorder.ReasonFinalizeSkipped, fmt.Sprintf(
+		"This object was being deleted and was not finalized, since the controller %s %s %s. What the finalize hook would have cleaned up "+
+			"stays: look for it outside of the cluster. To have objects finalized, delete them before their controller", d.Kind, d.Meta.Name, why))
 }
 
 // waiting returns the former attempt at an object or resource, and whether the next one is not due yet.

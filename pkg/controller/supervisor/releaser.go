@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,8 @@ type FinalizedParent struct {
 	Key parent.Key
 	// UID is the object's UID.
 	UID types.UID
+	// Finalizing refers to the object if it is being deleted, so that it is not finalized when it is released. Nil: it is not.
+	Finalizing *corev1.ObjectReference
 	// Release takes the finalizer off the object in the version in which it was read. An object that is gone is no error.
 	Release func(ctx context.Context) error
 }

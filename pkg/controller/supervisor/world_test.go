@@ -63,14 +63,16 @@ type world struct {
 	log      []string
 	warnings []string
 	// What the tests break: releases and lists by resource or resource/name, publications, instances.
-	broken  map[string]error
-	refused error
-	panics  map[string]bool
-	blocked map[string]chan struct{}
-	missing map[string]bool // resources that are not served
-	unknown bool            // the cluster does not say what is served
-	problem error           // what an instance that is built from now on cannot watch
-	version int
+	broken map[string]error
+	// deleting are the objects that are being deleted.
+	deleting map[string]bool
+	refused  error
+	panics   map[string]bool
+	blocked  map[string]chan struct{}
+	missing  map[string]bool // resources that are not served
+	unknown  bool            // the cluster does not say what is served
+	problem  error           // what an instance that is built from now on cannot watch
+	version  int
 	// statuses counts publications.
 	statuses int
 }
@@ -268,8 +270,12 @@ func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definitio
 	for name, carries := range w.objects[r.Resource] {
 		if carries {
 			namespace, o, _ := strings.Cut(name, "/")
+			var finalizing *corev1.ObjectReference
+			if w.deleting[r.Resource+"/"+name] {
+				finalizing = &corev1.ObjectReference{Namespace: namespace, Name: o}
+			}
 			list = append(list, supervisor.FinalizedParent{
-				Key: parent.Key{Resource: r, Namespace: namespace, Name: o}, UID: types.UID(r.Resource + "/" + name),
+				Key: parent.Key{Resource: r, Namespace: namespace, Name: o}, UID: types.UID(r.Resource + "/" + name), Finalizing: finalizing,
 				Release: func(ctx context.Context) error { return w.release(ctx, r.Resource, name) },
 			})
 		}

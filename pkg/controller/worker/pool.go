@@ -104,6 +104,11 @@ func New(c Config) *Pool {
 // Enqueue adds key to the queue.
 func (p *Pool) Enqueue(key parent.Key, priority workqueue.Priority) { p.queue.Add(key, priority) }
 
+// EnqueueAfter adds key to the queue after a time. It has no effect on one that is added sooner; a later sync does not cancel it.
+func (p *Pool) EnqueueAfter(key parent.Key, after time.Duration) {
+	p.queue.AddAfter(key, after, workqueue.Live)
+}
+
 // Forget drops all that is pending or remembered for a parent that is gone.
 func (p *Pool) Forget(key parent.Key) {
 	p.queue.Remove(key)

@@ -914,6 +914,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref common.Refer
 							Format:      "int64",
 						},
 					},
+					"unsettled": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook differs from the one before, or another client changes back what is written to the parent.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 				},
 			},
 		},

@@ -91,9 +91,9 @@ func adviceOnAlert(err error) string {
 func diagnoseNetwork(err error) (cause, advice string) {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
-			return "no such host " + e.Name, "check the name and namespace of the Service in the URL"
+			return "no such host " + e.Name, adviceOnName("check the name and namespace of the Service in the URL")
 		}
-		return "looking up " + e.Name + ": " + e.Err, "check the cluster's DNS"
+		return "looking up " + e.Name + ": " + e.Err, adviceOnName("check the cluster's DNS")
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return stable(err), "nothing listens there; check the Pods and the Service of the hook"
@@ -107,10 +107,24 @@ func diagnoseNetwork(err error) (cause, advice string) {
 	return "", ""
 }
 
+// insideVariable is set by the kubelet in every container of a Pod.
+const insideVariable = "KUBERNETES_SERVICE_HOST"
+
+// adviceOnName returns advice on a name that cannot be resolved, which depends on where this server runs.
+func adviceOnName(inside string) string {
+	if os.Getenv(insideVariable) != "" {
+		return inside
+	}
+	return "this server runs outside of the cluster, where names of Services are not known; set webhook.url to an address that it reaches, " +
+		"or run it in the cluster"
+}
+
 func diagnoseHTTP(err error) (cause, advice string) {
 	switch text := err.Error(); {
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		return text, "the hook does not speak TLS; use http, or give it a certificate"
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`):
+		return "the port speaks TLS, and the URL begins with http", adviceOnTLS
 	case strings.Contains(text, "malformed HTTP"):
 		return "the response is not HTTP", "check the port, and whether the hook wants https"
 	case strings.Contains(text, "stream error:"), strings.Contains(text, "server sent GOAWAY"):

@@ -61,7 +61,25 @@ type StatusError struct {
 
 // Error returns the text of docs/reference/contract.md#s2.5.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("unsupported status code: %d body: %s", e.Code, e.Body)
+	text := fmt.Sprintf("unsupported status code: %d body: %s", e.Code, e.Body)
+	if e.wantsTLS() {
+		text += "; the port speaks TLS: " + adviceOnTLS
+	}
+	return text
+}
+
+// adviceOnTLS is for a URL that begins with http although the hook speaks TLS.
+const adviceOnTLS = "use https in the URL, and set caBundle"
+
+// wantsTLS reports whether the status is what servers that speak TLS return to those that do not.
+func (e *StatusError) wantsTLS() bool {
+	if e.Code != http.StatusBadRequest {
+		return false
+	}
+	body := strings.ToLower(e.Body)
+	return strings.Contains(body, "http request to an https server") || // Go
+		strings.Contains(body, "http request was sent to https port") || // nginx
+		strings.Contains(body, "plain http to an ssl-enabled server port") // Apache
 }
 
 // FailureReason returns the reason by which metrics count the error.

@@ -17,6 +17,8 @@ limitations under the License.
 package webhook
 
 import (
+	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +57,43 @@ func TestRetryAfter(t *testing.T) {
 	for name, tc := range cases {
 		if got := retryAfter(tc.header, tc.clock); got != tc.want {
 			t.Errorf("%s: retryAfter(%q) = %v, want %v", name, tc.header, got, tc.want)
+		}
+	}
+}
+
+func TestPortsThatSpeakTLSAreKnownByWhatTheyReturn(t *testing.T) {
+	const advice = "; the port speaks TLS: use https in the URL, and set caBundle"
+	for _, test := range []struct {
+		name string
+		code int
+		body string
+		want bool
+	}{
+		{"Go", 400, "Client sent an HTTP request to an HTTPS server.\n", true},
+		{"nginx", 400, "<center>The plain HTTP request was sent to HTTPS port</center>", true},
+		{"Apache", 400, "You're speaking plain HTTP to an SSL-enabled server port.", true},
+		{"another mistake", 400, "spec.size is missing", false},
+		{"another status", 500, "Client sent an HTTP request to an HTTPS server.", false},
+	} {
+		if got := strings.HasSuffix(statusError(test.code, []byte(test.body)).Error(), advice); got != test.want {
+			t.Errorf("%s: told to use TLS: %t", test.name, got)
+		}
+	}
+	// Others close the connection with an alert, which an HTTP client cannot read.
+	if cause, _ := diagnose(errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x15\x03\x01\x00\x02\x02"`)); !strings.Contains(cause, "TLS") {
+		t.Errorf("an alert is %q", cause)
+	}
+}
+
+func TestNamesThatAreNotKnownOutsideOfTheCluster(t *testing.T) {
+	unknown := &net.DNSError{Name: "hook.shop", Err: "no such host", IsNotFound: true}
+	for inside, want := range map[string]string{
+		"":         "this server runs outside of the cluster",
+		"10.0.0.1": "check the name and namespace of the Service in the URL",
+	} {
+		t.Setenv(insideVariable, inside)
+		if cause, advice := diagnose(unknown); cause != "no such host hook.shop" || !strings.Contains(advice, want) {
+			t.Errorf("with %q: %s; %s", inside, cause, advice)
 		}
 	}
 }

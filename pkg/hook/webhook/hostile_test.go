@@ -153,8 +153,9 @@ func TestUnreachableHooks(t *testing.T) {
 	}
 	// A plain request to a port that wants TLS gets a plain 400 from Go's server.
 	_, err = newClient(t, configure("http://"+secure.Host()+"/sync")).Call(t.Context(), fleet, []byte(`{}`))
-	if status, ok := errors.AsType[*webhook.StatusError](err); !ok || status.Code != 400 {
-		t.Errorf("plain to TLS: got %v, want the status 400", err)
+	if status, ok := errors.AsType[*webhook.StatusError](err); !ok || status.Code != 400 ||
+		!strings.HasSuffix(err.Error(), "; the port speaks TLS: use https in the URL, and set caBundle") {
+		t.Errorf("plain to TLS: got %v, want the status 400 and what to do", err)
 	}
 }
 

@@ -110,6 +110,11 @@ type ControllerCounters struct {
 	// +optional
 	// +k8s:optional
 	Pending int64 `json:"pending,omitempty"`
+	// unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook
+	// differs from the one before, or another client changes back what is written to the parent.
+	// +optional
+	// +k8s:optional
+	Unsettled int64 `json:"unsettled,omitempty"`
 }
 
 // HookStatus tells how the calls of one hook have gone.
@@ -173,14 +178,14 @@ const (
 	// ConditionEstablished is True while the cluster serves every resource that the definition names, and the controller's
 	// caches are filled.
 	ConditionEstablished = "Established"
-	// ConditionHooksHealthy is False while all recent calls of one of the hooks have failed, or its credentials are missing. It is
-	// Unknown before the first call.
+	// ConditionHooksHealthy is False while all recent calls of one of the hooks have failed, its credentials are missing, or its
+	// responses about a parent differ each time without a reason. It is Unknown before the first call.
 	ConditionHooksHealthy = "HooksHealthy"
 	// ConditionPermitted is False while the controller's service account lacks a right that the controller needs, or was refused a
 	// write. It is Unknown while the cluster does not say, and True for a controller without a service account.
 	ConditionPermitted = "Permitted"
-	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way, or
-	// the finalize hook takes more than a minute.
+	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way, the
+	// finalize hook takes more than a minute, or another client changes back what is written to parents.
 	ConditionProgressing = "Progressing"
 	// ConditionResourcesServed is True while the cluster serves every resource that the definition names.
 	ConditionResourcesServed = "ResourcesServed"
@@ -241,6 +246,10 @@ const (
 	ReasonRollingUpdate = "RollingUpdate"
 	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute.
 	ReasonFinalizing = "Finalizing"
+	// ReasonResponsesDiffer says that a hook returns something else each time, although it is shown nothing new but what it returned.
+	ReasonResponsesDiffer = "ResponsesDiffer"
+	// ReasonChangedBack says that another client writes parents as well, and changes back what the controller wrote.
+	ReasonChangedBack = "ChangedBack"
 	// ReasonSettled says that nothing is under way.
 	ReasonSettled = "Settled"
 )

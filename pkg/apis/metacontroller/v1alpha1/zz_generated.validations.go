@@ -1626,6 +1626,34 @@ func Validate_ControllerCounters(
 		errs = append(errs, fn(fldPath.Child("pending"), &obj.Pending, oldVal, oldObj != nil)...)
 	}
 
+	{ // field ControllerCounters.Unsettled
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerCounters) *int64 {
+				return &oldObj.Unsettled
+			})
+		errs = append(errs, fn(fldPath.Child("unsettled"), &obj.Unsettled, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 

@@ -42,6 +42,9 @@ type ControllerCountersApplyConfiguration struct {
 	// pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an
 	// error are not among them.
 	Pending *int64 `json:"pending,omitempty"`
+	// unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook
+	// differs from the one before, or another client changes back what is written to the parent.
+	Unsettled *int64 `json:"unsettled,omitempty"`
 }
 
 // ControllerCountersApplyConfiguration constructs a declarative configuration of the ControllerCounters type for use with
@@ -111,5 +114,13 @@ func (b *ControllerCountersApplyConfiguration) WithFailing(value int64) *Control
 // If called multiple times, the Pending field is set to the value of the last call.
 func (b *ControllerCountersApplyConfiguration) WithPending(value int64) *ControllerCountersApplyConfiguration {
 	b.Pending = &value
+	return b
+}
+
+// WithUnsettled sets the Unsettled field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Unsettled field is set to the value of the last call.
+func (b *ControllerCountersApplyConfiguration) WithUnsettled(value int64) *ControllerCountersApplyConfiguration {
+	b.Unsettled = &value
 	return b
 }

@@ -1,0 +1,78 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package clusterwarnings_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// some is a list with one object.
+func some() *metav1.PartialObjectMetadataList {
+	return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}
+}
+
+func TestWarningsAboutADeletion(t *testing.T) {
+	selected := deployments(func(s *metacontroller.CompositeControllerSpec) {
+		s.ParentResource.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	})
+	finalizing := deployments(func(s *metacontroller.CompositeControllerSpec) {
+		s.Hooks = &metacontroller.CompositeControllerHooks{Finalize: &metacontroller.Hook{}}
+	})
+	decorator := &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{Resources: []metacontroller.DecoratorControllerResourceRule{
+		{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+		{ResourceRule: metacontroller.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
+	}}}
+	for name, test := range map[string]struct {
+		world world
+		old   runtime.Object
+		want  []string
+	}{
+		"there are parents": {world{"/apis/apps/v1/deployments": some()}, deployments(), []string{
+			"spec.parentResource: the controller handles deployments.apps, of which there are some: their children stay, and nobody updates them until " +
+				"you create a controller for them again; to have the children deleted as well, delete the deployments.apps before the controller",
+		}},
+		"there is a finalize hook": {world{"/apis/apps/v1/deployments": some()}, finalizing, []string{
+			"spec.parentResource: the controller handles deployments.apps, of which there are some: their children stay, and nobody updates them, " +
+				"nor are they finalized until you create a controller for them again; to have the children deleted as well, delete the deployments.apps " +
+				"before the controller",
+		}},
+		"there are targets": {world{"/api/v1/pods": some(), "/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, decorator, []string{
+			"spec.resources[0]: the controller handles pods, of which there are some: their attachments stay, and nobody updates them until you " +
+				"create a controller for them again; to have the attachments deleted as well, delete the pods before the controller",
+		}},
+		"there are none":               {world{"/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, deployments(), nil},
+		"there are others only":        {world{"/apis/apps/v1/deployments": some(), "/apis/apps/v1/deployments?a=b": &metav1.PartialObjectMetadataList{}}, selected, nil},
+		"the kind is not served":       {world{}, deployments(), nil},
+		"the server may not look":      {world{"/apis/apps/v1/deployments": http.StatusForbidden}, deployments(), nil},
+		"another object of the group":  {world{"/apis/apps/v1/deployments": some()}, &metacontroller.ControllerRevision{}, nil},
+		"the API server does not tell": {world{"/apis/apps/v1/deployments": hangs{}}, deployments(), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, warningsIn(t, test.world, nil, test.old)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

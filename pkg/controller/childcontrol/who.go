@@ -1,0 +1,99 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// Managers are the field managers of an object as it is at the API server. The zero value knows none.
+type Managers struct {
+	fields []byte
+	// own are the managers under which the controller itself writes the object.
+	own []string
+}
+
+// Managers reads who manages a parent, which a cache does not have. It knows none if that fails.
+func (c *Control) Managers(ctx context.Context, t client.Target) Managers {
+	return c.managers(ctx, t, client.PatchManager)
+}
+
+func (c *Control) managers(ctx context.Context, t client.Target, own ...string) Managers {
+	o, err := c.config.Cluster.Client.Whole().Get(ctx, t)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot read who else writes an object", "object", t, "err", err)
+		return Managers{}
+	}
+	fields, _ := o.Field("metadata", "managedFields")
+	return Managers{fields: fields, own: own}
+}
+
+// Of returns the field manager, other than the controller's own, that wrote a place last; empty if there is none or it is not known.
+func (m Managers) Of(place string) string {
+	if len(m.fields) == 0 {
+		return ""
+	}
+	names, err := owned.Managers(m.fields, place)
+	if err != nil {
+		return "" // Not reached: the API server wrote them.
+	}
+	at := slices.IndexFunc(names, func(name string) bool { return !slices.Contains(m.own, name) })
+	if at < 0 {
+		return ""
+	}
+	return names[at]
+}
+
+// whose returns the controllers whose child an object of the parent may be, empty if none is known.
+func (c *Control) whose(key parent.Key, existing *object.Object) string {
+	if name, ok := existing.Annotation(claim.DecoratorMark); ok {
+		return definition.KindDecorator + " " + name
+	}
+	if c.config.Handlers == nil {
+		return ""
+	}
+	return strings.Join(c.config.Handlers(key), " or ")
+}
+
+// whoChanges says who changes a child back, empty if that is not known.
+func (c *Control) whoChanges(ctx context.Context, step *plan.Step) string {
+	if c.config.Handlers != nil {
+		key := parent.Key{Resource: step.Resource.GroupResource(), Namespace: step.Namespace, Name: step.Name}
+		if names := c.config.Handlers(key); len(names) > 0 {
+			return strings.Join(names, " and ") + " handles it as well, and may set this field"
+		}
+	}
+	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
+	known := c.managers(ctx, target, client.FieldManager, client.PatchManager, c.config.Manager)
+	if manager := known.Of(first(step.Changed)); manager != "" {
+		return fmt.Sprintf("The field manager %q sets this field", manager)
+	}
+	return ""
+}

@@ -1,0 +1,279 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+)
+
+// seed makes the hashes of this process comparable.
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // It does not change, and hashes of all syncs must be comparable.
+
+// unsettled has the last message about a parent that does not settle, for each cause.
+type unsettled struct{ differs, changedBack atomic.Pointer[string] }
+
+// settle takes note of what a sync wrote. It returns for how long the parent is held back, zero for not at all.
+func (c *Controller) settle(ctx context.Context, s *Sync) time.Duration {
+	places, wrote := s.places()
+	if s.Parent == nil || !wrote {
+		c.settling.Rested(s.Key, time.Now())
+		return 0
+	}
+	before, after := parentState(s.opened), parentState(s.Parent)
+	before.Children, after.Children = sum(s.Observed), s.left()
+	cause, pause := c.settling.Wrote(s.Key, settling.Sync{
+		Before: before, After: after, Places: places, Children: len(s.Observed), WroteParent: s.wroteParent,
+		Rolling: c.parents.rolls(s.Key), Again: s.Decision.ResyncAfter,
+	}, time.Now())
+	if cause == settling.None {
+		return 0
+	}
+	text, reason, last := s.differs(), eventrecorder.ReasonResponseDiffers, &c.unsettled.differs
+	if cause == settling.ChangedBack {
+		text, reason, last = c.changedBack(s), eventrecorder.ReasonParentFlapping, &c.unsettled.changedBack
+	}
+	c.recorder.Warning(childcontrol.Reference(s.Parent), nil, reason, text)
+	named := s.Parent.String() + ": " + text
+	last.Store(&named)
+	klog.FromContext(ctx).Error(nil, "Parent does not settle and is held back", "parent", s.Parent, "for", pause, "reason", text)
+	return pause
+}
+
+// holdsBack reports whether a parent that does not settle is held back still. It is queued again when that ends.
+func (c *Controller) holdsBack(key parent.Key) bool {
+	wait := c.settling.Held(key, time.Now(), func() (settling.State, bool) { return c.stateOf(key) })
+	if wait <= 0 {
+		return false
+	}
+	c.pool.EnqueueAfter(key, wait)
+	return true
+}
+
+// relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, and is
+// no input from outside.
+func (c *Controller) relatedChanged(key parent.Key, o *object.Object) {
+	s, ok := c.byResource[key.Resource]
+	if !ok {
+		return
+	}
+	owner := o.Controller()
+	if p, found := s.informer.Get(key.Namespace, key.Name); owner == nil || !found || owner.UID != p.UID() || !c.config.Kind.Owns(o) {
+		c.settling.Outside(key)
+	}
+	c.pool.Enqueue(key, workqueue.Live)
+}
+
+// stateOf returns what a sync of a parent would see now.
+func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
+	s, ok := c.byResource[key.Resource]
+	if !ok {
+		return settling.State{}, false
+	}
+	p, ok := s.informer.Get(key.Namespace, key.Name)
+	if !ok {
+		return settling.State{}, false
+	}
+	state := parentState(p)
+	var seen []schema.GroupKind
+	for i := range c.config.Children {
+		kind := c.config.Children[i].Kind.GroupKind()
+		if slices.Contains(seen, kind) {
+			continue // Of two versions of a kind.
+		}
+		seen = append(seen, kind)
+		for _, o := range c.watched[i].ControlledBy(p.UID()) {
+			if c.config.Kind.Selects(p, o) && (key.Namespace == "" || o.Namespace() == key.Namespace) {
+				state.Children += versionOf(o)
+			}
+		}
+	}
+	return state, true
+}
+
+// parentState returns the state of a parent without its children.
+func parentState(o *object.Object) settling.State {
+	var written, content maphash.Hash
+	written.SetSeed(seed)
+	content.SetSeed(seed)
+	add := func(h *maphash.Hash, name string, value []byte) {
+		_, _ = h.WriteString(name)
+		_ = h.WriteByte(0)
+		_, _ = h.Write(value)
+	}
+	for name, value := range o.Members() {
+		switch name {
+		case "metadata":
+		case "status":
+			add(&written, name, value)
+		default:
+			add(&content, name, value)
+		}
+	}
+	add(&written, "labels", o.RawLabels())
+	add(&written, "annotations", o.RawAnnotations())
+	for _, name := range o.Finalizers() {
+		add(&content, name, nil)
+	}
+	if o.Deleting() {
+		add(&content, "deleting", nil)
+	}
+	return settling.State{Written: written.Sum64(), Content: content.Sum64()}
+}
+
+// versionOf stands for a child and its version; zero for one that is being deleted. The sum stands for several.
+func versionOf(o *object.Object) uint64 {
+	if o.Deleting() {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.WriteString(string(o.UID()))
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(o.ResourceVersion())
+	return h.Sum64()
+}
+
+func sum(list []*object.Object) (total uint64) {
+	for _, o := range list {
+		total += versionOf(o)
+	}
+	return total
+}
+
+// left stands for the children as the sync left them.
+func (s *Sync) left() uint64 {
+	total := sum(s.Observed)
+	for i := range s.result.Outcomes {
+		o := &s.result.Outcomes[i]
+		if o.Observed != nil && (o.Written != nil || o.Done) {
+			total -= versionOf(o.Observed)
+		}
+		if o.Written != nil {
+			total += versionOf(o.Written)
+		}
+	}
+	return total
+}
+
+// places stands for what the sync wrote: children, and the parent. It reports whether there was anything.
+func (s *Sync) places() (places uint64, wrote bool) {
+	for i := range s.result.Outcomes {
+		if o := &s.result.Outcomes[i]; o.Done {
+			places += maphash.String(seed, o.Key.String())
+			wrote = true
+		}
+	}
+	if s.wroteParent {
+		places++
+	}
+	return places, wrote || s.wroteParent
+}
+
+// differs says which place of the responses differs each time.
+func (s *Sync) differs() string {
+	const tail = "although the hook is shown nothing new but what it returned. Calls for this object are slowed down until something else changes. "
+	var created, deleted *plan.Outcome
+	for i := range s.result.Outcomes {
+		switch o := &s.result.Outcomes[i]; {
+		case !o.Done:
+		case o.Action == plan.Create:
+			created = o
+		case o.Action == plan.Delete:
+			deleted = o
+		case len(o.Changed) > 0:
+			at := o.Changed[0]
+			d, ok := settling.First(at.Path, at.Observed, at.Desired)
+			if !ok {
+				d = settling.Difference{Path: at.Path, Before: at.Observed, After: at.Desired}
+			}
+			return fmt.Sprintf("%s of %s differs in each response of the hook (%s), %s%s", d.Path, o.Key, d.Kinds(), tail, d.Advice())
+		}
+	}
+	switch {
+	case created != nil && deleted != nil:
+		return fmt.Sprintf("metadata.name of %s differs in each response of the hook (lately it was %s), %sGive children names that stay the same",
+			created.Key, deleted.Name, tail)
+	case created != nil || deleted != nil:
+		changed := created
+		if changed == nil {
+			changed = deleted
+		}
+		return fmt.Sprintf("%s is in one response of the hook and not in the next, %sReturn all children each time, also those that exist",
+			changed.Key, tail)
+	}
+	d := difference(s.opened, s.Parent)
+	return fmt.Sprintf("%s differs in each response of the hook (%s), %s%s", d.Path, d.Kinds(), tail, d.Advice())
+}
+
+// changedBack says what of the parent another client changes back, and which one.
+func (c *Controller) changedBack(s *Sync) string {
+	d := difference(s.opened, s.Parent)
+	who := "Another client writes it"
+	if names := c.others(s.Key); len(names) > 0 {
+		who = strings.Join(names, " and ") + " handles this object as well"
+	} else if manager, owner := s.managers.Of(d.Path), s.opened.Controller(); manager == client.FieldManager && owner != nil {
+		who = fmt.Sprintf("The controller of %s %s, whose child it is, writes it", owner.Kind, owner.Name)
+	} else if manager != "" {
+		who = fmt.Sprintf("The field manager %q writes it", manager)
+	}
+	return fmt.Sprintf("%s keeps changing back after every write (%s). %s. Writes of this object are slowed down until something else changes. "+
+		"Let only one of the two write it: exclude the object by a labelSelector, or leave the field out", d.Path, d.Kinds(), who)
+}
+
+// others returns the names of the other controllers of this process that handle an object.
+func (c *Controller) others(key parent.Key) []string {
+	d := c.config.Definition
+	return c.shared.Handlers.Of(key, d.Kind+" "+d.Meta.Name)
+}
+
+// difference returns the first place at which what syncs write differs between two states of a parent.
+func difference(before, after *object.Object) settling.Difference {
+	for _, path := range [][]string{{"status"}, {"metadata", "labels"}, {"metadata", "annotations"}} {
+		if d, differs := settling.First(strings.Join(path, "."), decoded(before, path), decoded(after, path)); differs {
+			return d
+		}
+	}
+	return settling.Difference{Path: "metadata"}
+}
+
+func decoded(o *object.Object, path []string) any {
+	var value any
+	raw, ok := o.Field(path...)
+	if !ok || utiljson.Unmarshal(raw, &value) != nil {
+		return nil
+	}
+	return value
+}

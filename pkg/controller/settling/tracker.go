@@ -1,0 +1,311 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package settling
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+const (
+	// maxSame is how many syncs in a row may write the same places, and each be caused by nothing but the one before, and maxReverts how
+	// often in a row another client may change back what syncs write to the parent.
+	maxSame, maxReverts = 10, 10
+	// maxPerChild is how many such syncs there may be for each child if they write other places each time: each child may be created,
+	// updated and deleted by a sync of its own.
+	maxPerChild = 3
+	// firstPause and lastPause are for how long a parent is held back, at first and at most; it doubles.
+	firstPause, lastPause = time.Second, 5 * time.Minute
+	// memory is for how long it counts what syncs wrote, beyond a pause.
+	memory = time.Minute
+	// sweepFrom is the least number of parents from which those are looked for that need not be remembered any more.
+	sweepFrom = 1024
+)
+
+// Cause says why a parent does not settle.
+type Cause uint8
+
+// The causes.
+const (
+	// None: it settles, as far as is known.
+	None Cause = iota
+	// Differs: each response differs from the one before.
+	Differs
+	// ChangedBack: another client changes back what is written to the parent.
+	ChangedBack
+)
+
+// State stands for a parent with its children, as a hook is shown them. Equal numbers stand for equal values.
+type State struct {
+	// Written stands for what syncs may write to the parent: status, labels, annotations.
+	Written uint64
+	// Content stands for the rest of the parent.
+	Content uint64
+	// Children stands for the children with their versions. Those that are being deleted are not among them.
+	Children uint64
+}
+
+// Sync is a sync that wrote something.
+type Sync struct {
+	// Before is what it saw, and After what it left.
+	Before, After State
+	// Places stands for the children and the parts of the parent that it wrote.
+	Places uint64
+	// Children is how many children there are.
+	Children int
+	// WroteParent says that it wrote to the parent.
+	WroteParent bool
+	// Rolling says that it is a step of a rolling update, which is no reason to hold the parent back.
+	Rolling bool
+	// Again is after which time the hook wants to be called again, zero for never. The parent is not held back for longer.
+	Again time.Duration
+}
+
+// entry is what is known of a parent.
+type entry struct {
+	// left is what the last sync that wrote left, at a time; seen is what it saw of Written, and places what it wrote.
+	left   State
+	at     time.Time
+	seen   uint64
+	places uint64
+	// loops counts the syncs in a row that were caused by nothing but the one before, and same those of them that wrote the same places.
+	// children is the most children that there were meanwhile.
+	loops, same, children int
+	// reverts counts how often in a row what was written to the parent was changed back.
+	reverts int
+
+	cause Cause
+	pause time.Duration
+	until time.Time
+}
+
+// start counts anew. The cause is set by blame.
+func (e *entry) start() {
+	e.loops, e.same, e.children, e.reverts = 0, 0, 0, 0
+	e.pause, e.until = 0, time.Time{}
+}
+
+// expired reports whether nothing that is known of the parent counts any more.
+func (e *entry) expired(now time.Time) bool { return now.Sub(e.at) > memory+e.pause }
+
+// Tracker is what is known of the parents of one controller. It is safe for concurrent use; the zero value is ready.
+type Tracker struct {
+	// unsettled is the number of entries with a cause, so that it costs nothing to ask for others.
+	unsettled atomic.Int64
+
+	mu      sync.Mutex
+	entries map[parent.Key]*entry
+	sweepAt int
+}
+
+// Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, and for how long the parent is held
+// back now.
+func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, known := t.entries[key]
+	if !known {
+		t.put(key, &entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places}, now)
+		return None, 0
+	}
+	cause := e.count(s, now)
+	t.blame(e, cause)
+	e.left, e.at, e.seen, e.places = s.After, now, s.Before.Written, s.Places
+	if cause == None {
+		return None, 0
+	}
+	e.pause = min(max(2*e.pause, firstPause), lastPause)
+	if s.Again > 0 {
+		e.pause = max(min(e.pause, s.Again), firstPause)
+	}
+	e.until = now.Add(e.pause)
+	return cause, e.pause
+}
+
+// count counts a sync, and returns why the parent does not settle.
+func (e *entry) count(s Sync, now time.Time) Cause {
+	same := s.Before.Content == e.left.Content && s.Before.Children == e.left.Children && !s.Rolling && !e.expired(now)
+	switch {
+	case same && s.Before.Written == e.left.Written:
+		e.loops++
+		e.children = max(e.children, s.Children)
+		if s.Places == e.places {
+			e.same++
+		} else {
+			e.same = 0
+		}
+	case same && s.WroteParent && s.Before.Written == e.seen && s.After.Written == e.left.Written:
+		e.reverts++
+	default:
+		e.start()
+	}
+	switch {
+	case e.same >= maxSame, e.loops >= maxSame+maxPerChild*e.children:
+		return Differs
+	case e.reverts >= maxReverts:
+		return ChangedBack
+	}
+	return None
+}
+
+// Contended reports whether it was changed back often, or nearly so, what syncs write to a parent.
+func (t *Tracker) Contended(key parent.Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.entries[key]
+	return ok && e.reverts >= maxReverts-1
+}
+
+// Rested takes note of a sync that wrote nothing: responses come to an end. What another client changes back is seen by the next one.
+func (t *Tracker) Rested(key parent.Key, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.entries[key]
+	switch {
+	case !ok:
+	case e.expired(now):
+		t.drop(key, e)
+	case e.cause == ChangedBack:
+		e.loops, e.same, e.until = 0, 0, time.Time{}
+	case e.cause == Differs:
+		t.blame(e, None)
+		e.start()
+	default:
+		e.loops, e.same = 0, 0
+	}
+}
+
+// Outside says that something changed that a hook is shown and no State shows.
+func (t *Tracker) Outside(key parent.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok {
+		t.blame(e, None)
+		e.start()
+	}
+}
+
+// AllOutside says so of all parents.
+func (t *Tracker) AllOutside() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		t.blame(e, None)
+		e.start()
+	}
+}
+
+// Forget drops what is known of a parent that is gone.
+func (t *Tracker) Forget(key parent.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok {
+		t.drop(key, e)
+	}
+}
+
+// Held returns for how long a parent is to be held back still, zero for not at all. State returns what a sync of it would see now, false
+// if that is not known; it is called for parents that are held back only. One that differs from what the last sync left, other than
+// by what is changed back, ends the pause.
+func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)) time.Duration {
+	if t.unsettled.Load() == 0 {
+		return 0
+	}
+	t.mu.Lock()
+	e, ok := t.entries[key]
+	held := ok && now.Before(e.until)
+	t.mu.Unlock()
+	if !held {
+		return 0
+	}
+	present, known := state()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok = t.entries[key]; !ok || !now.Before(e.until) {
+		return 0
+	}
+	if !known || present.Content != e.left.Content || present.Children != e.left.Children ||
+		present.Written != e.left.Written && (e.cause != ChangedBack || present.Written != e.seen) {
+		t.blame(e, None)
+		e.start()
+		return 0
+	}
+	return e.until.Sub(now)
+}
+
+// Unsettled returns how many parents do not settle now, by the two causes.
+func (t *Tracker) Unsettled(now time.Time) (differing, changedBack int) {
+	if t.unsettled.Load() == 0 {
+		return 0, 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, e := range t.entries {
+		switch {
+		case e.cause == None:
+		case e.expired(now):
+			t.drop(key, e)
+		case e.cause == Differs:
+			differing++
+		case e.cause == ChangedBack:
+			changedBack++
+		}
+	}
+	return differing, changedBack
+}
+
+// Len returns of how many parents something is known.
+func (t *Tracker) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.entries)
+}
+
+// put is called with the lock held, as are the functions below.
+func (t *Tracker) put(key parent.Key, e *entry, now time.Time) {
+	if t.entries == nil {
+		t.entries = map[parent.Key]*entry{}
+	}
+	if len(t.entries) >= max(t.sweepAt, sweepFrom) {
+		for key, e := range t.entries {
+			if e.expired(now) {
+				t.drop(key, e)
+			}
+		}
+		t.sweepAt = 2 * len(t.entries)
+	}
+	t.entries[key] = e
+}
+
+func (t *Tracker) drop(key parent.Key, e *entry) {
+	t.blame(e, None)
+	delete(t.entries, key)
+}
+
+// blame sets why a parent does not settle.
+func (t *Tracker) blame(e *entry, cause Cause) {
+	switch {
+	case e.cause == None && cause != None:
+		t.unsettled.Add(1)
+	case e.cause != None && cause == None:
+		t.unsettled.Add(-1)
+	}
+	e.cause = cause
+}

@@ -1,0 +1,288 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package settling_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
+)
+
+var key = parent.Key{Namespace: "ns", Name: "p"}
+
+// history is the syncs of a parent, one after the other.
+type history struct {
+	t       *testing.T
+	tracker settling.Tracker
+	now     time.Time
+	// state is what is there; number makes values that were never there.
+	state  settling.State
+	number uint64
+	cause  settling.Cause
+	pause  time.Duration
+}
+
+func newHistory(t *testing.T) *history {
+	return &history{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+func (h *history) fresh() uint64 {
+	h.number++
+	return h.number
+}
+
+// sync is a sync that writes the children and the parent as change says, at places.
+func (h *history) sync(places uint64, children int, change func(*settling.State)) {
+	h.record(settling.Sync{Places: places, Children: children}, change)
+}
+
+func (h *history) record(s settling.Sync, change func(*settling.State)) {
+	h.now = h.now.Add(time.Millisecond + h.pause)
+	s.Before = h.state
+	change(&h.state)
+	s.After = h.state
+	s.WroteParent = s.Before.Written != s.After.Written
+	h.cause, h.pause = h.tracker.Wrote(key, s, h.now)
+}
+
+func (h *history) child(s *settling.State)  { s.Children = h.fresh() }
+func (h *history) status(s *settling.State) { s.Written = h.fresh() }
+
+func (h *history) held() time.Duration {
+	return h.tracker.Held(key, h.now, func() (settling.State, bool) { return h.state, true })
+}
+
+func TestWhichParentsDoNotSettle(t *testing.T) {
+	const many = 1000
+	for _, test := range []struct {
+		why  string
+		play func(*history)
+		want settling.Cause
+	}{
+		{"a time in a child", func(h *history) {
+			for range 20 {
+				h.sync(1, 1, h.child)
+			}
+		}, settling.Differs},
+		{"a time in the status", func(h *history) {
+			for range 20 {
+				h.sync(2, 0, h.status)
+			}
+		}, settling.Differs},
+		{"a hook that converges in a few steps", func(h *history) {
+			for range 10 {
+				h.sync(1, 1, h.child)
+			}
+		}, settling.None},
+		{"a child with another name each time", func(h *history) {
+			for range 30 {
+				h.sync(h.fresh(), 1, h.child)
+			}
+		}, settling.Differs},
+		{"many children, created one by one", func(h *history) {
+			for n := range many {
+				h.sync(h.fresh(), n, h.child)
+			}
+		}, settling.None},
+		{"many children, created, updated and deleted one by one", func(h *history) {
+			for range 3 * many {
+				h.sync(h.fresh(), many, h.child)
+			}
+		}, settling.None},
+		{"a parent whose spec changes all the time", func(h *history) {
+			for range many {
+				h.state.Content = h.fresh()
+				h.sync(1, 1, h.child)
+			}
+		}, settling.None},
+		{"a parent whose annotations change all the time", func(h *history) {
+			for range many {
+				h.state.Written = h.fresh()
+				h.sync(1, 1, h.child)
+			}
+		}, settling.None},
+		{"a child whose own controller writes its status", func(h *history) {
+			for range many {
+				h.state.Children = h.fresh()
+				h.sync(2, 1, h.status)
+			}
+		}, settling.None},
+		{"a related object that changes all the time", func(h *history) {
+			for range many {
+				h.tracker.Outside(key)
+				h.sync(2, 1, h.status)
+			}
+		}, settling.None},
+		{"the controller's own labels change", func(h *history) {
+			for range many {
+				h.tracker.AllOutside()
+				h.sync(2, 1, h.status)
+			}
+		}, settling.None},
+		{"a rolling update", func(h *history) {
+			for range many {
+				h.record(settling.Sync{Places: 1, Children: 1, Rolling: true}, h.child)
+			}
+		}, settling.None},
+		{"a hook that asks to be called again, and then says something new once", func(h *history) {
+			for range many {
+				h.now = h.now.Add(time.Second)
+				h.sync(2, 0, h.status)
+				h.tracker.Rested(key, h.now)
+			}
+		}, settling.None},
+		{"another client writes its own status back", func(h *history) {
+			for range 20 {
+				h.state.Written = 1
+				h.sync(2, 0, func(s *settling.State) { s.Written = 2 })
+				h.tracker.Rested(key, h.now)
+			}
+		}, settling.ChangedBack},
+		{"another client writes another status each time, to which the hook adds", func(h *history) {
+			for range many {
+				h.state.Written = h.fresh()
+				h.sync(2, 0, h.status)
+			}
+		}, settling.None},
+		{"another client writes it back now and then", func(h *history) {
+			for range many {
+				h.now = h.now.Add(2 * time.Minute)
+				h.state.Written = 1
+				h.sync(2, 0, func(s *settling.State) { s.Written = 2 })
+			}
+		}, settling.None},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			h := newHistory(t)
+			test.play(h)
+			if h.cause != test.want {
+				t.Errorf("cause %d, want %d", h.cause, test.want)
+			}
+			differing, changedBack := h.tracker.Unsettled(h.now)
+			if (differing == 1) != (test.want == settling.Differs) || (changedBack == 1) != (test.want == settling.ChangedBack) {
+				t.Errorf("%d parents differ and %d are changed back", differing, changedBack)
+			}
+		})
+	}
+}
+
+// differing is a parent that is held back, since each response differs.
+func differing(t *testing.T) *history {
+	t.Helper()
+	h := newHistory(t)
+	for range 20 {
+		h.sync(2, 0, h.status)
+	}
+	if h.held() == 0 {
+		t.Fatal("a parent that does not settle is not held back")
+	}
+	return h
+}
+
+func TestPausesGrowToALimit(t *testing.T) {
+	h := newHistory(t)
+	var pauses []time.Duration
+	for len(pauses) < 12 {
+		if h.sync(2, 0, h.status); h.pause > 0 {
+			pauses = append(pauses, h.pause)
+		}
+	}
+	for i, want := 0, time.Second; i < len(pauses); i, want = i+1, min(2*want, 5*time.Minute) {
+		if pauses[i] != want {
+			t.Fatalf("pauses %v", pauses)
+		}
+	}
+}
+
+func TestAHookThatAsksToBeCalledAgainIsNotCalledLater(t *testing.T) {
+	h := newHistory(t)
+	for range 30 {
+		h.record(settling.Sync{Places: 2, Again: 5 * time.Second}, h.status)
+	}
+	if h.pause != 5*time.Second {
+		t.Errorf("held back for %s", h.pause)
+	}
+}
+
+func TestWhatEndsAPause(t *testing.T) {
+	for _, test := range []struct {
+		why    string
+		change func(*history)
+		held   bool
+	}{
+		{"nothing", func(*history) {}, true},
+		{"the end of the time", func(h *history) { h.now = h.now.Add(h.pause) }, false},
+		{"a change of the parent's spec", func(h *history) { h.state.Content = h.fresh() }, false},
+		{"a change of its labels", func(h *history) { h.state.Written = h.fresh() }, false},
+		{"a change of a child", func(h *history) { h.state.Children = h.fresh() }, false},
+		{"a change of a related object", func(h *history) { h.tracker.Outside(key) }, false},
+		{"a change of the controller", func(h *history) { h.tracker.AllOutside() }, false},
+		{"another parent of the name", func(h *history) { h.tracker.Forget(key) }, false},
+		{"a sync that wrote nothing", func(h *history) { h.tracker.Rested(key, h.now) }, false},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			h := differing(t)
+			test.change(h)
+			if held := h.held() > 0; held != test.held {
+				t.Errorf("held back: %t", held)
+			}
+		})
+	}
+}
+
+func TestWhatIsChangedBackIsHeldBackWhileItIs(t *testing.T) {
+	h := newHistory(t)
+	for range 20 {
+		h.state.Written = 1
+		h.sync(2, 0, func(s *settling.State) { s.Written = 2 })
+	}
+	if !h.tracker.Contended(key) {
+		t.Error("it is not known that the parent is changed back")
+	}
+	for _, written := range []uint64{2, 1} {
+		if h.state.Written = written; h.held() == 0 {
+			t.Errorf("with %d it is not held back", written)
+		}
+	}
+	if h.state.Written = 3; h.held() != 0 {
+		t.Error("it is held back though somebody wrote something else")
+	}
+}
+
+func TestWhatIsRememberedIsDropped(t *testing.T) {
+	var tracker settling.Tracker
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for n := range 100_000 {
+		now = now.Add(time.Second)
+		tracker.Wrote(parent.Key{Name: string(rune(n))}, settling.Sync{}, now)
+	}
+	if n := tracker.Len(); n > 5000 {
+		t.Errorf("%d parents are remembered, one of which was written each second for a minute", n)
+	}
+}
+
+func BenchmarkRested(b *testing.B) {
+	var tracker settling.Tracker
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		tracker.Rested(key, now)
+		tracker.Held(key, now, nil)
+	}
+}

@@ -1,0 +1,119 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+// unsettled has a hook that counts its calls in the status, and then does not.
+func unsettled(s *stage) {
+	var mu sync.Mutex
+	calls, counting := 0, true
+	script := s.NewScript(s.kind)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; !counting {
+			calls = 0
+		}
+		return &fixture.Reply{Status: map[string]any{"calls": calls, "n": fixture.Value(c.Parent, "spec", "n")}}, nil
+	})
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
+	s.Parent("p", map[string]any{"n": "1"})
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "status.calls differs in each response of the hook (a number, then another number)")
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "1 parent does not settle", "status.calls"))
+	c.AwaitCounters("the parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 1 })
+	if n := script.Calls("p"); n > 50 {
+		s.T.Errorf("the hook was called %d times", n)
+	}
+	// A change of the parent is not held back, however long the pauses are by now.
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Await(fixture.Things, "p", "to show the change", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "n") == "2" })
+	mu.Lock()
+	counting = false
+	mu.Unlock()
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"3"}}`)
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
+	c.AwaitCounters("no parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 0 })
+}
+
+// flapping has another client change a child back again and again.
+func flapping(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Want(fixture.ConfigMap("child", map[string]any{"k": "wanted"}))
+	s.Handle("/sync", script)
+	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
+		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace},
+	}})
+	s.Parent("p", nil)
+	s.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
+	cluster.Eventually(s.T, s.Limit, "an event that names who changes the child", func(ctx context.Context) (bool, string) {
+		_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Patch(ctx, "child", types.MergePatchType, []byte(`{"data":{"k":"other"}}`),
+			metav1.PatchOptions{FieldManager: "meddler"})
+		if err != nil {
+			return false, err.Error()
+		}
+		events := s.Events("p")
+		return slices.ContainsFunc(events, func(e corev1.Event) bool {
+			return e.Reason == "ChildFlapping" && strings.Contains(e.Message, `keeps changing back at data.k after every write`) &&
+				strings.Contains(e.Message, `The field manager "meddler" sets this field`) && e.Related != nil && e.Related.Name == "child"
+		}), fmt.Sprint(events)
+	})
+}
+
+// contended has another client write the status of a parent again and again.
+func contended(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Status: map[string]any{"phase": "wanted"}}, nil
+	})
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
+	s.Parent("p", nil)
+	things := s.Resource(fixture.Things)
+	cluster.Eventually(s.T, s.Limit, "an event that names who writes the status", func(ctx context.Context) (bool, string) {
+		_, err := things.Patch(ctx, "p", types.MergePatchType, []byte(`{"status":{"phase":"other"}}`),
+			metav1.PatchOptions{FieldManager: "meddler"}, "status")
+		if err != nil {
+			return false, err.Error()
+		}
+		events := s.Events("p")
+		return slices.ContainsFunc(events, func(e corev1.Event) bool {
+			return e.Reason == "ParentFlapping" && strings.Contains(e.Message, "status.phase keeps changing back after every write (a text, then another text)") &&
+				strings.Contains(e.Message, `The field manager "meddler" writes it`)
+		}), fmt.Sprint(events)
+	})
+	c.AwaitCondition(v1alpha1.ConditionProgressing, "to say so", is(metav1.ConditionTrue, v1alpha1.ReasonChangedBack, "1 parent does not settle", "status.phase"))
+	// Nobody writes any more: the parent is as the hook wants it, and in a minute nothing is known against it.
+	c.AwaitCondition(v1alpha1.ConditionProgressing, "to settle", is(metav1.ConditionFalse, v1alpha1.ReasonSettled))
+	s.Await(fixture.Things, "p", "to be as wanted", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "phase") == "wanted" })
+}
