@@ -102,12 +102,15 @@ func ofComposite(spec *metacontroller.CompositeControllerSpec) []right {
 	return r.list
 }
 
-// ofDecorator returns what a DecoratorController does. Hooks may have their targets deleted.
+// ofDecorator returns what a DecoratorController does. Hooks may have targets deleted where the rule says so.
 func ofDecorator(spec *metacontroller.DecoratorControllerSpec) []right {
 	var r rights
 	for i := range spec.Resources {
 		target := on(spec.Resources[i].ResourceRule)
-		r.add(target, get, list, watch, patch, remove)
+		r.add(target, get, list, watch, patch)
+		if allow := spec.Resources[i].AllowDelete; allow != nil && *allow {
+			r.add(target, remove)
+		}
 		r.add(target.sub(subresourceStatus), patch)
 		if len(spec.Attachments) > 0 {
 			r.add(target.sub(subresourceFinalizers), update)

@@ -86,8 +86,22 @@ func newReleaser(c Config, r *report, latest func() definition.Definition, progr
 
 // targets returns the resources to release. It is called with the lock held.
 func (r *releaser) targets() []schema.GroupResource {
-	return without(r.report.recorded(), append(finalized(r.latest()), r.claimed...)...)
+	d := r.latest()
+	if paused(d) {
+		return nil
+	}
+	return without(r.report.recorded(), append(finalized(d), r.claimed...)...)
 }
+
+// busy reports whether objects are being released.
+func (r *releaser) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current != nil
+}
+
+// paused reports whether nothing may be written for a definition. One that is being deleted lets its parents go all the same.
+func paused(d definition.Definition) bool { return d.Paused && d.Meta.DeletionTimestamp == nil }
 
 // claim gives resources to an instance, in place of those claimed before. When it returns nothing of them is being released.
 func (r *releaser) claim(resources []schema.GroupResource) {

@@ -49,14 +49,34 @@ func TestVerbs(t *testing.T) {
 
 	t.Run("get prints a table", func(t *testing.T) {
 		for _, name := range []string{"compositecontrollers", "compositecontroller", "cc", "cctl", "metacontroller"} {
-			expect(t, c.Kubectl(t, "get", name), "NAME", "PARENT", "CHILDREN", "READY", "AGE", "hello-controller", "helloworlds.example.com")
+			expect(t, c.Kubectl(t, "get", name), "NAME", "PARENT", "CHILDREN", "READY", "REASON", "SYNCED", "FAILING", "AGE", "hello-controller", "helloworlds.example.com")
 		}
 		expect(t, c.Kubectl(t, "get", "cc", "-o", "wide"), "HOOKS", "SYNCS", "sync", "ADDRESS", "STRATEGY", "LAST ERROR")
 		expect(t, c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=helloworlds"), "hello-controller")
 		if output := c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=pods", "-o", "name"); output != "" {
 			t.Errorf("a field selector for another parent selects:\n%s", output)
 		}
+		expect(t, c.Kubectl(t, "get", "cc", "--sort-by=.metadata.name"), "hello-controller", "0/0")
 		expect(t, c.Kubectl(t, "get", "cc", "hello-controller", "-o", "yaml"), "generateSelector: true", "method: Recreate")
+	})
+	t.Run("decorators are selected by their targets", func(t *testing.T) {
+		c.KubectlInput(t, twoTargets, "apply", "-f", "-")
+		t.Cleanup(func() { _, _ = c.TryKubectl(t.Context(), "", "delete", "dec", "two-targets") })
+		for selector, selected := range map[string]bool{
+			"spec.resources.resource=pods": true, "spec.resources.resource=deployments": true, "spec.resources.resource=services": false,
+			"spec.resources.resource!=services": true, "spec.resources.resource!=pods": false, "spec.resources.apiVersion=apps/v1": true,
+			"spec.resources.resource=pods,spec.resources.resource=deployments": true,
+			"spec.resources.resource=pods,spec.resources.apiVersion=v2":        false,
+		} {
+			if output := c.Kubectl(t, "get", "dec", "--field-selector", selector, "-o", "name"); (output != "") != selected {
+				t.Errorf("%s selects %q", selector, output)
+			}
+		}
+		output, err := c.TryKubectl(t.Context(), "", "get", "dec", "--field-selector", "spec.parentResource.resource=pods")
+		if err == nil {
+			t.Error("a field that decorators do not have can be selected by")
+		}
+		expect(t, output, "spec.resources.resource")
 	})
 	t.Run("explain documents fields", func(t *testing.T) {
 		// The kube-apiserver fetches the schema of a new group some seconds after it found the group available.
@@ -110,6 +130,19 @@ func TestVerbs(t *testing.T) {
 	expect(t, c.Kubectl(t, "delete", "cc", "hello-controller"), "deleted")
 	events("DELETED")
 }
+
+// twoTargets is a decorator of two kinds, which does nothing.
+const twoTargets = `
+apiVersion: metacontroller.k8s.io/v1alpha1
+kind: DecoratorController
+metadata: {name: two-targets}
+spec:
+  paused: true
+  resources:
+  - {apiVersion: v1, resource: pods}
+  - {apiVersion: apps/v1, resource: deployments}
+  hooks: {sync: {webhook: {url: "http://127.0.0.1:1/sync"}}}
+`
 
 // watch runs kubectl get --watch, and returns a function that waits for an event of a type.
 func watch(t *testing.T, c *cluster.Cluster) func(event string) {
