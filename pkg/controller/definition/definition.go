@@ -72,8 +72,8 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 	d := Definition{
 		Kind: KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
-		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
-		Paused:    c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
+		Parents: []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
+		Paused:  c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Finalizer: parent.CompositeFinalizer(c.Name),
 		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
 	}
@@ -91,7 +91,7 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 	d := Definition{
 		Kind: KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
-		Paused:    c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
+		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Finalizer: parent.DecoratorFinalizer(c.Name),
 		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
 	}

@@ -47,11 +47,11 @@ func TestARunningControllerTakesUpItsBrakesAndNothingElse(t *testing.T) {
 		now       definition.Definition
 		same      bool
 	}{
-		"nothing":  {true, composite(func(*v1alpha1.CompositeController) {}), true},
-		"a pause":  {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.Paused = new(true) }), true},
-		"a guard":  {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.DeletionGuard = guard }), true},
-		"workers":  {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.Workers = new(int32(1)) }), false},
-		"a parent": {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.ParentResource.Resource = "others" }), false},
+		"nothing":        {true, composite(func(*v1alpha1.CompositeController) {}), true},
+		"a pause":        {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.Paused = new(true) }), true},
+		"a guard":        {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.DeletionGuard = guard }), true},
+		"workers":        {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.Workers = new(int32(1)) }), false},
+		"a parent":       {true, composite(func(c *v1alpha1.CompositeController) { c.Spec.ParentResource.Resource = "others" }), false},
 		"another object": {true, composite(func(c *v1alpha1.CompositeController) { c.UID = "other" }), false},
 		"a pause and more": {true, composite(func(c *v1alpha1.CompositeController) {
 			c.Spec.Paused, c.Spec.GenerateSelector = new(true), new(true)

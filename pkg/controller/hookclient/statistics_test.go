@@ -46,14 +46,19 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 	slow := &webhook.CallError{Hook: hook.Sync, Endpoint: "http://h", Cause: "no response within 10s", Connected: true}
 	missing := &webhook.CredentialsError{Use: "basicAuth", Reference: webhook.Reference{Kind: "Secret", Namespace: "ns", Name: "s"}, Err: errors.New("not found")}
 	invalid := &hook.RejectedError{Field: "children", Detail: "must be a list"}
-	fail := func(err error) func(*statistics) { return func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, err) } }
+	fail := func(err error) func(*statistics) {
+		return func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, err) }
+	}
 	failFor := func(name string) func(*statistics) {
 		return func(s *statistics) {
 			s.called(webhook.RootKey{Name: name}, time.Millisecond, &webhook.StatusError{Code: 500, Body: name + " is bad"})
 		}
 	}
 	succeed := func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil); s.succeeded() }
-	reject := func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil); s.failed(webhook.RootKey{Name: "p"}, invalid) }
+	reject := func(s *statistics) {
+		s.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil)
+		s.failed(webhook.RootKey{Name: "p"}, invalid)
+	}
 	wait := func(d time.Duration) func(*statistics) { return func(*statistics) { <-time.After(d) } }
 	for name, tc := range map[string]struct {
 		reason string

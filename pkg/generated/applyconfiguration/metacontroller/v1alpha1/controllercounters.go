@@ -42,6 +42,8 @@ type ControllerCountersApplyConfiguration struct {
 	// pending is the number of parents that wait to be synced now, or are being synced. Those that wait for a retry after an
 	// error are not among them.
 	Pending *int64 `json:"pending,omitempty"`
+	// synced is the number of parents whose last sync ended without an error.
+	Synced *int64 `json:"synced,omitempty"`
 }
 
 // ControllerCountersApplyConfiguration constructs a declarative configuration of the ControllerCounters type for use with
@@ -111,5 +113,13 @@ func (b *ControllerCountersApplyConfiguration) WithFailing(value int64) *Control
 // If called multiple times, the Pending field is set to the value of the last call.
 func (b *ControllerCountersApplyConfiguration) WithPending(value int64) *ControllerCountersApplyConfiguration {
 	b.Pending = &value
+	return b
+}
+
+// WithSynced sets the Synced field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Synced field is set to the value of the last call.
+func (b *ControllerCountersApplyConfiguration) WithSynced(value int64) *ControllerCountersApplyConfiguration {
+	b.Synced = &value
 	return b
 }
