@@ -26,15 +26,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 )
 
-func configMap(name, value, metadata string) string {
+func numbered(name, value, metadata string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"ns"%s},"data":{"k":%q}}`, name, metadata, value)
 }
 
 func TestAPlanWithoutItsDeletionsKeepsWhatItWouldDelete(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRecreate)
-	s.want(t, configMap("new", "1", ""), configMap("changed", "2", ""))
-	s.see(t, configMap("changed", "1", `,"uid":"1"`), configMap("unwanted", "1", `,"uid":"2"`),
-		configMap("leaving", "1", `,"uid":"3","deletionTimestamp":"2026-01-01T00:00:00Z"`))
+	s.want(t, numbered("new", "1", ""), numbered("changed", "2", ""))
+	s.see(t, numbered("changed", "1", `,"uid":"1"`), numbered("unwanted", "1", `,"uid":"2"`),
+		numbered("leaving", "1", `,"uid":"3","deletionTimestamp":"2026-01-01T00:00:00Z"`))
 	s.gather(t)
 	p, err := plan.Make(s.Input)
 	if err != nil {

@@ -37,13 +37,13 @@ func defined(paused bool) definition.Definition {
 	})
 }
 
-// syncs counts the syncs of each version of each parent.
-type syncs struct {
+// tally counts the syncs of each version of each parent.
+type tally struct {
 	mu   sync.Mutex
 	seen map[string]int
 }
 
-func (s *syncs) observe(sync *reconciler.Sync) error {
+func (s *tally) observe(sync *reconciler.Sync) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen == nil {
@@ -53,7 +53,7 @@ func (s *syncs) observe(sync *reconciler.Sync) error {
 	return nil
 }
 
-func (s *syncs) all() (n int) {
+func (s *tally) all() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, times := range s.seen {
@@ -62,7 +62,7 @@ func (s *syncs) all() (n int) {
 	return n
 }
 
-func (s *syncs) of(name string) int {
+func (s *tally) of(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen[name]
@@ -71,7 +71,7 @@ func (s *syncs) of(name string) int {
 func TestNothingIsSyncedDuringAPauseAndAllAfterIt(t *testing.T) {
 	s := newScene(t)
 	s.exist(thing(t, "a", 1, "", ""), thing(t, "b", 1, "", ""))
-	var seen syncs
+	var seen tally
 	c := s.start(&kind{observe: seen.observe}, func(config *reconciler.Config) { config.Definition = defined(true) })
 	s.update(s.things, thing(t, "a", 2, "", ""))
 	s.eventually("both parents to wait", func() bool { return c.Counters().Pending == 2 })

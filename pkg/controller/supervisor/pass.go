@@ -183,9 +183,8 @@ func (p *pass) keep(id string, a attempt) {
 func (r *releaser) publishPause() {
 	d := r.latest()
 	r.mu.Lock()
-	left := without(r.report.recorded(), append(finalized(d), r.claimed...)...)
 	message := ""
-	if len(left) > 0 {
+	if len(r.left()) > 0 {
 		message = fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any more. It is taken off them when the "+
 			"controller is not paused any more.", d.Finalizer)
 	}

@@ -139,6 +139,7 @@ func TestNothingIsReleasedDuringAPause(t *testing.T) {
 func TestAPausedControllerThatIsDeletedReleasesItsParents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")
+		w.controller.Finalizers = []string{"example.com/other"}
 		defer w.run()()
 		w.pause(true)
 		after(time.Minute)
@@ -146,7 +147,7 @@ func TestAPausedControllerThatIsDeletedReleasesItsParents(t *testing.T) {
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
 		equal(t, "with the finalizer", w.carries(), []string{})
-		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{})
+		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{"example.com/other"})
 	})
 }
 

@@ -232,7 +232,7 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 		}
 		change(0)
 		after(35 * time.Second)
-		if s := w.controller.Status; len(s.Hooks) != 1 || s.Hooks[0].Calls != 7 || len(s.Errors) != 1 || s.Errors[0].Message != "boom" {
+		if s := w.controller.Status; len(s.Hooks) != 1 || s.Hooks[0].Calls != 7 || len(s.LastErrors) != 1 || s.LastErrors[0].Message != "boom" {
 			t.Errorf("the status is %+v", s)
 		}
 		// How long calls take changes without calls.
