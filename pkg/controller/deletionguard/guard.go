@@ -34,6 +34,8 @@ const (
 	window = time.Minute
 	// confirmed is how long deletions pass once they are confirmed.
 	confirmed = 10 * time.Minute
+	// format is RFC 3339 with milliseconds: a server restarts within a second.
+	format = "2006-01-02T15:04:05.000Z07:00"
 )
 
 // Guard holds deletions of one controller. It is safe for concurrent use. Nil holds nothing.
@@ -166,14 +168,14 @@ func (g *Guard) Held() (Hold, bool) {
 
 // begin begins a hold. No two of them have one time, by which they are confirmed.
 func (g *Guard) begin(now time.Time) {
-	at := now.Truncate(time.Second)
+	at := now.Truncate(time.Millisecond)
 	if !at.After(g.began) {
-		at = g.began.Add(time.Second)
+		at = g.began.Add(time.Millisecond)
 	}
 	g.began, g.held = at, map[parent.Key]int{}
 }
 
-func (g *Guard) confirmation() string { return g.began.UTC().Format(time.RFC3339) }
+func (g *Guard) confirmation() string { return g.began.UTC().Format(format) }
 
 func (g *Guard) release(key parent.Key) {
 	g.total -= g.held[key]

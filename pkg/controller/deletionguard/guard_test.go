@@ -173,7 +173,7 @@ func TestAConfirmationIsForOneHold(t *testing.T) {
 	b.want("b", 2, false)
 	held := b.holds(7, 2)
 	limit := intstr.FromInt32(1)
-	for _, wrong := range []string{"", "true", b.now.Add(time.Second).Format(time.RFC3339)} {
+	for _, wrong := range []string{"", "true", b.now.Add(time.Second).Format("2006-01-02T15:04:05.000Z")} {
 		if released := b.configure(&limit, wrong); released != nil {
 			t.Errorf("%q confirms the deletions of %v", wrong, released)
 		}
@@ -258,7 +258,7 @@ func TestTheExplanationHasTheCommand(t *testing.T) {
 	b.want("a", 6, false)
 	text := b.holds(6, 1).Explain("compositecontroller/hello")
 	for _, part := range []string{
-		"(10%)", "kubectl annotate --overwrite compositecontroller/hello metacontroller.k8s.io/confirm-deletions=2026-01-02T03:04:05Z",
+		"(10%)", "kubectl annotate --overwrite compositecontroller/hello metacontroller.k8s.io/confirm-deletions=2026-01-02T03:04:05.000Z",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q lacks %q", text, part)

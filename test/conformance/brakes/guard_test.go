@@ -195,6 +195,9 @@ func restart(s *stage) {
 	s.awaitNames("a-0", "a-1", "a-2", "a-3")
 	s.Patch(fixture.Things, "a", `{"spec":{"n":1}}`)
 	before := s.awaitHeld("3 deletions, of 1 parents")
+	if err := s.Server.Stop(); err != nil {
+		s.T.Fatal(err)
+	}
 	s.Server.Restart()
 	s.Patch(fixture.Things, "a", `{"spec":{"n":0}}`)
 	command := s.awaitHeld("4 deletions, of 1 parents")

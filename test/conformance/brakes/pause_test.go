@@ -188,6 +188,9 @@ func middleOfARollout(s *stage) {
 	s.Await(fixture.ConfigMaps, "a-1", "to be updated", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "data") == "2" })
 	s.pause()
 	before := s.versions()
+	if err := s.Server.Stop(); err != nil {
+		s.T.Fatal(err)
+	}
 	s.Server.Restart()
 	s.awaitPaused()
 	s.Parent("b", map[string]any{"n": 1})

@@ -119,6 +119,32 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("resyncPeriodSeconds is %s after the edit, want 90", got)
 		}
 	})
+	t.Run("a watch prints each change as a row", func(t *testing.T) {
+		command := exec.CommandContext(t.Context(), c.KubectlPath, "--kubeconfig", c.Kubeconfig, "get", "cc", "--watch")
+		stdout, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = command.Wait() }) // The test's context has ended, which killed it.
+		rows := bufio.NewScanner(stdout)
+		next := func() []string {
+			if !rows.Scan() {
+				t.Fatalf("the watch ended: %v", rows.Err())
+			}
+			return strings.Fields(rows.Text())
+		}
+		headings := next()
+		expect(t, strings.Join(headings, " "), "NAME PARENT CHILDREN READY REASON SYNCED FAILING AGE")
+		for n := range 3 { // Each is a change at least, after the row of the object as it was.
+			c.Kubectl(t, "patch", "cc", "hello-controller", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"workers":%d}}`, n+1))
+			if row := next(); len(row) != len(headings) || row[0] != "hello-controller" {
+				t.Errorf("the row %v has not the cells of %v", row, headings)
+			}
+		}
+	})
 	t.Run("status is not written through the object", func(t *testing.T) {
 		before := field(t, c, "{.status.conditions}")
 		c.Kubectl(t, "patch", "cc", "hello-controller", "--type=merge", "-p", `{"status":{"observedGeneration":999}}`)
