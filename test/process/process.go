@@ -22,10 +22,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
+
+// maxLine is how many bytes of a line of a log Tail shows.
+const maxLine = 400
 
 // Options say how a program is started.
 type Options struct {
@@ -123,13 +127,18 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Tail returns the last lines of the log, under a heading.
+// Tail returns the last lines of the log, cut where they are long, under a heading.
 func (p *Process) Tail(lines int) string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
 		data = []byte(err.Error())
 	}
 	all := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return fmt.Sprintf("--- last lines of %s ---\n%s\n", p.name,
-		strings.Join(all[max(0, len(all)-lines):], "\n"))
+	last := slices.Clone(all[max(0, len(all)-lines):])
+	for i, line := range last {
+		if len(line) > maxLine {
+			last[i] = strings.ToValidUTF8(line[:maxLine], "") + "…"
+		}
+	}
+	return fmt.Sprintf("--- last lines of %s ---\n%s\n", p.name, strings.Join(last, "\n"))
 }

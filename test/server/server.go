@@ -49,7 +49,9 @@ const (
 	// verification has the engine check itself while it runs; what it finds is an error in the log.
 	verification = "METACONTROLLER_VERIFY=plans"
 	// logLines is how much of the log is shown when a test fails.
-	logLines = 80
+	logLines = 25
+	// raceLines is how much of a report of the race detector is shown.
+	raceLines = 80
 )
 
 // Options say how the server is started.
@@ -114,7 +116,7 @@ func (s *Server) end() {
 	if err != nil {
 		s.t.Errorf("reading the server's log: %v", err)
 	}
-	if report := race(string(printed), logLines); report != "" {
+	if report := race(string(printed), raceLines); report != "" {
 		s.t.Errorf("the race detector saw this in the server:\n%s", report)
 	}
 	if lines := complaints(string(printed), s.options.Tolerate); len(lines) > 0 {

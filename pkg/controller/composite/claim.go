@@ -123,7 +123,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 	}
 	klog.FromContext(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
 	written, err := c.sync.PatchChild(ctx, target, informer, patch)
-	if apierrors.IsNotFound(err) {
+	if client.IsGone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *claiming) release(ctx context.Context, target client.Target, informer *
 	}
 	klog.FromContext(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
 	_, err = c.sync.PatchChild(ctx, target, informer, patch)
-	if apierrors.IsNotFound(err) || apierrors.IsGone(err) {
+	if client.IsGone(err) || apierrors.IsGone(err) {
 		return nil
 	}
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *claiming) parentLives(ctx context.Context) (bool, error) {
 		return c.alive, nil
 	}
 	live, err := c.shared.Cluster.Client.Get(ctx, c.sync.Target)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !client.IsGone(err) {
 		return false, fmt.Errorf("reading whether %s is alive: %w", c.sync.Parent, err)
 	}
 	c.checked = true
