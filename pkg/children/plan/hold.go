@@ -23,7 +23,7 @@ import (
 )
 
 // Deletes reports whether a step deletes a child, to create it again or not.
-func (s *Step) Deletes() bool { return s.Action == Delete || s.Action == Recreate }
+func (s Step) Deletes() bool { return s.Action == Delete || s.Action == Recreate }
 
 // Deletions returns the number of children that the plan deletes.
 func (p Plan) Deletions() int {

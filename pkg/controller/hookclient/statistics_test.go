@@ -96,29 +96,34 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 			[]func(*statistics){
 				failFor("a"), failFor("b"), wait(time.Second), failFor("c"), failFor("a"), failFor("b"),
 			},
-			[]string{"body: a is bad"}, false, false, 0,
+			[]string{"body: a is bad"},
+			false, false, 0,
 		},
 		"TheParentLeaves": {
 			"Another one is named when it fails next.",
 			[]func(*statistics){
 				failFor("a"), failFor("b"), wait(time.Second), func(s *statistics) { s.forget(webhook.RootKey{Name: "a"}) }, failFor("c"), failFor("b"),
 			},
-			[]string{"body: c is bad"}, false, false, 0,
+			[]string{"body: c is bad"},
+			false, false, 0,
 		},
 		"OneOfManyParentsThenRefused": {
 			"What concerns all calls is named at once.",
 			[]func(*statistics){failFor("a"), wait(time.Second), fail(refused)},
-			[]string{"connection refused"}, true, false, 0,
+			[]string{"connection refused"},
+			true, false, 0,
 		},
 		"RefusedThenOneOfManyParents": {
 			"What concerns all calls is over.",
 			[]func(*statistics){fail(refused), wait(time.Second), failFor("a"), failFor("b")},
-			[]string{"body: a is bad"}, false, false, 0,
+			[]string{"body: a is bad"},
+			false, false, 0,
 		},
 		"AnotherParentAfterSuccess": {
 			"What was before is over.",
 			[]func(*statistics){failFor("a"), succeed, failFor("b"), wait(time.Second), failFor("a")},
-			[]string{"body: b is bad"}, false, false, 0,
+			[]string{"body: b is bad"},
+			false, false, 0,
 		},
 		"Gateway": {
 			"So says a proxy for a hook that is not there.",

@@ -119,7 +119,7 @@ func TestNothingIsReleasedDuringAPause(t *testing.T) {
 				w.wantShows(v1alpha1.ConditionFinalizersReleased, "False Paused", "not paused any more")
 				stop()
 				stop = w.run()
-				defer func() { stop() }()
+				defer stop()
 				after(time.Hour)
 				equal(t, "released", w.took("release"), nil)
 				equal(t, "with the finalizer", w.carries(), carried)

@@ -109,7 +109,7 @@ func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
 func TestASyncThatEndsWellDuringAPauseIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p, _ := run(t, worker.Config{Sync: func(ctx context.Context, _ parent.Key) (worker.Result, error) {
+		p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
 			<-time.After(time.Second)
 			synced.Add(1)
 			return worker.Result{}, nil
