@@ -78,11 +78,12 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 		c.pool.Pause()
 	case !paused && was:
 		c.finalizing.restart()
-		c.pool.Resume()
 		select {
 		case <-c.started:
+			// Before the first one is synced, so that each is synced once.
 			c.enqueueAll(ctx, func(*object.Object) bool { return true })
 		default: // The events of the start enqueue them.
 		}
+		c.pool.Resume()
 	}
 }

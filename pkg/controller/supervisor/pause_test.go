@@ -30,6 +30,13 @@ func (w *world) pause(paused bool) {
 	after(0)
 }
 
+// locked changes the world while nobody looks at it.
+func (w *world) locked(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
 func TestAPauseIsShownAtOnceAndUntilTheControllerGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")
@@ -91,18 +98,16 @@ func TestNothingIsReleasedDuringAPause(t *testing.T) {
 			w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = nil })
 		}},
 		"a pause during the release": {"What is under way ends.", func(w *world) {
-			w.block("services")
+			w.locked(func() { w.block("services") })
 			w.declare("configmaps")
 			w.pause(true)
 			w.wantShows(v1alpha1.ConditionPaused, "False Pausing", "1 left")
 		}},
 		"a release that fails": {"It is not tried again.", func(w *world) {
-			w.broken["services/ns/a"], w.broken["services/ns/b"] = errRefused, errRefused
+			w.locked(func() { w.broken["services/ns/a"], w.broken["services/ns/b"] = errRefused, errRefused })
 			w.declare("configmaps")
 			w.pause(true)
-			w.mu.Lock()
-			clear(w.broken)
-			w.mu.Unlock()
+			w.locked(func() { clear(w.broken) })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +116,7 @@ func TestNothingIsReleasedDuringAPause(t *testing.T) {
 				stop := w.run()
 				tc.change(w)
 				after(5 * time.Second)
-				w.unblock("services")
+				w.locked(func() { w.unblock("services") })
 				w.took("")
 				carried := w.carries()
 				after(time.Hour)
@@ -160,7 +165,7 @@ func TestAPauseAndItsEndWithinOneReleaseLoseNothing(t *testing.T) {
 		w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Paused = new(true) })
 		w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Paused = nil })
 		after(0)
-		w.unblock("services")
+		w.locked(func() { w.unblock("services") })
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionFinalizersReleased, "True Released")
 		equal(t, "recorded", w.recorded(), []string{"configmaps"})
