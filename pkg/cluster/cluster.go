@@ -48,6 +48,8 @@ type Cluster struct {
 	Client *client.Client
 	// Credentials has the Secrets and ConfigMaps that hooks refer to.
 	Credentials *credentials.Store
+
+	config *rest.Config
 }
 
 // New returns a cluster. No connection is opened before Run.
@@ -69,7 +71,22 @@ func New(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Cache: objects, Discovery: kinds, Client: writer.Knowing(o.Managers...), Credentials: secrets}, nil
+	return &Cluster{Cache: objects, Discovery: kinds, Client: writer.Knowing(o.Managers...), Credentials: secrets, config: o.Config}, nil
+}
+
+// Config returns the configuration of all clients, for further ones that share the connections and their limit. It must not be changed.
+func (c *Cluster) Config() *rest.Config { return c.config }
+
+// As returns the cluster for somebody else, who writes and reads credentials in it. What is watched and known of kinds is that of c, and
+// so are the connections and their limit. The caller runs its Credentials.
+func (c *Cluster) As(i client.Identity) (*Cluster, error) {
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: i.User}
+	secrets, err := credentials.New(config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Cache: c.Cache, Discovery: c.Discovery, Client: c.Client.As(i), Credentials: secrets, config: config}, nil
 }
 
 // limited returns the configuration with one limiter, or none, for all clients that are made of it.

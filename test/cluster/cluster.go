@@ -57,11 +57,14 @@ type Cluster struct {
 
 var shared *Cluster
 
+// Audit is an option of Main: the control plane notes who writes what, see [Cluster.AuditLog].
+const Audit = "--audit"
+
 // Main runs the tests of a package with a control plane that they share, and returns the code to exit with:
 //
 //	func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
-func Main(m *testing.M) int {
-	started, err := start()
+func Main(m *testing.M, options ...string) int {
+	started, err := start(options...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the control plane:", err)
 		return 1
@@ -126,13 +129,13 @@ func Root() string {
 
 func module() string { return filepath.Join(Root(), "test", "controlplane") }
 
-func start() (*Cluster, error) {
+func start(options ...string) (*Cluster, error) {
 	path, err := program()
 	if err != nil {
 		return nil, err
 	}
 	//nolint:noctx // It outlives the start, and ends when its input is closed.
-	c := &Cluster{command: exec.Command(path, "start", "--with-stdin")}
+	c := &Cluster{command: exec.Command(path, append([]string{"start", "--with-stdin"}, options...)...)}
 	c.command.Dir = module()
 	var progress bytes.Buffer
 	c.command.Stderr = io.MultiWriter(os.Stderr, &progress)
@@ -162,6 +165,10 @@ func (c *Cluster) stop() {
 	_ = c.stdin.Close()
 	_ = c.command.Wait()
 }
+
+// AuditLog is the file with a line of JSON, an Event of audit.k8s.io/v1, for each request to the kube-apiserver that writes. It is there
+// with the option [Audit].
+func (c *Cluster) AuditLog() string { return filepath.Join(c.Dir, "logs", "audit.log") }
 
 // Config returns an administrator's access without a client-side rate limit.
 func (c *Cluster) Config(t testing.TB) *rest.Config {

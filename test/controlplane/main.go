@@ -39,6 +39,7 @@ const usage = `usage: controlplane COMMAND [flags]
             --keep         leave the folder where it is at the end, for reading its logs
             --with-stdin   end when standard input is closed, too
             --fsync        let etcd wait for the disk
+            --audit        have kube-apiserver write logs/audit.log, with a line of JSON for each request that writes
   common flag:
             --module DIR   the folder of this Go module (default ".")
 

@@ -37,6 +37,7 @@ var errStdinClosed = errors.New("standard input was closed")
 type starter struct {
 	dir                    string
 	keep, withStdin, fsync bool
+	audit                  bool
 }
 
 func (s *starter) flags(flags *flag.FlagSet) {
@@ -44,6 +45,7 @@ func (s *starter) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&s.keep, "keep", false, "")
 	flags.BoolVar(&s.withStdin, "with-stdin", false, "")
 	flags.BoolVar(&s.fsync, "fsync", false, "")
+	flags.BoolVar(&s.audit, "audit", false, "")
 }
 
 // run returns nil when it was told to end after the control plane was ready.
@@ -88,7 +90,7 @@ func (s *starter) leave(folder *plane.Folder, std stdio) error {
 }
 
 func (s *starter) runIn(ctx context.Context, folder *plane.Folder, programs string, std stdio) error {
-	running, err := plane.Start(ctx, plane.Options{Programs: programs, Folder: folder, Fsync: s.fsync})
+	running, err := plane.Start(ctx, plane.Options{Programs: programs, Folder: folder, Fsync: s.fsync, Audit: s.audit})
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}

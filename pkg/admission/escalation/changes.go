@@ -18,33 +18,62 @@ package escalation
 
 import (
 	"bytes"
+	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 // needs returns what the author of a write must be allowed to do: nothing for objects of other kinds, and for updates that change
 // nothing which counts. Old is nil for a creation.
-func needs(object, old runtime.Object) []right {
+func needs(object, old runtime.Object) []rights.Right {
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
 		if was, ok := old.(*metacontroller.CompositeController); ok && same(compositeCore(&was.Spec), compositeCore(&o.Spec)) {
 			return nil
 		}
-		return ofComposite(&o.Spec)
+		return needed(o.Spec.ServiceAccountRef, rights.OfComposite(&o.Spec))
 	case *metacontroller.DecoratorController:
 		if was, ok := old.(*metacontroller.DecoratorController); ok && same(decoratorCore(&was.Spec), decoratorCore(&o.Spec)) {
 			return nil
 		}
-		return ofDecorator(&o.Spec)
+		return needed(o.Spec.ServiceAccountRef, rights.OfDecorator(&o.Spec))
 	case *metacontroller.ControllerRevision:
 		if was, ok := old.(*metacontroller.ControllerRevision); ok && sameRevision(was, o) {
 			return nil
 		}
 		return ofRevision(o)
+	}
+	return nil
+}
+
+// needed returns the rights that a controller uses as the server, or that of letting it act as a service account, which then needs those
+// rights itself. Who may get an object of a given name may see all that listing and watching it show.
+func needed(ref *metacontroller.ServiceAccountReference, needs rights.Needs) []rights.Right {
+	if account, ok := rights.AccountOf(ref); ok {
+		return []rights.Right{account.Impersonate()}
+	}
+	wanted := slices.Concat(needs.Kinds, needs.Related)
+	for _, right := range needs.Credentials {
+		if right.Verb == rights.List {
+			right.Verb = rights.Get
+			wanted = append(wanted, right)
+		}
+	}
+	return wanted
+}
+
+// accountOf returns the service account that a controller names, nil for none.
+func accountOf(object runtime.Object) *metacontroller.ServiceAccountReference {
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		return o.Spec.ServiceAccountRef
+	case *metacontroller.DecoratorController:
+		return o.Spec.ServiceAccountRef
 	}
 	return nil
 }

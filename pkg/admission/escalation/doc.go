@@ -17,8 +17,9 @@ limitations under the License.
 // Package escalation is an admission plugin that lets nobody write a controller that may do more than its author: a controller
 // acts with the rights of the server, and does what its hooks say.
 //
-// It derives from the definition what the engine will do (Rights in rights.go, a pure function) and asks the cluster, with
-// SubjectAccessReviews in the name of the author, whether the author may do all of it, or has the verb escalate on the controller.
+// It takes what the engine will do from package rights, and asks the cluster, with SubjectAccessReviews in the name of the author,
+// whether the author may do all of it, or has the verb escalate on the controller. Of a controller with a service account, which acts
+// with that account's rights, the author must be able to impersonate the account.
 // The same holds for ControllerRevisions, which show hooks another parent than the one that is stored: their author must be able
 // to update such parents.
 //

@@ -23,18 +23,31 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
 )
 
 // PluginName is the name of the plugin in --disable-admission-plugins.
 const PluginName = "ControllerEscalation"
 
-// maxShown is how many resources with missing rights a message names.
-const maxShown = 20
+const (
+	// patience is how long all reviews of one write may take together.
+	patience = 10 * time.Second
+	// parallel is how many reviews of one write are made at the same time.
+	parallel = 16
+	// maxReviews is how many reviews one write may need: those of 256 kinds of children and as many other rights.
+	maxReviews = 2048
+	// maxShown is how many resources with missing rights a message names.
+	maxShown = 20
+)
 
 // Register makes the plugin known.
 func Register(plugins *admission.Plugins) {
@@ -96,17 +109,22 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the cluster did not respond within %s", patience))
 	defer cancel()
-	r := reviewer{client: p.reviews, user: author}
+	subject, reviewer := subjectOf(author), review.New(p.reviews, parallel)
 	// Administrators have it, so that they cost one review.
 	gr := a.GetResource().GroupResource()
-	lacksEscalate, err := r.missing(ctx, []right{{Verb: escalate, Group: gr.Group, Resource: gr.Resource, Name: a.GetName()}})
+	lacksEscalate, err := reviewer.Missing(ctx, subject, []rights.Right{
+		{Verb: rights.Escalate, Group: gr.Group, Resource: gr.Resource, Name: a.GetName()},
+	})
 	if err != nil {
 		return unknown(a, author, err)
 	}
 	if len(lacksEscalate) == 0 {
 		return nil
 	}
-	missing, err := r.missing(ctx, wanted)
+	if len(wanted) > maxReviews {
+		return unknown(a, author, fmt.Errorf("it needs %d rights, more than the %d that are looked up", len(wanted), maxReviews))
+	}
+	missing, err := reviewer.Missing(ctx, subject, wanted)
 	if err != nil {
 		return unknown(a, author, err)
 	}
@@ -125,48 +143,40 @@ func unknown(a admission.Attributes, author user.Info, err error) error {
 }
 
 // refusal says what is missing, one resource in a line.
-func refusal(a admission.Attributes, author user.Info, missing []right) string {
+func refusal(a admission.Attributes, author user.Info, missing []rights.Right) string {
 	var b strings.Builder
 	gr := a.GetResource().GroupResource()
 	what := "this controller would use the server's rights for what its author may not do"
-	if gr.Resource == revisions {
+	switch {
+	case gr.Resource == revisions:
 		what = "hooks would be shown parents that its author may not update"
+	case accountOf(a.GetObject()) != nil:
+		what = "this controller would act as a service account that its author may not impersonate"
 	}
 	fmt.Fprintf(&b, "%s; user %q", what, author.GetName())
 	if groups := author.GetGroups(); len(groups) > 0 {
 		fmt.Fprintf(&b, " (groups %q)", groups)
 	}
 	b.WriteString(" lacks, in all namespaces unless one is named:")
-	lines := lines(missing)
+	lines, everything := rights.Lines(missing), rights.Right{Group: "*", Resource: "*"}.String()
 	for i, line := range lines {
 		if i == maxShown {
 			fmt.Fprintf(&b, "\n- rights on %d more resources", len(lines)-maxShown)
 			break
 		}
 		b.WriteString("\n- " + line)
+		if strings.HasSuffix(line, " "+everything) {
+			b.WriteString(", because a customize hook may read any kind")
+		}
 	}
-	fmt.Fprintf(&b, "\nGrant these rights, or the verb %s on %s", escalate, gr)
+	fmt.Fprintf(&b, "\nGrant these rights, or the verb %s on %s", rights.Escalate, gr)
 	return b.String()
 }
 
-// lines joins the verbs of each resource.
-func lines(missing []right) []string {
-	var objects []right
-	verbs := map[right][]string{}
-	for _, m := range missing {
-		on := m.object()
-		if verbs[on] == nil {
-			objects = append(objects, on)
-		}
-		verbs[on] = append(verbs[on], m.Verb)
+func subjectOf(u user.Info) review.Subject {
+	extra := make(map[string]authorizationv1.ExtraValue, len(u.GetExtra()))
+	for key, values := range u.GetExtra() {
+		extra[key] = slices.Clone(values)
 	}
-	out := make([]string, 0, len(objects))
-	for _, on := range objects {
-		line := strings.Join(verbs[on], ", ") + " " + on.String()
-		if on.Resource == "*" {
-			line += ", because a customize hook may read any kind"
-		}
-		out = append(out, line)
-	}
-	return out
+	return review.Subject{User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }

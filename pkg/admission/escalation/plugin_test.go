@@ -347,6 +347,11 @@ func TestChangesThatCount(t *testing.T) {
 		"that hooks may delete targets": {
 			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AllowDelete = new(true) }), true,
 		},
+		"another service account": {composite(as("team", "a")), composite(as("team", "b")), true},
+		"no service account":      {composite(as("team", "a")), composite(), true},
+		"workers beside a service account": {
+			composite(as("team", "a")), composite(as("team", "a"), func(s *spec) { s.Workers = new(int32(3)) }), false,
+		},
 		"the targets of a decorator": {
 			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AnnotationSelector = &metacontroller.AnnotationSelector{} }), true,
 		},

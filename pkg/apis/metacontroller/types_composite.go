@@ -54,6 +54,11 @@ type CompositeControllerSpec struct {
 	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
 	// 256 entries.
 	EndpointConfigs []EndpointConfig
+	// serviceAccountRef names the service account as which the controller acts: what it writes to parents and children, and what it
+	// reads of the Secrets and ConfigMaps of its hooks, is requested in that account's name, and the controller is held while the
+	// account may not list and watch its kinds. Setting or changing it takes the right to impersonate the account. Absent: the
+	// controller acts with the rights of the server.
+	ServiceAccountRef *ServiceAccountReference
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
 	ResyncPeriodSeconds *int32

@@ -52,3 +52,11 @@ const (
 	// returned, and no others.
 	ChildApplyServerSide ChildApplyStrategy = "ServerSide"
 )
+
+// ServiceAccountReference names a service account.
+type ServiceAccountReference struct {
+	// namespace of the service account. Required.
+	Namespace string
+	// name of the service account. Required.
+	Name string
+}

@@ -23,7 +23,7 @@ type ControllerStatus struct {
 	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
 	ObservedGeneration int64
 	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
-	// Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
+	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	Conditions []metav1.Condition
 	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
 	// finalizes now, and those that it finalized before until the finalizer is off all their objects.

@@ -88,6 +88,11 @@ func New(o Options) *Applier {
 	return &Applier{client: o.Client, slots: newSlots(o.Writes, o.Behind), each: o.WritesPerParent}
 }
 
+// With returns an applier that writes with another client, within the limits of a.
+func (a *Applier) With(c *client.Client) *Applier {
+	return &Applier{client: c, slots: a.slots, each: a.each}
+}
+
 // Apply carries out a plan and returns what happened to each child that was to be changed. The error joins those of all
 // children; one that fails, or panics, does not stop the others.
 func (a *Applier) Apply(ctx context.Context, p plan.Plan) ([]plan.Outcome, error) {

@@ -65,6 +65,8 @@ type server struct {
 	warn    func(ctx context.Context, code int, agent, text string)
 	// headers by content type. They are shared by all requests, and never written.
 	headers map[string]http.Header
+	// observe is nil unless somebody else is impersonated who wants to know.
+	observe func(ctx context.Context, r Request, err error)
 }
 
 // call is one request.
@@ -77,6 +79,9 @@ type call struct {
 	contentType string
 	body        []byte
 }
+
+// applies reports whether the call is a server-side apply.
+func (c *call) applies() bool { return c.contentType == string(types.ApplyPatchType) }
 
 func newServer(config *rest.Config) (*server, error) {
 	httpClient, err := rest.HTTPClientFor(config)
@@ -122,6 +127,7 @@ func (s *server) do(ctx context.Context, c call, read func(body []byte) error) e
 			}
 		}
 		again, err := s.once(ctx, c, &u, attempt, read)
+		s.observed(ctx, c, err)
 		switch {
 		case again > 0:
 			return &RetryLaterError{After: min(again, maxRetryAfter), Err: err}

@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -39,7 +40,7 @@ import (
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Config is what a Customizer needs. All fields are required, except Hook.
+// Config is what a Customizer needs. All fields are required, except Hook and Access.
 type Config struct {
 	// Hook is the customize hook. Nil: there are no related objects.
 	Hook *hookclient.Hook
@@ -47,6 +48,8 @@ type Config struct {
 	Cluster *cluster.Cluster
 	// Informers takes the informers of related objects.
 	Informers *informers.Set
+	// Access says whether hooks may be shown the related objects. Nil: they may.
+	Access *access.Access
 	// Enqueue asks for a sync of a parent whose related objects changed.
 	Enqueue func(parent.Key)
 }
@@ -89,6 +92,9 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 		}
 		z.responses.Put(key, parent, rules)
 	}
+	if err := z.config.Access.Relate(ctx, key, groups(rules)); err != nil {
+		return nil, z.config.Hook.Failed(err)
+	}
 	used := z.use(rules)
 	// Last: informers stay while the index names them, and those of the present rules while they are read.
 	defer z.keep(key, used)
@@ -121,8 +127,27 @@ func (z *Customizer) Len() int { return z.responses.Len() }
 // that is under way may remember the parent again.
 func (z *Customizer) Forget(key parent.Key) {
 	z.index.Remove(key)
+	z.config.Access.Forget(key)
 	z.keep(key, nil)
 	z.responses.Remove(key)
+}
+
+// groups returns the resources that rules need, without their versions.
+func groups(rules related.Rules) []schema.GroupResource {
+	var list []schema.GroupResource
+	for _, r := range resources(rules) {
+		list = append(list, r.GroupResource())
+	}
+	return list
+}
+
+// resources returns the resources that rules need, which may be there twice.
+func resources(rules related.Rules) []schema.GroupVersionResource {
+	list := rules.Resources()
+	if rules.SelectsNamespaces() {
+		list = append(list, namespaces)
+	}
+	return list
 }
 
 func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller []byte, parent *object.Object) (related.Rules, error) {
@@ -225,11 +250,7 @@ func (u uses) informer(r schema.GroupVersionResource) *cache.Informer { return u
 // use takes the informers that rules need. A declared child kind may be related too, so an informer may be there already for another
 // purpose.
 func (z *Customizer) use(rules related.Rules) uses {
-	resources := rules.Resources()
-	if rules.SelectsNamespaces() {
-		resources = append(resources, namespaces)
-	}
-	u := z.count(resources)
+	u := z.count(resources(rules))
 	for _, w := range u {
 		w.start()
 	}

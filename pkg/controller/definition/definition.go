@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 // Kinds of controller objects.
@@ -53,6 +54,10 @@ type Definition struct {
 	Sync, Finalize, Customize *v1alpha1.Hook
 	// EndpointConfigs are the settings of the connections to the hooks.
 	EndpointConfigs []v1alpha1.EndpointConfig
+	// Account is the service account as which the controller acts, nil if it acts as the server.
+	Account *rights.Account
+	// Needs returns the rights that the controller uses.
+	Needs func() (rights.Needs, error)
 	// Workers and ResyncPeriodSeconds are nil where the spec leaves them to the options of the server.
 	Workers, ResyncPeriodSeconds *int32
 	// Paused says that nothing is to be done until it is false, and DeletionGuard bounds deletions; nil if there is none. A running
@@ -72,10 +77,11 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 	d := Definition{
 		Kind: KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
-		Parents: []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
-		Paused:  c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
-		Finalizer: parent.CompositeFinalizer(c.Name),
-		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
+		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
+		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
+		Finalizer: parent.CompositeFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
+		Needs:  func() (rights.Needs, error) { return needsOfComposite(&c.Spec) },
+		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
 	}
 	if hooks := c.Spec.Hooks; hooks != nil {
 		d.Sync, d.Finalize, d.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
@@ -92,8 +98,9 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 		Kind: KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
-		Finalizer: parent.DecoratorFinalizer(c.Name),
-		Encode:    func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
+		Finalizer: parent.DecoratorFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
+		Needs:  func() (rights.Needs, error) { return needsOfDecorator(&c.Spec) },
+		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
 	}
 	if hooks := c.Spec.Hooks; hooks != nil {
 		d.Sync, d.Finalize, d.Customize = hooks.Sync, hooks.Finalize, hooks.Customize

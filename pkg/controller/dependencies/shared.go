@@ -22,6 +22,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -34,14 +35,17 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
-// Shared is what all controllers share. It is safe for concurrent use.
+// Shared is what all controllers share, as one of them sees it after [Shared.For]. It is safe for concurrent use.
 type Shared struct {
 	// Options are the settings.
 	Options Options
@@ -51,6 +55,10 @@ type Shared struct {
 	Own Own
 	// Applier writes children, under one limit for all controllers.
 	Applier *apply.Applier
+	// Rights says what service accounts may do.
+	Rights access.Cluster
+	// Access is what the service account of the controller may do; nil if it has none, and before For.
+	Access *access.Access
 	// Expectations makes the expectations of each controller.
 	Expectations *expectations.Registry
 	// Recorder records events.
@@ -145,6 +153,27 @@ func (o Options) ResyncPeriod(seconds *int32) time.Duration {
 		return o.CacheFlushInterval
 	}
 	return min(o.CacheFlushInterval, time.Duration(max(*seconds, 1))*time.Second)
+}
+
+// For returns what a controller uses: with a service account it writes, and reads the credentials of its hooks, in that account's name.
+// What is stored in this server is not reached by way of the cluster, and is written by the server for all controllers; so are events.
+// The caller runs the Access, and the Credentials of the Cluster if there is one.
+func (s *Shared) For(d definition.Definition) (*Shared, error) {
+	if d.Account == nil {
+		return s, nil
+	}
+	needs, err := d.Needs()
+	if err != nil {
+		return nil, err
+	}
+	own := *s
+	own.Access = access.New(access.Config{Account: *d.Account, Needs: needs, Cluster: s.Rights, Random: s.Options.Random})
+	own.Cluster, err = s.Cluster.As(client.Identity{User: d.Account.User(), Observe: own.Access.Observe})
+	if err != nil {
+		return nil, fmt.Errorf("acting as the service account %s: %w", d.Account, err)
+	}
+	own.Applier = s.Applier.With(own.Cluster.Client)
+	return &own, nil
 }
 
 // HookConfig returns what the hooks of a controller have in common.

@@ -49,6 +49,8 @@ type State struct {
 	Rolling, Outdated int
 	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute.
 	Finalizing int
+	// Permission is what the controller's service account may do.
+	Permission Permission
 	// Releasing says how far the release of finalizers is, empty if none is under way.
 	Releasing string
 	// Paused says that the definition pauses the controller, UnderWay how many syncs, and releases of a finalizer, are under way, and Object
@@ -81,7 +83,7 @@ func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Paren
 
 // Conditions returns the conditions of a running controller, without generation and time: Ready is the first.
 func (s *State) Conditions() []metav1.Condition {
-	return []metav1.Condition{s.ready(), s.established(), s.hooksHealthy(), s.progressing()}
+	return []metav1.Condition{s.ready(), s.established(), s.hooksHealthy(), s.permitted(), s.progressing()}
 }
 
 // NotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release
@@ -96,6 +98,7 @@ func NotRunning(reason, message, releasing string) []metav1.Condition {
 		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message),
 		condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, reason, message),
 		condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The controller does not run and calls no hook."),
+		condition(v1alpha1.ConditionPermitted, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The controller does not run and uses no right."),
 		progressing,
 	}
 }
@@ -123,6 +126,9 @@ func (s *State) ready() metav1.Condition {
 		return is(v1alpha1.ReasonPaused, s.pause())
 	case starting != "":
 		return is(v1alpha1.ReasonStarting, starting)
+	case s.Permission.Held:
+		permitted := s.permitted()
+		return is(permitted.Reason, permitted.Message)
 	case s.blocked():
 		return is(s.reason(), "No sync can succeed. "+s.failures())
 	// Where a kind is missing, syncs do what they can and fail all the same.
@@ -142,6 +148,8 @@ func (s *State) starting() string {
 		return fmt.Sprintf("Cannot watch: %v", s.Problem)
 	case !s.Started:
 		return "Reading the objects that the controller watches."
+	case s.Permission.asking():
+		return fmt.Sprintf("Asking the cluster what the service account %s may do.", s.Permission.Account)
 	}
 	return ""
 }

@@ -178,6 +178,7 @@ func TestNotRunning(t *testing.T) {
 		for condition, want := range map[string]string{
 			v1alpha1.ConditionReady: "False Terminating It is being deleted.", v1alpha1.ConditionEstablished: "False Terminating It is being deleted.",
 			v1alpha1.ConditionHooksHealthy: "Unknown NotRunning", v1alpha1.ConditionProgressing: progress,
+			v1alpha1.ConditionPermitted: "Unknown NotRunning",
 		} {
 			if got := show(t, conditions, condition); !strings.HasPrefix(got, want) {
 				t.Errorf("releasing %q: %s is %q, want %q…", releasing, condition, got, want)

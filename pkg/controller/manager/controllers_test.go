@@ -235,7 +235,7 @@ func (v *server) PublishStatus(_ context.Context, d definition.Definition, statu
 func (*server) SetFinalizers(context.Context, definition.Definition, []string) error { return nil }
 
 // Finalized implements supervisor.Parents.
-func (*server) Finalized(context.Context, schema.GroupResource, string) ([]supervisor.FinalizedParent, error) {
+func (*server) Finalized(context.Context, schema.GroupResource, definition.Definition) ([]supervisor.FinalizedParent, error) {
 	return nil, nil
 }
 

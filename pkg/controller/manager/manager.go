@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -33,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
@@ -84,6 +86,10 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := authorizationclient.NewForConfig(reached.Config())
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for reviews of rights: %w", err)
+	}
 	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: config, QPS: options.EventsQPS, Burst: options.EventsBurst})
 	if err != nil {
 		return nil, err
@@ -105,6 +111,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
+		Rights:         access.OfCluster(reviews, reached.Client),
 		Recorder:       recorder,
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),

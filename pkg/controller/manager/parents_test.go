@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 const (
@@ -49,7 +51,7 @@ func serveCluster(t *testing.T, paths map[string]string) (parents, *[]string) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodPatch {
 			body, _ := io.ReadAll(r.Body)
-			written = append(written, r.URL.Path+" "+string(body))
+			written = append(written, strings.TrimPrefix(r.Header.Get("Impersonate-User")+" ", " ")+r.URL.Path+" "+string(body))
 		}
 		body, ok := paths[r.URL.Path]
 		switch {
@@ -99,7 +101,7 @@ func TestFinalizedParentsAreFoundInAnyVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := serveCluster(t, tc.paths)
-			list, err := p.Finalized(t.Context(), schema.GroupResource{Group: "example.com", Resource: "things"}, "f")
+			list, err := p.Finalized(t.Context(), schema.GroupResource{Group: "example.com", Resource: "things"}, definition.Definition{Finalizer: "f"})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("the error is %v, want %q in it", err, tc.err)
@@ -125,7 +127,7 @@ func TestReleaseTakesOneFinalizerOff(t *testing.T) {
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": strings.ReplaceAll(things, "example.com/v1", "v1"),
 		"/api/v1/things": thingList, "/api/v1/namespaces/ns/things/a": `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"ua"}}`,
 	})
-	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, "f")
+	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, definition.Definition{Finalizer: "f"})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("got %v, %v", list, err)
 	}
@@ -139,6 +141,26 @@ func TestReleaseTakesOneFinalizerOff(t *testing.T) {
 		`/api/v1/namespaces/ns/things/c {"metadata":{"finalizers":[],"resourceVersion":"3","uid":"uc"}}`,
 	}
 	if !slices.Equal(*written, want) {
+		t.Errorf("got  %q\nwant %q", *written, want)
+	}
+}
+
+// A finalizer is taken off by the account of the latest definition, which may be another one than that which put it there.
+func TestFinalizersAreReleasedByTheServiceAccount(t *testing.T) {
+	p, written := serveCluster(t, map[string]string{
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": strings.ReplaceAll(things, "example.com/v1", "v1"),
+		"/api/v1/things": thingList, "/api/v1/namespaces/ns/things/a": `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"ua"}}`,
+	})
+	d := definition.Definition{Finalizer: "f", Account: &rights.Account{Namespace: "team", Name: "alice"}}
+	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, d)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("got %v, %v", list, err)
+	}
+	if err := list[0].Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `system:serviceaccount:team:alice /api/v1/namespaces/ns/things/a {"metadata":{"finalizers":["other"],"resourceVersion":"1","uid":"ua"}}`
+	if !slices.Equal(*written, []string{want}) {
 		t.Errorf("got  %q\nwant %q", *written, want)
 	}
 }

@@ -53,10 +53,14 @@ type builder struct {
 
 // Build implements supervisor.Builder.
 func (b builder) Build(ctx context.Context, d definition.Definition) (supervisor.Instance, error) {
-	if d.Kind == definition.KindDecorator {
-		return decorator.New(ctx, b.shared, d)
+	shared, err := b.shared.For(d)
+	if err != nil {
+		return nil, err
 	}
-	return composite.New(ctx, b.shared, d)
+	if d.Kind == definition.KindDecorator {
+		return decorator.New(ctx, shared, d)
+	}
+	return composite.New(ctx, shared, d)
 }
 
 // Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.
@@ -79,8 +83,9 @@ type parents struct {
 	cluster *cluster.Cluster
 }
 
-// Finalized implements supervisor.Parents. The resource may be served in another version than the definition named.
-func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, finalizer string) ([]supervisor.FinalizedParent, error) {
+// Finalized implements supervisor.Parents. The resource may be served in another version than the definition named. Objects are listed by
+// the server, since no hook is shown them, and released by the controller's service account.
+func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]supervisor.FinalizedParent, error) {
 	served, err := p.cluster.Discovery.Serving(ctx, resource)
 	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
 		return nil, nil
@@ -93,7 +98,10 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, f
 	if err != nil {
 		return nil, err
 	}
-	f := parent.Finalizer{Name: finalizer}
+	f, api := parent.Finalizer{Name: d.Finalizer}, p.cluster.Client
+	if d.Account != nil {
+		api = api.As(client.Identity{User: d.Account.User()})
+	}
 	var list []supervisor.FinalizedParent
 	for _, o := range all {
 		if !f.On(o) {
@@ -104,7 +112,7 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, f
 			Key: parent.Key{Resource: resource, Namespace: o.Namespace(), Name: o.Name()},
 			UID: o.UID(),
 			Release: func(ctx context.Context) error {
-				if _, _, err := f.Remove(ctx, p.cluster.Client, target, o); !client.IsGone(err) {
+				if _, _, err := f.Remove(ctx, api, target, o); !client.IsGone(err) {
 					return err
 				}
 				return nil

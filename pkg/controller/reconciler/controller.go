@@ -146,7 +146,7 @@ func (c *Controller) assemble() {
 	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
 	c.pool = worker.New(worker.Config{
 		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
-		Ready: func(key parent.Key) bool { return c.expectations.Satisfied(key) }, Failed: c.failed,
+		Ready: func(key parent.Key) bool { return !c.shared.Access.Held() && c.expectations.Satisfied(key) }, Failed: c.failed,
 		Recovered: c.recovered, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
 	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
@@ -156,7 +156,7 @@ func (c *Controller) assemble() {
 	c.informers = informers.New(c.expectations)
 	c.guard = deletionguard.New(c.countChildren)
 	c.customizer = customize.New(customize.Config{
-		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers,
+		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
 		Enqueue: func(key parent.Key) { c.pool.Enqueue(key, workqueue.Live) },
 	})
 }
@@ -202,13 +202,20 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.expectations.Close()
 	defer c.informers.Close()
 	c.acquire()
-	if !c.informers.Await(ctx) {
-		return
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if c.shared.Access != nil {
+		// Syncs that are under way when ctx ends still read credentials.
+		reading, end := context.WithCancel(context.WithoutCancel(ctx))
+		defer end()
+		running.Go(func() { c.shared.Cluster.Credentials.Run(reading) })
+		running.Go(func() { c.shared.Access.Run(ctx, c.permitted) })
+	}
+	if !c.informers.Await(ctx) {
+		return
+	}
 	// Parents first: the event of a child is for a parent that is known.
 	for _, s := range c.config.Sources {
 		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) }) //nolint:contextcheck // Handlers have none.

@@ -42,7 +42,7 @@ const (
 func (c *Controller) Health() health.State {
 	s := health.State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Finalizing: c.finalizing.late(time.Now()), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
+		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {
@@ -116,10 +116,12 @@ func parentError(e worker.Failed) v1alpha1.ParentError {
 func (c *Controller) checkCredentials(ctx context.Context) {
 	for ctx.Err() == nil {
 		usable := true
-		_ = recovery.Call(ctx, "checking the credentials of hooks", func() error { // It is logged.
-			usable = c.hooks.CheckCredentials(ctx)
-			return nil
-		})
+		if !c.shared.Access.Held() { // They must not be read now, and are looked at when they may.
+			_ = recovery.Call(ctx, "checking the credentials of hooks", func() error { // It is logged.
+				usable = c.hooks.CheckCredentials(ctx)
+				return nil
+			})
+		}
 		var again <-chan time.Time
 		if !usable {
 			again = time.After(recheckInterval)

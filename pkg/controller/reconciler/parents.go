@@ -17,6 +17,8 @@ limitations under the License.
 package reconciler
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -101,6 +103,13 @@ func (p *parents) count(of progress, sign int) {
 		p.rolling += sign
 		p.outdated += sign * int(of.outdated)
 	}
+}
+
+// all returns the keys of all parents.
+func (p *parents) all() []parent.Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.keys))
 }
 
 func (p *parents) len() int {

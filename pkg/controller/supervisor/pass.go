@@ -104,7 +104,7 @@ func (p *pass) resource(ctx context.Context, resource schema.GroupResource) {
 	}
 	var list []FinalizedParent
 	err := recovery.Call(ctx, "listing "+id, func() (err error) {
-		list, err = p.parents.Finalized(ctx, resource, p.latest().Finalizer)
+		list, err = p.parents.Finalized(ctx, resource, p.latest())
 		return err
 	})
 	if ctx.Err() != nil {

@@ -199,8 +199,8 @@ func sameNumbers(before, after *v1alpha1.ControllerStatus) bool {
 // fails reports whether a condition says that something is wrong.
 func fails(s *v1alpha1.ControllerStatus) bool {
 	for _, name := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionResourcesServed,
-		v1alpha1.ConditionFinalizersReleased,
+		v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionPermitted,
+		v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased,
 	} {
 		c := meta.FindStatusCondition(s.Conditions, name)
 		if c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonStarting && c.Reason != v1alpha1.ReasonPaused {

@@ -35,8 +35,8 @@ import (
 // Parents reads and writes the objects that carry a controller's finalizer.
 type Parents interface {
 	// Finalized returns the objects of a resource that carry the finalizer now, not what a cache shows: none if the cluster
-	// serves no version of the resource.
-	Finalized(ctx context.Context, resource schema.GroupResource, finalizer string) ([]FinalizedParent, error)
+	// serves no version of the resource. The definition says which finalizer, and who releases.
+	Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]FinalizedParent, error)
 }
 
 // FinalizedParent is an object that carries a controller's finalizer.

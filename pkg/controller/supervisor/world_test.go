@@ -252,12 +252,12 @@ func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finali
 }
 
 // Finalized implements supervisor.Parents.
-func (w *world) Finalized(_ context.Context, r schema.GroupResource, finalizer string) ([]supervisor.FinalizedParent, error) {
+func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definition.Definition) ([]supervisor.FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notef("list %s", r.Resource)
-	if finalizer != "metacontroller.io/decoratorcontroller-d" {
-		w.t.Errorf("listed the objects with the finalizer %q", finalizer)
+	if d.Finalizer != "metacontroller.io/decoratorcontroller-d" {
+		w.t.Errorf("listed the objects with the finalizer %q", d.Finalizer)
 	}
 	if w.panics["list"] {
 		panic("list")

@@ -98,6 +98,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &metacontrollerv1alpha1.SecretKeyReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &metacontrollerv1alpha1.SecretReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ServiceAccountReference"):
+		return &metacontrollerv1alpha1.ServiceAccountReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceReference"):
 		return &metacontrollerv1alpha1.ServiceReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StatusConditionCheck"):

@@ -70,6 +70,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ResourceRule{}.OpenAPIModelName():                                schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref),
 		v1alpha1.SecretKeyReference{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_SecretKeyReference(ref),
 		v1alpha1.SecretReference{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_SecretReference(ref),
+		v1alpha1.ServiceAccountReference{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_ServiceAccountReference(ref),
 		v1alpha1.ServiceReference{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_ServiceReference(ref),
 		v1alpha1.StatusConditionCheck{}.OpenAPIModelName():                        schema_pkg_apis_metacontroller_v1alpha1_StatusConditionCheck(ref),
 		v1alpha1.Webhook{}.OpenAPIModelName():                                     schema_pkg_apis_metacontroller_v1alpha1_Webhook(ref),
@@ -707,6 +708,12 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 							},
 						},
 					},
+					"serviceAccountRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccountRef names the service account as which the controller acts: what it writes to parents and children, and what it reads of the Secrets and ConfigMaps of its hooks, is requested in that account's name, and the controller is held while the account may not list and watch its kinds. Setting or changing it takes the right to impersonate the account. Absent: the controller acts with the rights of the server.",
+							Ref:         ref(v1alpha1.ServiceAccountReference{}.OpenAPIModelName()),
+						},
+					},
 					"resyncPeriodSeconds": {
 						SchemaProps: spec.SchemaProps{
 							Description: "resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.",
@@ -746,7 +753,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.CompositeControllerChildResourceRule{}.OpenAPIModelName(), v1alpha1.CompositeControllerHooks{}.OpenAPIModelName(), v1alpha1.CompositeControllerParentResourceRule{}.OpenAPIModelName(), v1alpha1.DeletionGuard{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName()},
+			v1alpha1.CompositeControllerChildResourceRule{}.OpenAPIModelName(), v1alpha1.CompositeControllerHooks{}.OpenAPIModelName(), v1alpha1.CompositeControllerParentResourceRule{}.OpenAPIModelName(), v1alpha1.DeletionGuard{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName(), v1alpha1.ServiceAccountReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -776,7 +783,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1120,7 +1127,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1535,6 +1542,12 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 							},
 						},
 					},
+					"serviceAccountRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccountRef names the service account as which the controller acts: what it writes to parents and children, and what it reads of the Secrets and ConfigMaps of its hooks, is requested in that account's name, and the controller is held while the account may not list and watch its kinds. Setting or changing it takes the right to impersonate the account. Absent: the controller acts with the rights of the server.",
+							Ref:         ref(v1alpha1.ServiceAccountReference{}.OpenAPIModelName()),
+						},
+					},
 					"resyncPeriodSeconds": {
 						SchemaProps: spec.SchemaProps{
 							Description: "resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.",
@@ -1567,7 +1580,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DecoratorControllerAttachmentRule{}.OpenAPIModelName(), v1alpha1.DecoratorControllerHooks{}.OpenAPIModelName(), v1alpha1.DecoratorControllerResourceRule{}.OpenAPIModelName(), v1alpha1.DeletionGuard{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName()},
+			v1alpha1.DecoratorControllerAttachmentRule{}.OpenAPIModelName(), v1alpha1.DecoratorControllerHooks{}.OpenAPIModelName(), v1alpha1.DecoratorControllerResourceRule{}.OpenAPIModelName(), v1alpha1.DeletionGuard{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName(), v1alpha1.ServiceAccountReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -1597,7 +1610,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2026,6 +2039,36 @@ func schema_pkg_apis_metacontroller_v1alpha1_SecretReference(ref common.Referenc
 					},
 				},
 				Required: []string{"name", "namespace"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ServiceAccountReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ServiceAccountReference names a service account.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace of the service account. Required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the service account. Required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
 			},
 		},
 	}

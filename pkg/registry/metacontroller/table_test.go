@@ -92,6 +92,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 						{ResourceRule: rule("v1", "secrets")},
 						{ResourceRule: rule("v1", "configmaps")},
 					},
+					ServiceAccountRef: &metacontroller.ServiceAccountReference{Namespace: "team", Name: "things"},
 					Hooks: &metacontroller.CompositeControllerHooks{
 						Sync: at("https://user:hunter2@hook.hooks/sync?token=hunter2"), Finalize: at("https://hook.hooks/finalize"),
 						Customize: &metacontroller.Hook{Webhook: &metacontroller.Webhook{
@@ -104,7 +105,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			map[string]string{
 				"Name": "a", "Parent": "things.example.com", "Children": "pods,deployments.apps,services + 2 more", "Ready": "True",
 				"Reason": "Running", "Synced": "2/3", "Failing": "1", "Age": "60m", "Hooks (wide)": "sync,finalize,customize",
-				"Address (wide)": "https://hook.hooks,http://other.hooks:80", "Strategy (wide)": "OnDelete,InPlace",
+				"Address (wide)": "https://hook.hooks,http://other.hooks:80", "Strategy (wide)": "OnDelete,InPlace", "Service Account (wide)": "team/things",
 				"Parents (wide)": "3", "Syncs (wide)": "20", "Failed (wide)": "1",
 				"Last Error (wide)": "no kind " + strings.Repeat("x", 92) + "…",
 			},
@@ -113,7 +114,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			compositecontroller.Table(), &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 			map[string]string{
 				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Synced": "0/0", "Failing": "0", "Age": "<unknown>",
-				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Parents (wide)": "0",
+				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>", "Parents (wide)": "0",
 				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "<none>",
 			},
 		},
@@ -127,12 +128,13 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 						ResourceRule:   rule("v1", "services"),
 						UpdateStrategy: &metacontroller.DecoratorControllerAttachmentUpdateStrategy{Method: metacontroller.ChildUpdateRecreate},
 					}},
-					Hooks: &metacontroller.DecoratorControllerHooks{Sync: at("not a URL"), Finalize: &metacontroller.Hook{}},
+					ServiceAccountRef: &metacontroller.ServiceAccountReference{Namespace: "team", Name: "c"},
+					Hooks:             &metacontroller.DecoratorControllerHooks{Sync: at("not a URL"), Finalize: &metacontroller.Hook{}},
 				},
 			},
 			map[string]string{
 				"Name": "c", "Resources": "pods", "Attachments": "services", "Ready": "<unknown>", "Reason": "", "Synced": "0/0", "Failing": "0", "Age": "60m",
-				"Hooks (wide)": "sync", "Address (wide)": "<unknown>", "Strategy (wide)": "Recreate", "Targets (wide)": "0",
+				"Hooks (wide)": "sync", "Address (wide)": "<unknown>", "Strategy (wide)": "Recreate", "Service Account (wide)": "team/c", "Targets (wide)": "0",
 				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "<none>",
 			},
 		},
@@ -153,8 +155,9 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 			map[string]string{
 				"Name": "p", "Parent": "", "Children": "<none>", "Ready": "False", "Reason": "Paused", "Synced": "0/0", "Failing": "0",
-				"Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Parents (wide)": "0",
-				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "the hook is dead",
+				"Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>",
+				"Parents (wide)": "0",
+				"Syncs (wide)":   "0", "Failed (wide)": "0", "Last Error (wide)": "the hook is dead",
 			},
 		},
 		"a decorator whose deletions are held": {
@@ -169,7 +172,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			map[string]string{
 				"Name": "h", "Resources": "<none>", "Attachments": "<none>", "Ready": "True", "Reason": "Running", "Synced": "0/0",
 				"Failing": "0", "Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>",
-				"Targets (wide)": "0", "Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "5 deletions",
+				"Service Account (wide)": "<none>", "Targets (wide)": "0", "Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "5 deletions",
 			},
 		},
 		"a revision that is not the latest": {

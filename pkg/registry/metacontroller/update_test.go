@@ -54,6 +54,7 @@ func TestAnUpdateIsToBlameForWhatItChanges(t *testing.T) {
 	webhook := func(fields string) string {
 		return composite + "spec: {" + parent + ", hooks: {sync: {webhook: {" + fields + "}}}}"
 	}
+	account := func(ref string) string { return composite + "spec: {" + parent + ", serviceAccountRef: " + ref + "}" }
 	const pods, bad, worse = "{apiVersion: v1, resource: pods}", "{apiVersion: v1, resource: Pods}", "{apiVersion: v1, resource: PODS}"
 	const oddMethod, otherMethod = "{apiVersion: v1, resource: a, updateStrategy: {method: Replace}}", "{apiVersion: v1, resource: a, updateStrategy: {method: Swap}}"
 	many := strings.Split(strings.Repeat(pods+"|", 300)+pods, "|")
@@ -105,6 +106,16 @@ func TestAnUpdateIsToBlameForWhatItChanges(t *testing.T) {
 		"a finalize hook under a long name":    {longName(""), longName(", finalize: {webhook: {url: 'http://x'}}"), []string{"metadata.name"}},
 		"a field beside a long name with a finalize hook": {
 			longName(", finalize: {webhook: {url: 'http://x'}}"), longName(", finalize: {webhook: {url: 'http://y'}}"), nil,
+		},
+		"a field beside a bad service account": {
+			account("{namespace: team, name: A}"), strings.Replace(account("{namespace: team, name: A}"), "spec: {", "spec: {workers: 5, ", 1), nil,
+		},
+		"the namespace of a bad service account": {account("{namespace: team, name: A}"), account("{namespace: other, name: A}"), nil},
+		"a bad service account by another": {
+			account("{namespace: team, name: A}"), account("{namespace: team, name: B}"), []string{"spec.serviceAccountRef.name"},
+		},
+		"a bad namespace beside a bad service account": {
+			account("{namespace: team, name: A}"), account("{namespace: Team, name: A}"), []string{"spec.serviceAccountRef.namespace"},
 		},
 		"attachments beside targets that are there twice": {
 			decorator + "spec: {resources: [" + pods + ", " + pods + "]}", decorator + "spec: {resources: [" + pods + ", " + pods + "], attachments: [{apiVersion: v1, resource: services}]}", nil,

@@ -18,6 +18,7 @@ package plane
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 )
 
@@ -48,7 +49,7 @@ func (p *Plane) etcd() component {
 }
 
 func (p *Plane) apiServer() component {
-	return component{"kube-apiserver", []string{
+	args := []string{
 		"--etcd-servers=" + p.ports.etcdServers(),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -73,7 +74,11 @@ func (p *Plane) apiServer() component {
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
 		"--v=1",
-	}}
+	}
+	if p.options.Audit {
+		args = append(args, "--audit-policy-file="+p.files.auditPolicy, "--audit-log-path="+filepath.Join(p.files.logs, "audit.log"))
+	}
+	return component{"kube-apiserver", args}
 }
 
 func (p *Plane) controllerManager() component {

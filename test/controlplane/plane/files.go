@@ -31,6 +31,11 @@ import (
 //go:embed stages.yaml
 var stages []byte
 
+// auditPolicy has who wrote what be noted.
+//
+//go:embed audit-policy.yaml
+var auditPolicy []byte
+
 // files are the files that the programs need.
 type files struct {
 	data, logs string
@@ -40,12 +45,13 @@ type files struct {
 	tokenKey, tokenPublic        string
 
 	adminConfig, controllerManagerConfig, schedulerConfig, kwokConfig string
-	stages                                                            string
+	stages, auditPolicy                                               string
 }
 
 // writeFiles makes the keys and certificates, and the files that name them.
 func writeFiles(folder string, p ports) (files, error) {
 	f := files{data: filepath.Join(folder, "etcd"), logs: filepath.Join(folder, "logs"), stages: filepath.Join(folder, "stages.yaml")}
+	f.auditPolicy = filepath.Join(folder, "audit-policy.yaml")
 	certificates := filepath.Join(folder, "certificates")
 	for _, d := range []string{f.logs, certificates} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -54,6 +60,9 @@ func writeFiles(folder string, p ports) (files, error) {
 	}
 	if err := os.WriteFile(f.stages, stages, 0o600); err != nil {
 		return f, fmt.Errorf("writing kwok's stages: %w", err)
+	}
+	if err := os.WriteFile(f.auditPolicy, auditPolicy, 0o600); err != nil {
+		return f, fmt.Errorf("writing kube-apiserver's audit policy: %w", err)
 	}
 	clientCA, err := certs.NewAuthority(certificates, "client-ca")
 	if err != nil {

@@ -43,6 +43,8 @@ type Options struct {
 	Folder *Folder
 	// Fsync makes etcd wait for the disk, as a real one does. Default false: tests lose nothing by a power cut.
 	Fsync bool
+	// Audit makes kube-apiserver write the file audit.log beside the programs' logs, with a line of JSON for each request that writes.
+	Audit bool
 }
 
 // Plane is a running control plane. It is for one goroutine.

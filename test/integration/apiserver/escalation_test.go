@@ -62,6 +62,7 @@ rules:
 - {apiGroups: [""], resources: [secrets, secrets/status], verbs: ["*"]}
 - {apiGroups: [""], resources: [services, services/status, services/finalizers], verbs: [get, list, watch, patch, update]}
 - {apiGroups: [""], resources: [pods], verbs: [delete]}
+- {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}
 - {apiGroups: [apps], resources: [deployments], verbs: [update]}
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [bind]}
 - {apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}
@@ -148,6 +149,12 @@ func escalations(namespace string) map[string]escalation {
 		"RoleBindings": row(composite,
 			of("configmaps", `"childResources":[{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"rolebindings"}],`+hooks),
 			"bind roles.rbac.authorization.k8s.io\n", "bind clusterroles.rbac.authorization.k8s.io\n"),
+		"ServiceAccount": row(composite,
+			of("configmaps", `"serviceAccountRef":{"namespace":"kube-system","name":"generic-garbage-collector"},`+hooks),
+			"impersonate serviceaccounts kube-system/generic-garbage-collector\n"),
+		"ServiceAccountOfADecorator": row(decorator,
+			strings.Replace(targets("configmaps"), `"spec":{`, `"spec":{"serviceAccountRef":{"namespace":"kube-system","name":"default"},`, 1),
+			"impersonate serviceaccounts kube-system/default\n"),
 		"ControllerRevision": row(revision, `"parentPatch":{"spec":{}},"children":[{"apiGroup":"","kind":"Pod","names":["a"]}]`,
 			"update deployments.apps\n"),
 	}

@@ -74,8 +74,9 @@ func TestOverlaysAreAccepted(t *testing.T) {
 		pods      int
 		container string
 	}{
-		"single-node": {pods: 1, container: "publish-ca apiserver"},
-		"production":  {pods: 1, container: "apiserver"},
+		"single-node":     {pods: 1, container: "publish-ca apiserver"},
+		"production":      {pods: 1, container: "apiserver"},
+		"least-privilege": {pods: 1, container: "publish-ca apiserver"},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", overlay)

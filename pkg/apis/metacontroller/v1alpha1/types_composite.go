@@ -72,6 +72,13 @@ type CompositeControllerSpec struct {
 	// +k8s:listType=atomic
 	// +k8s:maxItems=256
 	EndpointConfigs []EndpointConfig `json:"endpointConfigs,omitempty"`
+	// serviceAccountRef names the service account as which the controller acts: what it writes to parents and children, and what it
+	// reads of the Secrets and ConfigMaps of its hooks, is requested in that account's name, and the controller is held while the
+	// account may not list and watch its kinds. Setting or changing it takes the right to impersonate the account. Absent: the
+	// controller acts with the rights of the server.
+	// +optional
+	// +k8s:optional
+	ServiceAccountRef *ServiceAccountReference `json:"serviceAccountRef,omitempty"`
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
 	// +optional

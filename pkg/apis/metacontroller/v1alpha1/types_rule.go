@@ -60,3 +60,15 @@ const (
 	// returned, and no others.
 	ChildApplyServerSide ChildApplyStrategy = "ServerSide"
 )
+
+// ServiceAccountReference names a service account.
+type ServiceAccountReference struct {
+	// namespace of the service account. Required.
+	// +required
+	// +k8s:required
+	Namespace string `json:"namespace"`
+	// name of the service account. Required.
+	// +required
+	// +k8s:required
+	Name string `json:"name"`
+}

@@ -25,7 +25,7 @@ type ControllerStatus struct {
 	// +k8s:optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
-	// Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
+	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	// +optional
 	// +k8s:optional
 	// +patchMergeKey=type
@@ -180,6 +180,9 @@ const (
 	// ConditionHooksHealthy is False while all recent calls of one of the hooks have failed, or its credentials are missing. It is
 	// Unknown before the first call.
 	ConditionHooksHealthy = "HooksHealthy"
+	// ConditionPermitted is False while the controller's service account lacks a right that the controller needs, or was refused a
+	// write. It is Unknown while the cluster does not say, and True for a controller without a service account.
+	ConditionPermitted = "Permitted"
 	// ConditionProgressing is True while the first sync of all parents, a rolling update or a release of finalizers is under way, or
 	// the finalize hook takes more than a minute.
 	ConditionProgressing = "Progressing"
@@ -231,6 +234,16 @@ const (
 	ReasonNotCalled = "NotCalled"
 	// ReasonNotRunning says that the controller does not run; the condition Ready says why.
 	ReasonNotRunning = "NotRunning"
+	// ReasonPermitted says that the service account has the rights that the controller needs.
+	ReasonPermitted = "Permitted"
+	// ReasonServerRights says that the controller has no service account, and acts with the rights of the server.
+	ReasonServerRights = "ServerRights"
+	// ReasonRightMissing says that the service account lacks a right, or that the server may not impersonate it. The message names it.
+	ReasonRightMissing = "RightMissing"
+	// ReasonServiceAccountNotFound says that the service account does not exist.
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonRightsUnknown says that the cluster does not say which rights the service account has.
+	ReasonRightsUnknown = "RightsUnknown"
 	// ReasonFirstSync says that parents have not been synced since the controller started.
 	ReasonFirstSync = "FirstSync"
 	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.

@@ -202,6 +202,11 @@ func (in SecretReference) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ServiceAccountReference) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ServiceAccountReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ServiceReference) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ServiceReference"
 }

@@ -1242,6 +1242,36 @@ func Validate_CompositeControllerSpec(
 		errs = append(errs, fn(fldPath.Child("endpointConfigs"), obj.EndpointConfigs, oldVal, oldObj != nil)...)
 	}
 
+	{ // field CompositeControllerSpec.ServiceAccountRef
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ServiceAccountReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ServiceAccountReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerSpec) *ServiceAccountReference {
+				return oldObj.ServiceAccountRef
+			})
+		errs = append(errs, fn(fldPath.Child("serviceAccountRef"), obj.ServiceAccountRef, oldVal, oldObj != nil)...)
+	}
+
 	{ // field CompositeControllerSpec.ResyncPeriodSeconds
 		fn := func(
 			fldPath *field.Path,
@@ -2602,6 +2632,36 @@ func Validate_DecoratorControllerSpec(
 		errs = append(errs, fn(fldPath.Child("endpointConfigs"), obj.EndpointConfigs, oldVal, oldObj != nil)...)
 	}
 
+	{ // field DecoratorControllerSpec.ServiceAccountRef
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ServiceAccountReference,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ServiceAccountReference(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerSpec) *ServiceAccountReference {
+				return oldObj.ServiceAccountRef
+			})
+		errs = append(errs, fn(fldPath.Child("serviceAccountRef"), obj.ServiceAccountRef, oldVal, oldObj != nil)...)
+	}
+
 	{ // field DecoratorControllerSpec.ResyncPeriodSeconds
 		fn := func(
 			fldPath *field.Path,
@@ -3429,6 +3489,73 @@ func Validate_SecretReference(
 				return &oldObj.Namespace
 			})
 		errs = append(errs, fn(fldPath.Child("namespace"), &obj.Namespace, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_ServiceAccountReference validates an instance of ServiceAccountReference according
+// to declarative validation rules in the API schema.
+func Validate_ServiceAccountReference(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *ServiceAccountReference) (errs field.ErrorList) {
+
+	{ // field ServiceAccountReference.Namespace
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ServiceAccountReference) *string {
+				return &oldObj.Namespace
+			})
+		errs = append(errs, fn(fldPath.Child("namespace"), &obj.Namespace, oldVal, oldObj != nil)...)
+	}
+
+	{ // field ServiceAccountReference.Name
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ServiceAccountReference) *string {
+				return &oldObj.Name
+			})
+		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
 	}
 
 	return errs

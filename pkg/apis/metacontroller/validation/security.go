@@ -169,6 +169,22 @@ func validateReference(name, namespace string, path *field.Path) field.ErrorList
 	return errs
 }
 
+// validateServiceAccount checks the names of the account as which a controller acts. That they are given is checked by the generated
+// validation.
+func validateServiceAccount(ref *metacontroller.ServiceAccountReference, path *field.Path) field.ErrorList {
+	if ref == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if ref.Name != "" && len(validation.IsDNS1123Subdomain(ref.Name)) > 0 {
+		errs = append(errs, invalid(path.Child("name"), ref.Name, "must be the name of a service account, in lower case"))
+	}
+	if ref.Namespace != "" && len(validation.IsDNS1123Label(ref.Namespace)) > 0 {
+		errs = append(errs, invalid(path.Child("namespace"), ref.Namespace, "must be the name of a namespace"))
+	}
+	return errs
+}
+
 func validateKey(key *string, path *field.Path) field.ErrorList {
 	if key == nil || len(validation.IsConfigMapKey(*key)) == 0 {
 		return nil

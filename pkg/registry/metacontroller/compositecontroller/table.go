@@ -42,7 +42,7 @@ func Table() table.Convertor {
 			table.ProgressColumns("parents"),
 			[]metav1.TableColumnDefinition{table.AgeColumn()},
 			table.HookColumns(),
-			[]metav1.TableColumnDefinition{table.StrategyColumn()},
+			[]metav1.TableColumnDefinition{table.StrategyColumn(), table.AccountColumn()},
 			table.CounterColumns("Parents"),
 			[]metav1.TableColumnDefinition{table.ErrorColumn()},
 		),
@@ -72,7 +72,7 @@ func cells(object runtime.Object, now time.Time) ([]any, error) {
 		table.ProgressCells(o.Status.ControllerStatus),
 		[]any{table.Age(o, now)},
 		hooks(o.Spec.Hooks),
-		[]any{table.StrategyCell(methods)},
+		[]any{table.StrategyCell(methods), table.AccountCell(o.Spec.ServiceAccountRef)},
 		table.CounterCells(o.Status.ControllerStatus),
 		[]any{table.ErrorCell(o.Status.ControllerStatus)},
 	), nil

@@ -61,6 +61,22 @@ func ProgressCells(status metacontroller.ControllerStatus) []any {
 	return []any{fmt.Sprintf("%d/%d", status.Counters.Synced, status.Counters.Parents), status.Counters.Failing}
 }
 
+// AccountColumn is the wide column that AccountCell fills.
+func AccountColumn() metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{
+		Name: "Service Account", Type: text, Priority: 1,
+		Description: "Service account as which the controller acts, as namespace/name.",
+	}
+}
+
+// AccountCell returns the cell of AccountColumn.
+func AccountCell(ref *metacontroller.ServiceAccountReference) string {
+	if ref == nil {
+		return None
+	}
+	return ref.Namespace + "/" + ref.Name
+}
+
 // ErrorColumn is the wide column that ErrorCell fills.
 func ErrorColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{

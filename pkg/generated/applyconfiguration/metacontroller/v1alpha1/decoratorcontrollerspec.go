@@ -37,6 +37,11 @@ type DecoratorControllerSpecApplyConfiguration struct {
 	// sets none of caBundle, clientTLS, authorization and basicAuth itself; the first entry whose host matches wins. At most
 	// 256 entries.
 	EndpointConfigs []EndpointConfigApplyConfiguration `json:"endpointConfigs,omitempty"`
+	// serviceAccountRef names the service account as which the controller acts: what it writes to parents and children, and what it
+	// reads of the Secrets and ConfigMaps of its hooks, is requested in that account's name, and the controller is held while the
+	// account may not list and watch its kinds. Setting or changing it takes the right to impersonate the account. Absent: the
+	// controller acts with the rights of the server.
+	ServiceAccountRef *ServiceAccountReferenceApplyConfiguration `json:"serviceAccountRef,omitempty"`
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
 	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`
@@ -103,6 +108,14 @@ func (b *DecoratorControllerSpecApplyConfiguration) WithEndpointConfigs(values .
 		}
 		b.EndpointConfigs = append(b.EndpointConfigs, *values[i])
 	}
+	return b
+}
+
+// WithServiceAccountRef sets the ServiceAccountRef field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccountRef field is set to the value of the last call.
+func (b *DecoratorControllerSpecApplyConfiguration) WithServiceAccountRef(value *ServiceAccountReferenceApplyConfiguration) *DecoratorControllerSpecApplyConfiguration {
+	b.ServiceAccountRef = value
 	return b
 }
 

@@ -1,0 +1,141 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rbac
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/manifest"
+)
+
+// options are the flags.
+type options struct {
+	filename      string
+	kubeconfig    string
+	account       string
+	serverAccount string
+}
+
+// NewCommand returns the subcommand rbac. It prints manifests to the command's standard output.
+func NewCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "rbac (-f FILE | NAME)",
+		Short: "Print the roles and bindings that the service account of a controller needs",
+		Long: `Print the roles and bindings that the service account of a controller needs, as YAML for kubectl apply.
+
+They hold the verbs that this server uses for what the definition says, and no others: a ClusterRole for parents and
+children, a Role in each namespace that holds credentials of hooks, and a Role with which the server may act as the
+account, for a server that may not act as every account anyway.
+
+With NAME the controller is read from the server, and what the cluster serves is taken into account. With a file,
+no cluster is needed.`,
+		Example: `  # Before the controller is created
+  metacontroller-apiserver rbac -f controller.yaml | kubectl apply -f -
+
+  # For a controller that exists, if need be with its kind before the name
+  metacontroller-apiserver rbac compositecontroller/hello | kubectl apply -f -`,
+		Args:         cobra.MaximumNArgs(1),
+		SilenceUsage: true,
+		RunE:         o.run,
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.filename, "filename", "f", "", "file with manifests of controllers; - is the standard input")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
+		"KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
+	flags.StringVar(&o.account, "service-account", "", "service account as NAMESPACE/NAME; empty: that of spec.serviceAccountRef")
+	flags.StringVar(&o.serverAccount, "server-account", "metacontroller/metacontroller-apiserver", "service account of the server as "+
+		"NAMESPACE/NAME, which is let act as the controller's; empty: that is left out")
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command, args []string) error {
+	var list []controller
+	var err error
+	switch {
+	case (o.filename == "") == (len(args) == 0):
+		return errors.New("name a controller, or a file with -f")
+	case o.filename != "":
+		list, err = fromFile(o.filename, cmd.InOrStdin())
+	default:
+		list, err = fromCluster(cmd.Context(), o.kubeconfig, args[0])
+	}
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if err := o.print(cmd.OutOrStdout(), &list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print writes the manifests for one controller.
+func (o *options) print(out io.Writer, c *controller) error {
+	account, server := c.account, (*rights.Account)(nil)
+	if o.account != "" {
+		given, err := parseAccount(o.account)
+		if err != nil {
+			return fmt.Errorf("--service-account: %w", err)
+		}
+		account = &given
+	}
+	if account == nil {
+		return fmt.Errorf("%s has no spec.serviceAccountRef: set it, or name a service account with --service-account", c)
+	}
+	if o.serverAccount != "" {
+		given, err := parseAccount(o.serverAccount)
+		if err != nil {
+			return fmt.Errorf("--server-account: %w", err)
+		}
+		server = &given
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# What the service account %s needs as that of %s.\n", account, c)
+	for _, note := range c.notes {
+		fmt.Fprintf(&b, "# %s\n", note)
+	}
+	if len(c.needs.Related) > 0 {
+		b.WriteString("# The customize hook names further kinds while it runs: add list and watch of each, and of namespaces if a rule " +
+			"selects\n# by their labels.\n")
+	}
+	for _, object := range manifest.Objects(manifest.Controller{Name: c.roleName(), Account: *account, Needs: c.needs, Server: server}) {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("writing the roles of %s: %w", c, err)
+		}
+		fmt.Fprintf(&b, "---\n%s", text)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func parseAccount(text string) (rights.Account, error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return rights.Account{}, fmt.Errorf("%q is not NAMESPACE/NAME", text)
+	}
+	return rights.Account{Namespace: namespace, Name: name}, nil
+}

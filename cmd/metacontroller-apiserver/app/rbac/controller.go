@@ -1,0 +1,216 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rbac
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+)
+
+const (
+	composite = "compositecontroller"
+	decorator = "decoratorcontroller"
+)
+
+// controller is what is needed of a controller object.
+type controller struct {
+	// kind is composite or decorator.
+	kind, name string
+	// account is nil if the definition names none.
+	account *rights.Account
+	needs   rights.Needs
+	// versions are the API versions of its kinds, each once.
+	versions []string
+	// notes are for the reader of the manifests.
+	notes []string
+}
+
+// String returns kind/name.
+func (c *controller) String() string { return c.kind + "/" + c.name }
+
+func (c *controller) roleName() string { return "metacontroller-" + c.kind + "-" + c.name }
+
+// controllerOf reads a controller object of the hub types; ok is false for other kinds.
+func controllerOf(object runtime.Object) (c controller, ok bool) {
+	var rules []metacontroller.ResourceRule
+	var ref *metacontroller.ServiceAccountReference
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		c = controller{kind: composite, name: o.Name, needs: rights.OfComposite(&o.Spec)}
+		ref = o.Spec.ServiceAccountRef
+		rules = append(rules, o.Spec.ParentResource.ResourceRule)
+		for i := range o.Spec.ChildResources {
+			rules = append(rules, o.Spec.ChildResources[i].ResourceRule)
+		}
+	case *metacontroller.DecoratorController:
+		c = controller{kind: decorator, name: o.Name, needs: rights.OfDecorator(&o.Spec)}
+		ref = o.Spec.ServiceAccountRef
+		for i := range o.Spec.Resources {
+			rules = append(rules, o.Spec.Resources[i].ResourceRule)
+		}
+		for i := range o.Spec.Attachments {
+			rules = append(rules, o.Spec.Attachments[i].ResourceRule)
+		}
+	default:
+		return c, false
+	}
+	if account, named := rights.AccountOf(ref); named {
+		c.account = &account
+	}
+	for _, rule := range rules {
+		if !slices.Contains(c.versions, rule.APIVersion) {
+			c.versions = append(c.versions, rule.APIVersion)
+		}
+	}
+	return c, true
+}
+
+// decoder reads objects of any version of the group as hub types.
+func decoder() (*runtime.Scheme, runtime.Decoder) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return scheme, serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)
+}
+
+// fromFile reads the controllers in a file; - is the standard input. Objects of other groups may stand beside them.
+func fromFile(name string, in io.Reader) ([]controller, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading controllers: %w", err)
+		}
+		defer file.Close() //nolint:errcheck // Nothing was written.
+		in = file
+	}
+	_, codec := decoder()
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	var list []controller
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
+		}
+		if strings.TrimSpace(string(document)) == "" {
+			continue
+		}
+		object, _, err := codec.Decode(document, nil, nil)
+		if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
+		}
+		if c, ok := controllerOf(object); ok {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s holds no CompositeController and no DecoratorController of %s", name, metacontroller.GroupName)
+	}
+	return list, nil
+}
+
+// fromCluster reads a controller, NAME or KIND/NAME, from the server, and takes off what the cluster does not serve.
+func fromCluster(ctx context.Context, kubeconfig, argument string) ([]controller, error) {
+	loading := clientcmd.NewDefaultClientConfigLoadingRules()
+	loading.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	found, err := find(ctx, client, argument)
+	if err != nil {
+		return nil, err
+	}
+	scheme, _ := decoder()
+	hub, err := scheme.ConvertToVersion(found, metacontroller.SchemeGroupVersion)
+	if err != nil {
+		return nil, fmt.Errorf("converting %s: %w", argument, err)
+	}
+	c, ok := controllerOf(hub)
+	if !ok {
+		return nil, fmt.Errorf("%s is no controller", argument)
+	}
+	if err := c.look(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery())); err != nil {
+		return nil, err
+	}
+	return []controller{c}, nil
+}
+
+// find reads the controller object that an argument names.
+func find(ctx context.Context, client versioned.Interface, argument string) (runtime.Object, error) {
+	kind, name, given := strings.Cut(argument, "/")
+	if !given {
+		kind, name = "", argument
+	}
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ".")
+	api := client.MetacontrollerV1alpha1()
+	read := map[string]func() (runtime.Object, error){
+		composite: func() (runtime.Object, error) { return api.CompositeControllers().Get(ctx, name, metav1.GetOptions{}) },
+		decorator: func() (runtime.Object, error) { return api.DecoratorControllers().Get(ctx, name, metav1.GetOptions{}) },
+	}
+	kinds := []string{composite, decorator}
+	if given {
+		kinds = slices.DeleteFunc(kinds, func(k string) bool { return kind != k && kind != k+"s" })
+		if len(kinds) == 0 {
+			return nil, fmt.Errorf("%q is not a kind of controllers: %s or %s", kind, composite, decorator)
+		}
+	}
+	var found runtime.Object
+	for _, k := range kinds {
+		object, err := read[k]()
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("reading %s/%s: %w", k, name, err)
+		case found != nil:
+			return nil, fmt.Errorf("there are two controllers of the name %s: say %s/%s or %s/%s", name, composite, name, decorator, name)
+		default:
+			found = object
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("there is no controller %s", argument)
+	}
+	return found, nil
+}

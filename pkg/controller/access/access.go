@@ -1,0 +1,337 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package access
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+)
+
+const (
+	// interval is the longest time between two reviews of the same rights, so that what is given or taken shows within it.
+	interval = 28 * time.Second
+	// jitter is the part of the interval by which it may be shorter, so that controllers do not ask at the same time.
+	jitter = 0.25
+	// retry is the time after which a review that failed is made again, and the least time between two reviews.
+	retry = 5 * time.Second
+	// patience is how long one review of all rights may take.
+	patience = 20 * time.Second
+	// valid is how long the last review counts while no other one succeeds.
+	valid = 2 * time.Minute
+	// maxRefused is how many different writes that were refused are remembered.
+	maxRefused = 100
+)
+
+// Cluster says what service accounts may do.
+type Cluster interface {
+	// Exists reports whether the account is there.
+	Exists(ctx context.Context, a rights.Account) (bool, error)
+	// Impersonates reports whether this server may act as the account.
+	Impersonates(ctx context.Context, a rights.Account) (bool, error)
+	// Missing returns which of the wanted rights the account lacks, in their order.
+	Missing(ctx context.Context, a rights.Account, wanted []rights.Right) ([]rights.Right, error)
+}
+
+// Config is what an Access is made of. Random may be nil.
+type Config struct {
+	// Account is the service account.
+	Account rights.Account
+	// Needs are the rights that the definition uses.
+	Needs rights.Needs
+	// Cluster is asked.
+	Cluster Cluster
+	// Random returns numbers in [0,1) for the jitter. Default: math/rand/v2.
+	Random func() float64
+}
+
+// Access is what the service account of one controller may do. It is safe for concurrent use, and so is nil, which permits everything.
+type Access struct {
+	config Config
+	reads  []rights.Right
+	wake   chan struct{}
+
+	mu sync.Mutex
+	// state is that of the last review.
+	state State
+	// reviewed is when the last review succeeded, zero for never.
+	reviewed time.Time
+	// denied are the rights that were wanted and missing then, and known those that were reviewed.
+	denied, known map[rights.Right]bool
+	// related are the rights on related objects by parent, and uses how many parents need each.
+	related map[parent.Key][]rights.Right
+	uses    map[rights.Right]int
+	// refused are writes that were refused and not allowed since.
+	refused map[rights.Right]bool
+}
+
+// New returns the access of a controller. It holds the controller until Run has reviewed it.
+func New(c Config) *Access {
+	if c.Random == nil {
+		c.Random = rand.Float64
+	}
+	return &Access{
+		config: c, reads: c.Needs.Reads(), wake: make(chan struct{}, 1), state: State{Account: c.Account.String(), Held: true},
+		denied: map[rights.Right]bool{}, known: map[rights.Right]bool{}, related: map[parent.Key][]rights.Right{},
+		uses: map[rights.Right]int{}, refused: map[rights.Right]bool{},
+	}
+}
+
+// Held reports whether hooks may be shown nothing at present.
+func (a *Access) Held() bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.Held
+}
+
+// Run reviews until ctx ends, and calls changed, from its own goroutine, whenever something is permitted that was not before.
+func (a *Access) Run(ctx context.Context, changed func()) {
+	if a == nil {
+		return
+	}
+	for ctx.Err() == nil {
+		delay, better := retry, false
+		err := recovery.Call(ctx, "reviewing the rights of a service account", func() (err error) {
+			better, err = a.review(ctx)
+			return err
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			delay = time.Duration(float64(interval) * (1 - jitter*a.config.Random()))
+		} else {
+			klog.FromContext(ctx).V(2).Info("Rights of the service account are not known; asking again", "account", a.config.Account, "err", err)
+		}
+		if better {
+			_ = recovery.Call(ctx, "continuing with new rights", func() error { changed(); return nil }) // It is logged, and counted.
+		}
+		a.sleep(ctx, delay)
+	}
+}
+
+// sleep waits until the next review is due. One that is asked for comes earlier.
+func (a *Access) sleep(ctx context.Context, delay time.Duration) {
+	soon, due := time.NewTimer(min(retry, delay)), time.NewTimer(delay)
+	defer soon.Stop()
+	defer due.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-soon.C:
+	}
+	select {
+	case <-ctx.Done():
+	case <-due.C:
+	case <-a.wake:
+	}
+}
+
+// review asks for everything once. It reports whether something is permitted that was not before.
+func (a *Access) review(ctx context.Context) (better bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	wanted := a.wanted()
+	found := finding{}
+	if found.exists, err = a.config.Cluster.Exists(ctx, a.config.Account); err == nil && found.exists {
+		found.impersonates, err = a.config.Cluster.Impersonates(ctx, a.config.Account)
+	}
+	if err == nil && found.impersonates {
+		found.missing, err = a.config.Cluster.Missing(ctx, a.config.Account, wanted)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.failed(err)
+		return false, err
+	}
+	return a.accept(found, wanted), nil
+}
+
+// finding is what a review found.
+type finding struct {
+	exists, impersonates bool
+	missing              []rights.Right
+}
+
+// wanted returns the rights to ask for.
+func (a *Access) wanted() []rights.Right {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wanted := slices.Clone(a.reads)
+	seen := make(map[rights.Right]bool, len(wanted))
+	for _, right := range wanted {
+		seen[right] = true
+	}
+	for _, more := range [][]rights.Right{sorted(a.uses), sorted(a.refused)} {
+		for _, right := range more {
+			if !seen[right] {
+				seen[right] = true
+				wanted = append(wanted, right)
+			}
+		}
+	}
+	return wanted
+}
+
+// failed takes note of a review that failed. It is called with the lock held.
+func (a *Access) failed(err error) {
+	a.state.Problem = err
+	if a.reviewed.IsZero() || time.Since(a.reviewed) > valid {
+		a.state.Held, a.state.Known = true, false
+	}
+}
+
+// accept takes what a review found as the state. It is called with the lock held.
+func (a *Access) accept(f finding, wanted []rights.Right) (better bool) {
+	before, denied := a.state, a.denied
+	a.reviewed = time.Now()
+	a.denied, a.known = make(map[rights.Right]bool, len(f.missing)), make(map[rights.Right]bool, len(wanted))
+	for _, right := range f.missing {
+		a.denied[right] = true
+	}
+	a.state = State{Account: before.Account, Known: true, NotFound: !f.exists, NotImpersonated: f.exists && !f.impersonates}
+	a.state.Held = !f.impersonates
+	if !f.impersonates {
+		return false // Nothing was reviewed.
+	}
+	for _, right := range wanted {
+		a.known[right] = true
+		if !a.denied[right] {
+			delete(a.refused, right)
+			better = better || denied[right]
+		}
+	}
+	for _, right := range a.reads {
+		a.state.Held = a.state.Held || a.denied[right]
+	}
+	a.state.Missing = f.missing
+	return better || before.Held && !a.state.Held
+}
+
+// NotPermittedError says that a service account lacks rights on related objects.
+type NotPermittedError struct {
+	// Account is the service account, as namespace/name.
+	Account string
+	// Missing are the rights.
+	Missing []rights.Right
+}
+
+// Error implements error.
+func (e *NotPermittedError) Error() string {
+	return "the service account " + e.Account + " may not " + lines(e.Missing) + ", which the customize hook names as related; grant that to it"
+}
+
+// Relate says which resources a parent's related objects are of, in place of those said before. The error is a *NotPermittedError if the
+// account may not list and watch all of them, or one that says that the cluster could not be asked.
+func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.GroupResource) error {
+	if a == nil {
+		return nil
+	}
+	wanted := make([]rights.Right, 0, 2*len(resources))
+	for _, r := range resources {
+		for _, verb := range []string{rights.List, rights.Watch} {
+			wanted = append(wanted, rights.Right{Verb: verb, Group: r.Group, Resource: r.Resource})
+		}
+	}
+	unknown := a.need(key, wanted)
+	if len(unknown) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		missing, err := a.config.Cluster.Missing(ctx, a.config.Account, unknown)
+		if err != nil {
+			return err
+		}
+		a.learn(unknown, missing)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	missing := slices.DeleteFunc(wanted, func(right rights.Right) bool { return !a.denied[right] })
+	if len(missing) > 0 {
+		return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
+	}
+	return nil
+}
+
+// Forget drops a parent's related objects.
+func (a *Access) Forget(key parent.Key) {
+	if a != nil {
+		a.need(key, nil)
+	}
+}
+
+// need notes the rights that a parent needs, and returns those that were never reviewed.
+func (a *Access) need(key parent.Key, wanted []rights.Right) (unknown []rights.Right) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	former := a.related[key]
+	if slices.Equal(former, wanted) {
+		wanted = former
+	} else {
+		for _, right := range wanted {
+			a.uses[right]++
+		}
+		for _, right := range former {
+			if a.uses[right]--; a.uses[right] == 0 {
+				delete(a.uses, right)
+			}
+		}
+		if delete(a.related, key); len(wanted) > 0 {
+			a.related[key] = slices.Clone(wanted)
+		}
+	}
+	for _, right := range wanted {
+		if !a.known[right] {
+			unknown = append(unknown, right)
+		}
+	}
+	return unknown
+}
+
+// learn takes what was found out about rights beside the reviews.
+func (a *Access) learn(reviewed, missing []rights.Right) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, right := range reviewed {
+		a.known[right] = true
+	}
+	for _, right := range missing {
+		if !a.denied[right] {
+			a.denied[right] = true
+			a.state.Missing = append(slices.Clip(a.state.Missing), right)
+		}
+	}
+}
+
+// IsNotPermitted reports whether an error, or one that it wraps, says that the account lacks a right on related objects.
+func IsNotPermitted(err error) bool {
+	_, ok := errors.AsType[*NotPermittedError](err)
+	return ok
+}

@@ -1,0 +1,413 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package access
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+)
+
+var (
+	alice = rights.Account{Namespace: "team", Name: "alice"}
+	bob   = rights.Account{Namespace: "team", Name: "bob"}
+
+	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	listPods    = rights.Right{Verb: rights.List, Resource: "pods"}
+	watchPods   = rights.Right{Verb: rights.Watch, Resource: "pods"}
+	createPods  = rights.Right{Verb: rights.Create, Resource: "pods", Namespace: "ns"}
+	patchPods   = rights.Right{Verb: rights.Patch, Resource: "pods", Namespace: "ns"}
+	readSecret  = rights.Right{Verb: rights.Watch, Resource: "secrets", Namespace: "ns", Name: "token"}
+	finalize    = rights.Right{Verb: rights.Update, Group: "example.com", Resource: "foos", Subresource: rights.SubresourceFinalizers}
+	listSecrets = rights.Right{Verb: rights.List, Resource: "secrets"}
+	key         = parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "foos"}, Namespace: "ns", Name: "a"}
+	other       = parent.Key{Resource: key.Resource, Namespace: "ns", Name: "b"}
+	forbidden   = apierrors.NewForbidden(pods.GroupResource(), "a", errors.New("no"))
+	secrets     = []schema.GroupResource{{Resource: "secrets"}}
+)
+
+func needs() rights.Needs {
+	return rights.Needs{
+		Kinds: []rights.Right{listPods, watchPods, {Verb: rights.Create, Resource: "pods"}, finalize}, Credentials: []rights.Right{readSecret},
+	}
+}
+
+// cluster permits everything that a test does not take away.
+type cluster struct {
+	mu sync.Mutex
+	// gone says that there is no account, and inviolate that the server may not act as it.
+	gone, inviolate bool
+	denied          map[rights.Account][]rights.Right
+	err             error
+	// reviews counts the calls of Missing, and asked is what the last one was about.
+	reviews int
+	asked   []rights.Right
+	// askedAt and changed are when reviews began, and when they were told to have changed something.
+	askedAt, changed []time.Duration
+	begin            time.Time
+}
+
+func (c *cluster) Exists(context.Context, rights.Account) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.askedAt = append(c.askedAt, time.Since(c.begin))
+	return !c.gone, c.err
+}
+
+func (c *cluster) Impersonates(context.Context, rights.Account) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.inviolate, c.err
+}
+
+func (c *cluster) Missing(_ context.Context, a rights.Account, wanted []rights.Right) ([]rights.Right, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reviews++
+	c.asked = slices.Clone(wanted)
+	var missing []rights.Right
+	for _, right := range wanted {
+		if slices.Contains(c.denied[a], right) {
+			missing = append(missing, right)
+		}
+	}
+	return missing, c.err
+}
+
+func (c *cluster) set(change func(*cluster)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
+// take takes rights from an account, and give gives all back.
+func (c *cluster) take(a rights.Account, list ...rights.Right) {
+	c.set(func(c *cluster) { c.denied[a] = append(c.denied[a], list...) })
+}
+
+func (c *cluster) give(a rights.Account) { c.set(func(c *cluster) { c.denied[a] = nil }) }
+
+// scene runs the access of alice in a bubble of virtual time.
+type scene struct {
+	*cluster
+	*Access
+
+	t *testing.T
+}
+
+func run(t *testing.T, test func(s *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{t: t, cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now()}}
+		s.Access = s.start(alice)
+		test(s)
+	})
+}
+
+func (s *scene) start(a rights.Account) *Access {
+	access := New(Config{Account: a, Needs: needs(), Cluster: s.cluster})
+	go access.Run(s.t.Context(), func() {
+		s.set(func(c *cluster) { c.changed = append(c.changed, time.Since(c.begin)) })
+	})
+	return access
+}
+
+// pass lets time pass.
+func (*scene) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // It is the time of the bubble.
+	synctest.Wait()
+}
+
+// shows checks whether the controller is held, and what is said to be missing.
+func (s *scene) shows(held bool, lacks string) {
+	s.t.Helper()
+	state := s.State()
+	if state.Held != held || s.Held() != held || state.Lacks() != lacks {
+		s.t.Errorf("held %v, lacks %q; want %v, %q", state.Held, state.Lacks(), held, lacks)
+	}
+}
+
+// half is what a change takes at most until it shows.
+const half = 30 * time.Second
+
+func TestNothingIsServedBeforeTheFirstReview(t *testing.T) {
+	run(t, func(s *scene) {
+		s.shows(true, "")
+		if s.State().Known {
+			t.Error("it is known what was not asked for")
+		}
+		s.pass(0)
+		s.shows(false, "")
+		if want := []rights.Right{listPods, watchPods, readSecret}; !slices.Equal(s.asked, want) {
+			t.Errorf("asked for %v, want %v", s.asked, want)
+		}
+		if len(s.changed) != 1 {
+			t.Errorf("the start was told %d times", len(s.changed))
+		}
+	})
+}
+
+func TestRightsThatAreTakenAndGivenBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taken rights.Right
+		lacks string
+	}{
+		"of a kind":       {watchPods, "watch pods"},
+		"on a credential": {readSecret, "watch secrets ns/token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *scene) {
+				s.pass(0)
+				s.take(alice, tc.taken)
+				s.pass(half)
+				s.shows(true, tc.lacks)
+				s.give(alice)
+				s.pass(half)
+				s.shows(false, "")
+				if len(s.changed) != 2 || s.changed[1]-half > half {
+					t.Errorf("told at %v", s.changed)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAccountThatIsDeletedAndCreatedAgain(t *testing.T) {
+	run(t, func(s *scene) {
+		s.pass(0)
+		s.set(func(c *cluster) { c.gone = true })
+		s.pass(half)
+		if s.shows(true, ""); !s.State().NotFound {
+			t.Error("it does not say that there is no account")
+		}
+		s.set(func(c *cluster) { c.gone = false })
+		s.pass(half)
+		if s.shows(false, ""); s.State().NotFound {
+			t.Error("it says still that there is no account")
+		}
+	})
+}
+
+func TestAServerThatMayNotActAsTheAccount(t *testing.T) {
+	run(t, func(s *scene) {
+		s.set(func(c *cluster) { c.inviolate = true })
+		s.pass(0)
+		if s.shows(true, ""); !s.State().NotImpersonated || s.reviews > 0 {
+			t.Errorf("not impersonated: %v, after %d reviews of what it may do", s.State().NotImpersonated, s.reviews)
+		}
+		s.set(func(c *cluster) { c.inviolate = false })
+		s.pass(half)
+		s.shows(false, "")
+	})
+}
+
+// A cluster that does not respond for a while is no reason to stop, and one that never does is none to go on.
+func TestAClusterThatDoesNotRespond(t *testing.T) {
+	run(t, func(s *scene) {
+		s.pass(0)
+		s.set(func(c *cluster) { c.err = errors.New("no response") })
+		s.pass(half)
+		if s.shows(false, ""); s.State().Problem == nil || !s.State().Known {
+			t.Errorf("problem %v, known %v", s.State().Problem, s.State().Known)
+		}
+		s.pass(valid + half)
+		if s.shows(true, ""); s.State().Known {
+			t.Error("it is known what was asked for long ago")
+		}
+		s.set(func(c *cluster) { c.err = nil })
+		s.pass(retry)
+		if s.shows(false, ""); s.State().Problem != nil {
+			t.Errorf("problem %v", s.State().Problem)
+		}
+	})
+}
+
+func TestAStartWithoutResponse(t *testing.T) {
+	run(t, func(s *scene) {
+		s.set(func(c *cluster) { c.err = errors.New("no response") })
+		s.pass(half)
+		if s.shows(true, ""); s.State().Known || s.State().Problem == nil {
+			t.Errorf("known %v, problem %v", s.State().Known, s.State().Problem)
+		}
+	})
+}
+
+// Two controllers with different accounts share the caches, and see them each by its own rights.
+func TestTwoAccountsOnOneKind(t *testing.T) {
+	run(t, func(s *scene) {
+		of := s.start(bob)
+		s.take(bob, listPods)
+		s.pass(0)
+		s.shows(false, "")
+		if !of.Held() {
+			t.Error("bob sees what he may not list")
+		}
+		s.give(bob)
+		s.take(alice, listPods)
+		s.pass(half)
+		s.shows(true, "list pods")
+		if of.Held() {
+			t.Error("bob does not see what he may list")
+		}
+	})
+}
+
+func TestWritesThatAreRefused(t *testing.T) {
+	create := client.Request{Verbs: []string{"create"}, Target: client.Target{Resource: pods, Namespace: "ns"}}
+	application := client.Request{Verbs: []string{"patch", "create"}, Target: client.Target{Resource: pods, Namespace: "ns", Name: "a"}}
+	blocking := apierrors.NewForbidden(pods.GroupResource(), "a", errors.New("cannot set blockOwnerDeletion if an ownerReference refers to"))
+	inNamespace := finalize
+	inNamespace.Namespace = "ns"
+	for name, tc := range map[string]struct {
+		request client.Request
+		err     error
+		taken   rights.Right
+		lacks   string
+	}{
+		"for want of a right":             {create, forbidden, createPods, "create pods in namespace ns"},
+		"by a quota":                      {create, forbidden, rights.Right{}, ""},
+		"an application":                  {application, forbidden, patchPods, "patch pods in namespace ns"},
+		"an application that creates":     {application, forbidden, createPods, "create pods in namespace ns"},
+		"for want of a right on parents":  {create, blocking, inNamespace, "update foos.example.com/finalizers in namespace ns"},
+		"by another error than forbidden": {create, apierrors.NewConflict(pods.GroupResource(), "a", nil), createPods, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *scene) {
+				s.take(alice, tc.taken)
+				s.pass(0)
+				s.Observe(s.t.Context(), tc.request, tc.err)
+				s.pass(retry)
+				s.shows(false, tc.lacks)
+				if tc.lacks == "" {
+					return
+				}
+				told := len(s.changed)
+				s.give(alice)
+				s.pass(half)
+				if s.shows(false, ""); len(s.changed) == told {
+					t.Error("nobody is told that the right is there again")
+				}
+			})
+		})
+	}
+	t.Run("until one succeeds", func(t *testing.T) {
+		run(t, func(s *scene) {
+			s.take(alice, createPods)
+			s.pass(0)
+			s.Observe(s.t.Context(), create, forbidden)
+			s.pass(retry)
+			s.Observe(s.t.Context(), application, nil) // The object may have been there.
+			s.shows(false, "create pods in namespace ns")
+			s.Observe(s.t.Context(), create, nil)
+			s.shows(false, "")
+		})
+	})
+	t.Run("very many", func(t *testing.T) {
+		run(t, func(s *scene) {
+			s.pass(0)
+			before := len(s.askedAt)
+			for range 100 {
+				s.Observe(s.t.Context(), create, forbidden)
+				s.pass(time.Second / 10)
+			}
+			if n := len(s.askedAt) - before; n > 3 {
+				t.Errorf("%d reviews within ten seconds", n)
+			}
+			for i := range 2 * maxRefused {
+				one := create
+				one.Target.Namespace = "ns" + strings.Repeat("x", i)
+				s.Observe(s.t.Context(), one, forbidden)
+			}
+			s.pass(retry)
+			if n := len(s.asked); n != maxRefused+3 {
+				t.Errorf("asked for %d rights", n)
+			}
+		})
+	})
+}
+
+func TestRelatedObjects(t *testing.T) {
+	run(t, func(s *scene) {
+		s.take(alice, listSecrets)
+		s.pass(0)
+		err := s.Relate(s.t.Context(), key, secrets)
+		const want = "the service account team/alice may not list secrets, which the customize hook names as related; grant that to it"
+		if !IsNotPermitted(err) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		// The others are served on.
+		s.shows(false, "list secrets")
+		asked := s.reviews
+		if err := s.Relate(s.t.Context(), other, secrets); !IsNotPermitted(err) || s.reviews != asked {
+			t.Errorf("got %v after %d more reviews", err, s.reviews-asked)
+		}
+		told := len(s.changed)
+		s.give(alice)
+		s.pass(half)
+		if err := s.Relate(s.t.Context(), key, secrets); err != nil || len(s.changed) == told {
+			t.Errorf("the right is there again, and got %v, told %d times", err, len(s.changed)-told)
+		}
+		s.take(alice, listSecrets)
+		s.pass(half)
+		if err := s.Relate(s.t.Context(), key, secrets); !IsNotPermitted(err) {
+			t.Errorf("the right was taken, and got %v", err)
+		}
+		s.Forget(key)
+		s.pass(half)
+		s.shows(false, "list secrets")
+		if err := s.Relate(s.t.Context(), other, nil); err != nil {
+			t.Errorf("nothing is related any more, and got %v", err)
+		}
+		s.pass(half)
+		s.shows(false, "")
+		s.set(func(c *cluster) { c.err = errors.New("no response") })
+		if err := s.Relate(s.t.Context(), key, secrets); err == nil || IsNotPermitted(err) {
+			t.Errorf("the cluster does not respond, and got %v", err)
+		}
+	})
+}
+
+func TestNoAccountIsNoLimit(t *testing.T) {
+	var none *Access
+	none.Run(t.Context(), func() { t.Error("something changed") })
+	none.Forget(key)
+	if err := none.Relate(t.Context(), key, secrets); err != nil || none.Held() || none.State().Account != "" {
+		t.Errorf("held %v, %v", none.Held(), err)
+	}
+}
+
+func TestALongListIsCut(t *testing.T) {
+	var s State
+	for i := range 15 {
+		s.Missing = append(s.Missing, rights.Right{Verb: "list", Resource: strings.Repeat("x", i+1)})
+	}
+	if got := s.Lacks(); !strings.HasSuffix(got, "; rights on 5 more resources") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,313 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rights
+
+import (
+	"cmp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// Right is one thing that one may do, in all namespaces unless Namespace is set. It is comparable.
+type Right struct {
+	// Verb is that of RBAC, such as get or create.
+	Verb string
+	// Group, Resource and Subresource are what it is done with. A * is all of them.
+	Group, Resource, Subresource string
+	// Namespace is where; empty for all namespaces.
+	Namespace string
+	// Name is set if it is one object.
+	Name string
+}
+
+// Object returns the right without its verb.
+func (r Right) Object() Right {
+	r.Verb = ""
+	return r
+}
+
+// Compare orders rights by what they are on, then by verb.
+func (r Right) Compare(other Right) int {
+	return cmp.Or(
+		strings.Compare(r.Group, other.Group), strings.Compare(r.Resource, other.Resource), strings.Compare(r.Subresource, other.Subresource),
+		strings.Compare(r.Namespace, other.Namespace), strings.Compare(r.Name, other.Name), strings.Compare(r.Verb, other.Verb),
+	)
+}
+
+// Needs are the rights that a controller uses by its definition, each once, in the order of the definition.
+type Needs struct {
+	// Kinds are those on parents, children, attachments and targets.
+	Kinds []Right
+	// Related are those on objects that a customize hook may name, which are all; nil without such a hook.
+	Related []Right
+	// Credentials are those on the Secrets and ConfigMaps of hooks, of which each is listed and watched alone.
+	Credentials []Right
+}
+
+// Reads returns the rights to list and watch whole kinds, and those to read credentials.
+func (n Needs) Reads() []Right {
+	var reads []Right
+	for _, right := range n.Kinds {
+		if (right.Verb == List || right.Verb == Watch) && right.Subresource == "" {
+			reads = append(reads, right)
+		}
+	}
+	return append(reads, n.Credentials...)
+}
+
+// collection collects rights, each once.
+type collection struct {
+	list []Right
+	seen map[Right]bool
+}
+
+func (r *collection) add(on Right, verbs ...string) {
+	for _, verb := range verbs {
+		on.Verb = verb
+		if !r.seen[on] {
+			if r.seen == nil {
+				r.seen = map[Right]bool{}
+			}
+			r.seen[on] = true
+			r.list = append(r.list, on)
+		}
+	}
+}
+
+// Verbs of requests, as the engine makes them: informers list and watch, and single objects are read when a write meets a conflict.
+const (
+	Get    = "get"
+	List   = "list"
+	Watch  = "watch"
+	Create = "create"
+	Update = "update"
+	Patch  = "patch"
+	Delete = "delete"
+)
+
+// Escalate is the verb that lets its holder give a controller rights that he lacks, as it does with roles.
+const Escalate = "escalate"
+
+// revisions are the resource of ControllerRevisions.
+const revisions = "controllerrevisions"
+
+const (
+	// SubresourceStatus is written if there is a status subresource, now or later.
+	SubresourceStatus = "status"
+	// SubresourceFinalizers is what the admission plugin OwnerReferencesPermissionEnforcement asks for about the owner, because
+	// children refer to their parent with blockOwnerDeletion.
+	SubresourceFinalizers = "finalizers"
+)
+
+// OfComposite returns what a CompositeController does.
+func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
+	var r collection
+	var hooks metacontroller.CompositeControllerHooks
+	if spec.Hooks != nil {
+		hooks = *spec.Hooks
+	}
+	parent := on(spec.ParentResource.ResourceRule)
+	r.add(parent, Get, List, Watch)
+	if hooks.Finalize != nil {
+		r.add(parent, Patch)
+	}
+	r.add(parent.sub(SubresourceStatus), Patch)
+	if len(spec.ChildResources) > 0 {
+		r.add(parent.sub(SubresourceFinalizers), Update)
+	}
+	for i := range spec.ChildResources {
+		method := metacontroller.ChildUpdateMethod("")
+		if strategy := spec.ChildResources[i].UpdateStrategy; strategy != nil {
+			method = strategy.Method
+		}
+		r.addChild(spec.ChildResources[i].ResourceRule, method)
+	}
+	return Needs{
+		Kinds: r.list, Related: related(hooks.Customize),
+		Credentials: credentials(spec.EndpointConfigs, hooks.Customize, hooks.Sync, hooks.Finalize, hooks.PreUpdateChild, hooks.PostUpdateChild),
+	}
+}
+
+// OfDecorator returns what a DecoratorController does. Hooks may have targets deleted where the rule says so.
+func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
+	var r collection
+	for i := range spec.Resources {
+		target := on(spec.Resources[i].ResourceRule)
+		r.add(target, Get, List, Watch, Patch)
+		if allow := spec.Resources[i].AllowDelete; allow != nil && *allow {
+			r.add(target, Delete)
+		}
+		r.add(target.sub(SubresourceStatus), Patch)
+		if len(spec.Attachments) > 0 {
+			r.add(target.sub(SubresourceFinalizers), Update)
+		}
+	}
+	for i := range spec.Attachments {
+		method := metacontroller.ChildUpdateMethod("")
+		if strategy := spec.Attachments[i].UpdateStrategy; strategy != nil {
+			method = strategy.Method
+		}
+		r.addChild(spec.Attachments[i].ResourceRule, method)
+	}
+	var hooks metacontroller.DecoratorControllerHooks
+	if spec.Hooks != nil {
+		hooks = *spec.Hooks
+	}
+	return Needs{
+		Kinds: r.list, Related: related(hooks.Customize),
+		Credentials: credentials(spec.EndpointConfigs, hooks.Customize, hooks.Sync, hooks.Finalize),
+	}
+}
+
+// addChild adds what is done with children or attachments of a kind. Which are not desired any more are deleted whatever the method
+// is; adoption, release and server-side apply are patches; other updates, and the dry runs before a child is recreated, replace.
+func (r *collection) addChild(rule metacontroller.ResourceRule, method metacontroller.ChildUpdateMethod) {
+	child := on(rule)
+	r.add(child, Get, List, Watch, Create, Patch, Delete)
+	if method != "" && method != metacontroller.ChildUpdateOnDelete {
+		r.add(child, Update)
+	}
+	for _, more := range guarded[schema.GroupResource{Group: child.Group, Resource: child.Resource}] {
+		r.add(more, more.Verb)
+	}
+}
+
+const (
+	groupRBAC         = "rbac.authorization.k8s.io"
+	groupCertificates = "certificates.k8s.io"
+)
+
+// guarded are the resources at which an API server asks for one more right than that of the request, because their objects give
+// rights. It asks it of who makes the request: this server, or the controller's service account.
+var guarded = map[schema.GroupResource][]Right{
+	{Group: groupRBAC, Resource: "roles"}:        {{Verb: Escalate, Group: groupRBAC, Resource: "roles"}},
+	{Group: groupRBAC, Resource: "clusterroles"}: {{Verb: Escalate, Group: groupRBAC, Resource: "clusterroles"}},
+	{Group: groupRBAC, Resource: "rolebindings"}: {
+		{Verb: "bind", Group: groupRBAC, Resource: "roles"}, {Verb: "bind", Group: groupRBAC, Resource: "clusterroles"},
+	},
+	{Group: groupRBAC, Resource: "clusterrolebindings"}:         {{Verb: "bind", Group: groupRBAC, Resource: "clusterroles"}},
+	{Group: groupCertificates, Resource: "clustertrustbundles"}: {{Verb: "attest", Group: groupCertificates, Resource: "signers"}},
+	{Group: metacontroller.GroupName, Resource: "compositecontrollers"}: {
+		{Verb: Escalate, Group: metacontroller.GroupName, Resource: "compositecontrollers"},
+	},
+	{Group: metacontroller.GroupName, Resource: "decoratorcontrollers"}: {
+		{Verb: Escalate, Group: metacontroller.GroupName, Resource: "decoratorcontrollers"},
+	},
+	{Group: metacontroller.GroupName, Resource: revisions}: {{Verb: Escalate, Group: metacontroller.GroupName, Resource: revisions}},
+}
+
+// related returns the rights on what a customize hook may name, which is any kind.
+func related(customize *metacontroller.Hook) []Right {
+	var r collection
+	if customize != nil {
+		r.add(Right{Group: "*", Resource: "*"}, Get, List, Watch)
+	}
+	return r.list
+}
+
+// credentials returns the rights on what calls of hooks carry, and on what decides whom they trust.
+func credentials(endpoints []metacontroller.EndpointConfig, hooks ...*metacontroller.Hook) []Right {
+	var r collection
+	for _, hook := range hooks {
+		if hook != nil && hook.Webhook != nil {
+			r.addSecurity(&hook.Webhook.WebhookSecurity)
+		}
+	}
+	for i := range endpoints {
+		r.addSecurity(&endpoints[i].WebhookSecurity)
+	}
+	return r.list
+}
+
+// addSecurity adds the Secrets and ConfigMaps whose content is sent to a hook, or decides whom a call trusts.
+func (r *collection) addSecurity(s *metacontroller.WebhookSecurity) {
+	if bundle := s.CABundle; bundle != nil {
+		if ref := bundle.SecretRef; ref != nil {
+			r.add(secret(ref.Namespace, ref.Name), List, Watch)
+		}
+		if ref := bundle.ConfigMapRef; ref != nil {
+			r.add(Right{Resource: "configmaps", Namespace: ref.Namespace, Name: ref.Name}, List, Watch)
+		}
+	}
+	if s.ClientTLS != nil {
+		r.add(secret(s.ClientTLS.SecretRef.Namespace, s.ClientTLS.SecretRef.Name), List, Watch)
+	}
+	if s.Authorization != nil {
+		r.add(secret(s.Authorization.SecretRef.Namespace, s.Authorization.SecretRef.Name), List, Watch)
+	}
+	if s.BasicAuth != nil {
+		r.add(secret(s.BasicAuth.SecretRef.Namespace, s.BasicAuth.SecretRef.Name), List, Watch)
+	}
+}
+
+func secret(namespace, name string) Right {
+	return Right{Resource: "secrets", Namespace: namespace, Name: name}
+}
+
+// on returns the resource of a rule, without a verb.
+func on(rule metacontroller.ResourceRule) Right {
+	gv, err := schema.ParseGroupVersion(rule.APIVersion)
+	if err != nil {
+		// Nobody but who may do everything may do something in a group of such a name.
+		gv.Group = rule.APIVersion
+	}
+	return Right{Group: gv.Group, Resource: rule.Resource}
+}
+
+func (r Right) sub(resource string) Right {
+	r.Subresource = resource
+	return r
+}
+
+// String names what the right is on, as in "deployments.apps/status".
+func (r Right) String() string {
+	if r.Resource == "*" && r.Group == "*" {
+		return "all resources"
+	}
+	text := schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	switch {
+	case r.Name != "":
+		text += " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
+	case r.Namespace != "":
+		text += " in namespace " + r.Namespace
+	}
+	return text
+}
+
+// Lines joins the verbs of each object, as in "list, watch pods". The objects are in the order in which they come first.
+func Lines(list []Right) []string {
+	var objects []Right
+	verbs := map[Right][]string{}
+	for _, r := range list {
+		on := r.Object()
+		if verbs[on] == nil {
+			objects = append(objects, on)
+		}
+		verbs[on] = append(verbs[on], r.Verb)
+	}
+	lines := make([]string, 0, len(objects))
+	for _, on := range objects {
+		lines = append(lines, strings.Join(verbs[on], ", ")+" "+on.String())
+	}
+	return lines
+}

@@ -1,0 +1,106 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rights_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+)
+
+func rule(apiVersion, resource string) metacontroller.ResourceRule {
+	return metacontroller.ResourceRule{APIVersion: apiVersion, Resource: resource}
+}
+
+func hook() *metacontroller.Hook {
+	return &metacontroller.Hook{Webhook: &metacontroller.Webhook{WebhookSecurity: metacontroller.WebhookSecurity{
+		ClientTLS: &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "pair"}},
+		CABundle:  &metacontroller.CABundle{ConfigMapRef: &metacontroller.CABundleReference{Namespace: "ns", Name: "authority"}},
+	}}}
+}
+
+// The order is that of the definition, and nothing is there twice.
+func TestNeedsOfADefinition(t *testing.T) {
+	composite := &metacontroller.CompositeControllerSpec{Hooks: &metacontroller.CompositeControllerHooks{Sync: hook(), Customize: hook()}}
+	composite.ParentResource.ResourceRule = rule("example.com/v1", "foos")
+	composite.ChildResources = []metacontroller.CompositeControllerChildResourceRule{
+		{
+			ResourceRule:   rule("v1", "pods"),
+			UpdateStrategy: &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateRollingInPlace},
+		},
+		{ResourceRule: rule("v1", "pods")},
+	}
+	needs := rights.OfComposite(composite)
+	for name, tc := range map[string]struct{ got, want []string }{
+		"kinds": {rights.Lines(needs.Kinds), []string{
+			"get, list, watch foos.example.com", "patch foos.example.com/status", "update foos.example.com/finalizers",
+			"get, list, watch, create, patch, delete, update pods",
+		}},
+		"related":     {rights.Lines(needs.Related), []string{"get, list, watch all resources"}},
+		"credentials": {rights.Lines(needs.Credentials), []string{"list, watch configmaps ns/authority", "list, watch secrets ns/pair"}},
+		"reads": {rights.Lines(needs.Reads()), []string{
+			"list, watch foos.example.com", "list, watch pods", "list, watch configmaps ns/authority", "list, watch secrets ns/pair",
+		}},
+	} {
+		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
+			t.Errorf("%s differ (-want +got):\n%s", name, diff)
+		}
+	}
+	decorator := &metacontroller.DecoratorControllerSpec{
+		Resources:   []metacontroller.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}},
+		Attachments: []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: rule("v1", "services")}},
+	}
+	needs = rights.OfDecorator(decorator)
+	if want := []string{"list, watch pods", "list, watch services"}; !slices.Equal(rights.Lines(needs.Reads()), want) || needs.Related != nil {
+		t.Errorf("a decorator without hooks reads %q, and as related %v", rights.Lines(needs.Reads()), needs.Related)
+	}
+}
+
+func TestRightsAsText(t *testing.T) {
+	for want, right := range map[string]rights.Right{
+		"all resources":                         {Group: "*", Resource: "*"},
+		"deployments.apps/status":               {Group: "apps", Resource: "deployments", Subresource: "status"},
+		"pods in namespace team":                {Resource: "pods", Namespace: "team"},
+		"secrets team/token":                    {Resource: "secrets", Namespace: "team", Name: "token"},
+		"clusterroles.rbac.example admin":       {Group: "rbac.example", Resource: "clusterroles", Name: "admin"},
+		"foos.example.com/scale in namespace a": {Group: "example.com", Resource: "foos", Subresource: "scale", Namespace: "a"},
+	} {
+		if got := right.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAccounts(t *testing.T) {
+	account, ok := rights.AccountOf(&metacontroller.ServiceAccountReference{Namespace: "team", Name: "web"})
+	if !ok || account.User() != "system:serviceaccount:team:web" || account.String() != "team/web" {
+		t.Errorf("got %v, user %s", account, account.User())
+	}
+	if want := []string{"system:serviceaccounts", "system:serviceaccounts:team", "system:authenticated"}; !slices.Equal(account.Groups(), want) {
+		t.Errorf("its groups are %q", account.Groups())
+	}
+	if want := (rights.Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: "team", Name: "web"}); account.Impersonate() != want {
+		t.Errorf("who acts as it needs %v", account.Impersonate())
+	}
+	if _, ok := rights.AccountOf(nil); ok {
+		t.Error("there is an account where none is named")
+	}
+}
