@@ -82,7 +82,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	created.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStarting, LastTransitionTime: metav1.Now()}}
-	created.Status.Counters = &v1alpha1.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1}
+	created.Status.Counters = &v1alpha1.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1, Synced: 2, Failing: 1}
 	if _, err := c.CompositeControllers().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,15 +106,15 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		composites + "?labelSelector=test%3Dtable": "Name Parent Children Ready Reason Age Hooks! Address! Strategy! Parents! Syncs! Failed! Last Error!\n" +
-			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize http://x OnDelete 3 20 1 <none>\n",
-		composites + "/table": "Name Parent Children Ready Reason Age Hooks! Address! Strategy! Parents! Syncs! Failed! Last Error!\n" +
-			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize http://x OnDelete 3 20 1 <none>\n",
-		composites + "/table/status": "Name Parent Children Ready Reason Age Hooks! Address! Strategy! Parents! Syncs! Failed! Last Error!\n" +
-			"table foos.example.com pods,deployments.apps False Starting AGE sync,finalize,customize http://x OnDelete 3 20 1 <none>\n",
-		decorators + "?labelSelector=test%3Dtable": "Name Resources Attachments Ready Reason Age Hooks! Address! Strategy! Targets! Syncs! Failed! Last Error!\n" +
-			"table statefulsets.apps <none> <unknown>  AGE <none> <none> <none> 0 0 0 <none>\n",
-		groupPath + "/namespaces/table/controllerrevisions": "Name Parent Children Age\ntable Foo.example.com/parent 3 AGE\n",
+		composites + "?labelSelector=test%3Dtable": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
+		composites + "/table": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
+		composites + "/table/status": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
+		decorators + "?labelSelector=test%3Dtable": "Name Resources Attachments Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Targets! Syncs! Failed! Last Error!\n" +
+			"table statefulsets.apps <none> <unknown>  0/0 0 AGE <none> <none> <none> <none> 0 0 0 <none>\n",
+		groupPath + "/namespaces/table/controllerrevisions": "Name Parent Latest Children Age\ntable Foo.example.com/parent true 3 AGE\n",
 	} {
 		t.Run(path, func(t *testing.T) {
 			a := ask(t, http.MethodGet, path, "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").must(t, http.StatusOK)

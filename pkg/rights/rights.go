@@ -145,12 +145,15 @@ func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
 	}
 }
 
-// OfDecorator returns what a DecoratorController does. Hooks may have their targets deleted.
+// OfDecorator returns what a DecoratorController does. Hooks may have targets deleted where the rule says so.
 func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 	var r collection
 	for i := range spec.Resources {
 		target := on(spec.Resources[i].ResourceRule)
-		r.add(target, Get, List, Watch, Patch, Delete)
+		r.add(target, Get, List, Watch, Patch)
+		if allow := spec.Resources[i].AllowDelete; allow != nil && *allow {
+			r.add(target, Delete)
+		}
 		r.add(target.sub(SubresourceStatus), Patch)
 		if len(spec.Attachments) > 0 {
 			r.add(target.sub(SubresourceFinalizers), Update)

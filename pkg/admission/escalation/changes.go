@@ -84,7 +84,7 @@ func same(a, b any) bool { return apiequality.Semantic.DeepEqual(a, b) }
 // decides it. A new field counts until it is named here.
 func compositeCore(spec *metacontroller.CompositeControllerSpec) *metacontroller.CompositeControllerSpec {
 	core := spec.DeepCopy()
-	core.ResyncPeriodSeconds, core.Workers = nil, nil
+	core.ResyncPeriodSeconds, core.Workers, core.Paused, core.DeletionGuard = nil, nil, nil, nil
 	core.ParentResource.IgnoreStatusChanges = nil
 	for i := range core.ChildResources {
 		if strategy := core.ChildResources[i].UpdateStrategy; strategy != nil {
@@ -97,7 +97,7 @@ func compositeCore(spec *metacontroller.CompositeControllerSpec) *metacontroller
 // decoratorCore is compositeCore for DecoratorControllers.
 func decoratorCore(spec *metacontroller.DecoratorControllerSpec) *metacontroller.DecoratorControllerSpec {
 	core := spec.DeepCopy()
-	core.ResyncPeriodSeconds, core.Workers = nil, nil
+	core.ResyncPeriodSeconds, core.Workers, core.Paused, core.DeletionGuard = nil, nil, nil, nil
 	for i := range core.Resources {
 		core.Resources[i].IgnoreStatusChanges = nil
 	}

@@ -105,7 +105,7 @@ var (
 		"patch configmaps", "patch foos.example.com/status", "update foos.example.com/finalizers", "watch configmaps", "watch foos.example.com",
 	}
 	decoratorRights = []string{
-		"create services", "delete pods", "delete services", "get pods", "get services", "list pods", "list services", "patch pods",
+		"create services", "delete services", "get pods", "get services", "list pods", "list services", "patch pods",
 		"patch pods/status", "patch services", "update pods/finalizers", "watch pods", "watch services",
 	}
 )
@@ -132,6 +132,13 @@ func TestRightsThatAreNeeded(t *testing.T) {
 	}{
 		"a composite": {object: composite()},
 		"a decorator": {object: decorator()},
+		"targets that hooks may delete": {
+			object: decorator(func(s *metacontroller.DecoratorControllerSpec) { s.Resources[0].AllowDelete = new(true) }),
+			also:   []string{"delete pods"},
+		},
+		"targets that hooks may not delete": {
+			object: decorator(func(s *metacontroller.DecoratorControllerSpec) { s.Resources[0].AllowDelete = new(false) }),
+		},
 		"children that are updated": {
 			object: composite(func(s *metacontroller.CompositeControllerSpec) {
 				s.ChildResources[0].UpdateStrategy = &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateInPlace}
@@ -327,8 +334,21 @@ func TestChangesThatCount(t *testing.T) {
 		"the credential of a host": {composite(), composite(func(s *spec) { s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "hook"}} }), true},
 		"the way of selection":     {composite(), composite(func(s *spec) { s.GenerateSelector = new(true) }), true},
 		"nothing of a decorator":   {decorator(), decorator(func(s *decoratorSpec) { s.Workers, s.ResyncPeriodSeconds = new(int32(3)), new(int32(9)) }), false},
-		"another service account":  {composite(as("team", "a")), composite(as("team", "b")), true},
-		"no service account":       {composite(as("team", "a")), composite(), true},
+		"the brakes": {
+			composite(), composite(func(s *spec) {
+				s.Paused, s.DeletionGuard = new(true), &metacontroller.DeletionGuard{MaxDeletions: new(intstr.FromInt32(1))}
+			}), false,
+		},
+		"the brakes of a decorator": {
+			decorator(func(s *decoratorSpec) {
+				s.Paused, s.DeletionGuard = new(true), &metacontroller.DeletionGuard{MaxDeletions: new(intstr.FromString("5%"))}
+			}), decorator(), false,
+		},
+		"that hooks may delete targets": {
+			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AllowDelete = new(true) }), true,
+		},
+		"another service account": {composite(as("team", "a")), composite(as("team", "b")), true},
+		"no service account":      {composite(as("team", "a")), composite(), true},
 		"workers beside a service account": {
 			composite(as("team", "a")), composite(as("team", "a"), func(s *spec) { s.Workers = new(int32(3)) }), false,
 		},

@@ -70,6 +70,13 @@ type CompositeControllerSpec struct {
 	// called for some parents, responses for others are applied; with 1, one parent is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32
+	// paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children
+	// and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused
+	// controller removes its finalizer from all parents, as with a running one. Default false.
+	Paused *bool
+	// deletionGuard holds deletions of children when too many are decided within a minute, until somebody confirms them. Absent: none
+	// is held.
+	DeletionGuard *DeletionGuard
 }
 
 // CompositeControllerParentResourceRule names the parent kind and selects parents.

@@ -62,6 +62,13 @@ type DecoratorControllerSpec struct {
 	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32
+	// paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children
+	// and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused
+	// controller removes its finalizer from all parents, as with a running one. Default false.
+	Paused *bool
+	// deletionGuard holds deletions of attachments when too many are decided within a minute, until somebody confirms them. Absent: none
+	// is held.
+	DeletionGuard *DeletionGuard
 }
 
 // DecoratorControllerResourceRule names a target kind and selects targets.
@@ -75,6 +82,9 @@ type DecoratorControllerResourceRule struct {
 	// ignoreStatusChanges, when true, ignores updates of a target that change neither its generation nor its labels nor
 	// its annotations, such as updates of its status. Default false.
 	IgnoreStatusChanges *bool
+	// allowDelete, when true, lets hooks delete targets of this rule by "delete": true in a response. Otherwise such a response is
+	// rejected as a whole. Default false.
+	AllowDelete *bool
 }
 
 // AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and

@@ -23,7 +23,7 @@ type ControllerStatus struct {
 	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
 	ObservedGeneration int64
 	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
-	// Permitted, Progressing, ResourcesServed, FinalizersReleased.
+	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	Conditions []metav1.Condition
 	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
 	// finalizes now, and those that it finalized before until the finalizer is off all their objects.
@@ -70,6 +70,8 @@ type ControllerCounters struct {
 	// unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook
 	// differs from the one before, or another client changes back what is written to the parent.
 	Unsettled int64
+	// synced is the number of parents whose last sync ended without an error.
+	Synced int64
 }
 
 // HookStatus tells how the calls of one hook have gone.

@@ -42,6 +42,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
@@ -69,7 +71,7 @@ type Counters struct {
 	Conflicts, Flapping atomic.Int64
 }
 
-// Config is what a Control needs. All fields are required.
+// Config is what a Control needs. All fields are required but Guard.
 type Config struct {
 	// Cluster is where the children are.
 	Cluster *cluster.Cluster
@@ -87,6 +89,9 @@ type Config struct {
 	Informers map[schema.GroupKind]*cache.Informer
 	// Expectations receive what was written.
 	Expectations Expectations
+	// Controller is the controller object, and Guard decides about deletions; nil: all are carried out.
+	Controller definition.Definition
+	Guard      *deletionguard.Guard
 	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
 	// of the same parent.
 	Mine func(parent, existing *object.Object) bool
@@ -215,6 +220,7 @@ func (c *Control) Reconcile(
 	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f record.Fingerprint,
 ) (result Result, err error) {
 	p, errPlan := c.makePlan(in)
+	p, held := c.hold(key, parent, p)
 	var outcomes []plan.Outcome
 	var errApply error
 	if p.Writes() > 0 {
@@ -230,10 +236,11 @@ func (c *Control) Reconcile(
 		}
 		c.expect(key, o)
 	}
-	// Whether a status is reported depends on the child as it is observed.
-	if setsStatus(in.Desired) {
+	// Whether a status is reported depends on the child as it is observed, and what is held is not settled.
+	if held || setsStatus(in.Desired) {
 		f = 0
 	}
+	c.undone(outcomes)
 	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
 	c.recordEvents(ctx, parent, p, outcomes)
 	c.reportStatus(parent, in)

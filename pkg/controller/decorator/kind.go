@@ -85,6 +85,7 @@ func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, res
 			k.sources = append(k.sources, &reconciler.Source{
 				Resource: resource, Selected: selector.matches, Labels: selector.labels,
 				IgnoreStatus: declared.IgnoreStatusChanges != nil && *declared.IgnoreStatusChanges,
+				AllowDelete:  declared.AllowDelete != nil && *declared.AllowDelete,
 			})
 		}
 	}

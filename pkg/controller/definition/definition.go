@@ -18,6 +18,7 @@ package definition
 
 import (
 	"errors"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -59,6 +60,10 @@ type Definition struct {
 	Needs func() (rights.Needs, error)
 	// Workers and ResyncPeriodSeconds are nil where the spec leaves them to the options of the server.
 	Workers, ResyncPeriodSeconds *int32
+	// Paused says that nothing is to be done until it is false, and DeletionGuard bounds deletions; nil if there is none. A running
+	// controller takes up changes of both.
+	Paused        bool
+	DeletionGuard *v1alpha1.DeletionGuard
 	// Parents are the resources of the parents, Children those of the children or attachments, in the order of the spec.
 	Parents, Children []v1alpha1.ResourceRule
 	// Finalizer is the name of the finalizer that the controller puts on its parents while it declares a finalize hook.
@@ -72,6 +77,7 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 	d := Definition{
 		Kind: KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
+		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
 		Finalizer: parent.CompositeFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
 		Needs:  func() (rights.Needs, error) { return needsOfComposite(&c.Spec) },
@@ -91,6 +97,7 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 	d := Definition{
 		Kind: KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
+		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Finalizer: parent.DecoratorFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
 		Needs:  func() (rights.Needs, error) { return needsOfDecorator(&c.Spec) },
 		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
@@ -110,10 +117,29 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 // Finalizes reports whether the definition declares a finalize hook.
 func (d Definition) Finalizes() bool { return d.Finalize != nil }
 
-// SameSpec reports whether d and other are the same object with equal specs, so that one running controller serves both.
+// SameSpec reports whether an instance that was built from other can go on with d, which [Instance.Redefine] of the supervisor tells it:
+// they are of one object, and their specs differ in nothing but Paused and DeletionGuard.
 func (d Definition) SameSpec(other Definition) bool {
-	return d.Meta.UID == other.Meta.UID && equality.Semantic.DeepEqual(d.Spec, other.Spec)
+	return d.Meta.UID == other.Meta.UID && equality.Semantic.DeepEqual(built(d.Spec), built(other.Spec))
 }
+
+// built returns the part of a spec from which an instance is built.
+func built(spec any) any {
+	switch s := spec.(type) {
+	case *v1alpha1.CompositeControllerSpec:
+		part := *s
+		part.Paused, part.DeletionGuard = nil, nil
+		return &part
+	case *v1alpha1.DecoratorControllerSpec:
+		part := *s
+		part.Paused, part.DeletionGuard = nil, nil
+		return &part
+	}
+	return spec
+}
+
+// KubectlName returns the object as kubectl names it.
+func (d Definition) KubectlName() string { return strings.ToLower(d.Kind) + "/" + d.Meta.Name }
 
 // SameToHooks reports whether hooks are shown the same controller for d and other, which have the same spec. The version
 // changes whenever the server writes the status, and says nothing to hooks.

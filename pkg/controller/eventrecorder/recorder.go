@@ -50,8 +50,12 @@ const (
 	ReasonStarted       = "Started"
 	ReasonStopping      = "Stopping"
 	ReasonStopped       = "Stopped"
+	ReasonPaused        = "Paused"
+	ReasonResumed       = "Resumed"
 	// ReasonFinalizeWaits is for a parent whose finalize hook takes long.
 	ReasonFinalizeWaits = "FinalizeWaits"
+	// ReasonDeletionsHeld says that spec.deletionGuard holds deletions.
+	ReasonDeletionsHeld = "DeletionsHeld"
 	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
 	ReasonReleaseError = "ReleaseError"
 	// ReasonFinalizeSkipped is for a parent that its controller released while it was being finalized.

@@ -41,8 +41,8 @@ type State struct {
 	Called bool
 	// Parents is the number of parents, and Failing that of those whose last sync failed.
 	Parents, Failing int
-	// LastError is the latest error of a parent whose last sync failed, with the name of the parent; empty if there is none.
-	LastError string
+	// Error is the error of the parent whose syncs have failed for the longest time, with its name; empty if there is none.
+	Error string
 	// Unsynced is the number of parents that were not synced since the start; zero from the moment at which all were.
 	Unsynced int
 	// Rolling is the number of parents with a rolling update under way, and Outdated that of their children that are not on the latest
@@ -59,6 +59,13 @@ type State struct {
 	Permission Permission
 	// Releasing says how far the release of finalizers is, empty if none is under way.
 	Releasing string
+	// Paused says that the definition pauses the controller, UnderWay how many syncs, and releases of a finalizer, are under way, and Object
+	// what kubectl names the controller object.
+	Paused   bool
+	UnderWay int
+	Object   string
+	// Held says which deletions are held and how to confirm them, empty if none is.
+	Held string
 	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
 	SyncsFailing bool
 }
@@ -121,6 +128,8 @@ func (s *State) ready() metav1.Condition {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
 	switch starting := s.starting(); {
+	case s.Paused:
+		return is(v1alpha1.ReasonPaused, s.pause())
 	case starting != "":
 		return is(v1alpha1.ReasonStarting, starting)
 	case s.Permission.Held:
@@ -132,8 +141,8 @@ func (s *State) ready() metav1.Condition {
 	case s.SyncsFailing && len(s.Missing) == 0 && len(s.Hooks) > 0:
 		return is(s.reason(), "The last sync of every parent has failed. "+s.failures())
 	case s.SyncsFailing && len(s.Missing) == 0:
-		return is(v1alpha1.ReasonSyncsFailing, fmt.Sprintf("The last sync of every parent has failed, lately that of %s. Correct what the error "+
-			"names; syncs are retried. See also status.lastErrors, and the events of the parents.", s.LastError))
+		return is(v1alpha1.ReasonSyncsFailing, fmt.Sprintf("The last sync of every parent has failed, for the longest time that of %s. Correct what "+
+			"the error names; syncs are retried. See also status.lastErrors, and the events of the parents.", s.Error))
 	}
 	return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "The controller runs.")
 }
@@ -240,6 +249,10 @@ func (s *State) progressing() metav1.Condition {
 	}
 	if s.Releasing != "" {
 		add(v1alpha1.ReasonReleasing, s.Releasing)
+	}
+	if s.Paused && s.UnderWay == 0 {
+		sentences = append([]string{"Nothing is done while the controller is paused."}, sentences...)
+		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonPaused, strings.Join(sentences, " "))
 	}
 	if reason == "" {
 		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "Nothing is under way.")

@@ -92,9 +92,9 @@ func TestConditions(t *testing.T) {
 		},
 		"SyncsFailForAll": {
 			"Every sync has failed, and no hook is why: a write is refused, for example.", func(s *health.State) {
-				s.Failing, s.SyncsFailing, s.LastError = 4, true, "things/ns/a: forbidden"
+				s.Failing, s.SyncsFailing, s.Error = 4, true, "things/ns/a: forbidden"
 			},
-			"False SyncsFailing The last sync of every parent has failed, lately that of things/ns/a: forbidden. Correct", "True Established",
+			"False SyncsFailing The last sync of every parent has failed, for the longest time that of things/ns/a: forbidden. Correct", "True Established",
 			"True Responding", "False Settled",
 		},
 		"SyncsFailForAMoment": {
@@ -132,6 +132,18 @@ func TestConditions(t *testing.T) {
 			"Somebody waits for a parent to go.", func(s *health.State) { s.Finalizing = 2 },
 			"True Running", "True Established", "True Responding",
 			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents`,
+		},
+		"Paused": {
+			"Whoever waits for Ready is not told that syncs can succeed. What is left is told as well.", func(s *health.State) {
+				s.Paused, s.Object, s.Rolling, s.Outdated = true, "compositecontroller/c", 1, 3
+				s.Hooks, s.SyncsFailing, s.Failing = []health.Hook{dead()}, true, 4
+			},
+			"False Paused spec.paused is true: no hook is called", "True Established", "False HookFailing",
+			"False Paused Nothing is done while the controller is paused. Updating children",
+		},
+		"Pausing": {
+			"Syncs end.", func(s *health.State) { s.Paused, s.UnderWay, s.Unsynced = true, 2, 3 },
+			"False Paused", "True Established", "True Responding", "True FirstSync",
 		},
 		"RollingUpdate": {
 			"The last child is updated, and not ready.", func(s *health.State) { s.Rolling = 1 },
@@ -182,5 +194,31 @@ func TestAllFailing(t *testing.T) {
 		if got := s.AllFailing(); got != want {
 			t.Errorf("%d of %d: %v", s.Failing, s.Parents, got)
 		}
+	}
+}
+
+func TestBrakes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state        health.State
+		paused, held string
+	}{
+		"Nothing": {health.State{}, "False NotPaused", "False NoneHeld"},
+		"Paused": {
+			health.State{Paused: true, Object: "decoratorcontroller/d"}, "True Paused spec.paused is true: no hook is called, and nothing is " +
+				"written to parents, children and revisions. Changes are noted, and synced when it is false again: kubectl patch " +
+				`decoratorcontroller/d --type=merge -p '{"spec":{"paused":false}}'`, "False NoneHeld",
+		},
+		"Pausing":   {health.State{Paused: true, UnderWay: 3}, "False Pausing spec.paused is true. Ending what is under way: 3 left.", "False NoneHeld"},
+		"Not again": {health.State{UnderWay: 3}, "False NotPaused", "False NoneHeld"},
+		"Held":      {health.State{Held: "5 deletions are held."}, "False NotPaused", "True LimitPassed 5 deletions are held."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conditions := tc.state.Brakes()
+			for condition, want := range map[string]string{v1alpha1.ConditionPaused: tc.paused, v1alpha1.ConditionDeletionsHeld: tc.held} {
+				if got := show(t, conditions, condition); !strings.HasPrefix(got, want) {
+					t.Errorf("%s is %q, want %q…", condition, got, want)
+				}
+			}
+		})
 	}
 }

@@ -65,6 +65,7 @@ func (s *Set) declared() []*Hook {
 func (s *Set) Forget(parent webhook.RootKey) {
 	for _, h := range s.declared() {
 		h.client.Forget(parent)
+		h.made.forget(parent)
 	}
 }
 
@@ -143,7 +144,7 @@ func (r *Response) Reject(err error) {
 	r.hook.client.Forget(r.parent)
 	if !r.counted {
 		r.counted = true
-		r.hook.made.failed(err)
+		r.hook.made.failed(r.parent, err)
 	}
 }
 
@@ -197,7 +198,7 @@ func (h *Hook) options(r webhook.Response) wire.ResponseOptions {
 // Reject returns the error of a response that cannot be used. Its entity tag is dropped: a corrected hook may return the same one.
 func (h *Hook) Reject(parent webhook.RootKey, err error) error {
 	h.client.Forget(parent)
-	h.made.failed(err)
+	h.made.failed(parent, err)
 	return h.Failed(err)
 }
 
@@ -213,7 +214,7 @@ func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (w
 	began := time.Now()
 	response, err := h.client.Call(ctx, parent, body)
 	if ctx.Err() == nil {
-		h.made.called(time.Since(began), err)
+		h.made.called(parent, time.Since(began), err)
 	}
 	return response, err
 }

@@ -47,7 +47,8 @@ type Failing struct {
 	Hook hook.Name
 	// Since is when the first of these calls failed.
 	Since time.Time
-	// Cause is why the last of them failed, and what to do. It has at most some hundred bytes.
+	// Cause is why they failed, and what to do. It has at most some hundred bytes. Where calls fail for each parent in other words it is that
+	// of one parent, and stays that of this one.
 	Cause string
 	// Credentials says that a Secret or ConfigMap is missing or cannot be used.
 	Credentials bool
@@ -117,13 +118,16 @@ type statistics struct {
 	// hook asked to be called later.
 	since   time.Time
 	patient bool
+	// cause is the error that is shown of the failures in a row, and about is its parent; the zero value is that of none.
+	cause error
+	about webhook.RootKey
 	// credentials is why the credentials cannot be used, nil if nothing is known against them.
 	credentials      error
 	credentialsSince time.Time
 }
 
 // called counts a call. One that succeeded is counted by succeeded or failed, too, once it is known whether its response can be used.
-func (s *statistics) called(took time.Duration, err error) {
+func (s *statistics) called(parent webhook.RootKey, took time.Duration, err error) {
 	s.mu.Lock()
 	credentials, missing := errors.AsType[*webhook.CredentialsError](err)
 	if missing {
@@ -135,7 +139,7 @@ func (s *statistics) called(took time.Duration, err error) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.failed(err)
+		s.failed(parent, err)
 	}
 }
 
@@ -146,7 +150,7 @@ func (s *statistics) succeeded() {
 	s.lastSuccess, s.since = now, time.Time{}
 }
 
-func (s *statistics) failed(err error) {
+func (s *statistics) failed(parent webhook.RootKey, err error) {
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
 		return // The controller is being stopped.
 	}
@@ -155,10 +159,24 @@ func (s *statistics) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since.IsZero() {
-		s.since, s.patient = now, true
+		s.since, s.patient, s.cause = now, true, nil
+	}
+	// What concerns one parent is shown until that parent fails in other words: whoever waits for the condition is not told another
+	// parent's error with each retry. What concerns all calls is shown at once.
+	if s.cause == nil || s.about == parent || s.about == (webhook.RootKey{}) || unreachable(err) || unreachable(s.cause) {
+		s.cause, s.about = err, parent
 	}
 	s.lastFailure, s.err = now, err
 	s.patient = s.patient && later
+}
+
+// forget drops a parent that is gone: the error of another one is shown when it fails next.
+func (s *statistics) forget(parent webhook.RootKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.about == parent {
+		s.about = webhook.RootKey{}
+	}
 }
 
 // checked notes whether the credentials can be used.
@@ -205,7 +223,7 @@ func (h *Hook) failing(now time.Time) (Failing, bool) {
 	case s.since.IsZero() || now.Sub(s.since) < limit:
 		return Failing{}, false
 	}
-	return Failing{Hook: h.Name, Since: s.since, Cause: h.explain(s.err), Unreachable: unreachable(s.err)}, true
+	return Failing{Hook: h.Name, Since: s.since, Cause: h.explain(s.cause), Unreachable: unreachable(s.err)}, true
 }
 
 // unreachable reports whether an error says that no call can succeed, whichever parent it is about.

@@ -46,9 +46,19 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 	slow := &webhook.CallError{Hook: hook.Sync, Endpoint: "http://h", Cause: "no response within 10s", Connected: true}
 	missing := &webhook.CredentialsError{Use: "basicAuth", Reference: webhook.Reference{Kind: "Secret", Namespace: "ns", Name: "s"}, Err: errors.New("not found")}
 	invalid := &hook.RejectedError{Field: "children", Detail: "must be a list"}
-	fail := func(err error) func(*statistics) { return func(s *statistics) { s.called(time.Millisecond, err) } }
-	succeed := func(s *statistics) { s.called(time.Millisecond, nil); s.succeeded() }
-	reject := func(s *statistics) { s.called(time.Millisecond, nil); s.failed(invalid) }
+	fail := func(err error) func(*statistics) {
+		return func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, err) }
+	}
+	failFor := func(name string) func(*statistics) {
+		return func(s *statistics) {
+			s.called(webhook.RootKey{Name: name}, time.Millisecond, &webhook.StatusError{Code: 500, Body: name + " is bad"})
+		}
+	}
+	succeed := func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil); s.succeeded() }
+	reject := func(s *statistics) {
+		s.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil)
+		s.failed(webhook.RootKey{Name: "p"}, invalid)
+	}
 	wait := func(d time.Duration) func(*statistics) { return func(*statistics) { <-time.After(d) } }
 	for name, tc := range map[string]struct {
 		reason string
@@ -79,6 +89,40 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 			"The cause is the latest.",
 			[]func(*statistics){fail(refused), wait(time.Second), fail(&webhook.StatusError{Code: 500, Body: "boom"})},
 			[]string{"calling http://hook.example.com/sync: unsupported status code: 500 body: boom; see the log of the hook"},
+			false, false, 0,
+		},
+		"OneOfManyParents": {
+			"The cause stays that of one parent, which fails in the same words each time.",
+			[]func(*statistics){
+				failFor("a"), failFor("b"), wait(time.Second), failFor("c"), failFor("a"), failFor("b"),
+			},
+			[]string{"body: a is bad"},
+			false, false, 0,
+		},
+		"TheParentLeaves": {
+			"Another one is named when it fails next.",
+			[]func(*statistics){
+				failFor("a"), failFor("b"), wait(time.Second), func(s *statistics) { s.forget(webhook.RootKey{Name: "a"}) }, failFor("c"), failFor("b"),
+			},
+			[]string{"body: c is bad"},
+			false, false, 0,
+		},
+		"OneOfManyParentsThenRefused": {
+			"What concerns all calls is named at once.",
+			[]func(*statistics){failFor("a"), wait(time.Second), fail(refused)},
+			[]string{"connection refused"},
+			true, false, 0,
+		},
+		"RefusedThenOneOfManyParents": {
+			"What concerns all calls is over.",
+			[]func(*statistics){fail(refused), wait(time.Second), failFor("a"), failFor("b")},
+			[]string{"body: a is bad"},
+			false, false, 0,
+		},
+		"AnotherParentAfterSuccess": {
+			"What was before is over.",
+			[]func(*statistics){failFor("a"), succeed, failFor("b"), wait(time.Second), failFor("a")},
+			[]string{"body: b is bad"},
 			false, false, 0,
 		},
 		"Gateway": {
@@ -177,11 +221,11 @@ func TestStatusOfAHook(t *testing.T) {
 			t.Errorf("before the first call: %+v", first)
 		}
 		for n := range 200 {
-			h.made.called(time.Duration(n+1)*time.Millisecond, nil)
+			h.made.called(webhook.RootKey{Name: "p"}, time.Duration(n+1)*time.Millisecond, nil)
 			h.made.succeeded()
 		}
 		<-time.After(time.Second)
-		h.made.called(time.Second, &webhook.StatusError{Code: 500, Body: "boom"})
+		h.made.called(webhook.RootKey{Name: "p"}, time.Second, &webhook.StatusError{Code: 500, Body: "boom"})
 		s := set.Statuses()[0]
 		if !set.Called() || s.Calls != 201 || !s.LastSuccessTime.Time.Equal(began) || s.LastFailureTime.Sub(began) != time.Second ||
 			!strings.Contains(s.LastFailure, "500 body: boom") {
@@ -223,7 +267,7 @@ func TestQuantiles(t *testing.T) {
 
 func TestCountingACallAllocatesNothing(t *testing.T) {
 	h := declaredHook(t)
-	if n := testing.AllocsPerRun(1000, func() { h.made.called(time.Millisecond, nil); h.made.succeeded() }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { h.made.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil); h.made.succeeded() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

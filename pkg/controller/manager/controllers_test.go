@@ -272,7 +272,7 @@ func (*idle) Started() <-chan struct{} {
 func (*idle) Health() health.State { return health.State{Started: true} }
 
 // Redefine implements supervisor.Instance.
-func (*idle) Redefine(definition.Definition) error { return nil }
+func (*idle) Redefine(context.Context, definition.Definition) error { return nil }
 
 // Counters implements supervisor.Instance.
 func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }

@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
@@ -92,6 +93,8 @@ type Controller struct {
 
 	// encoded is the controller as hooks see it.
 	encoded    atomic.Pointer[[]byte]
+	paused     atomic.Bool
+	guard      *deletionguard.Guard
 	started    chan struct{}
 	finalizing finalizing
 	// recheck asks for a look at the credentials of the hooks.
@@ -114,7 +117,7 @@ func New(c Config) (*Controller, error) {
 		r.byResource[s.Resource.GroupResource()] = s
 		r.byKind[s.Resource.GroupVersionKind().GroupKind()] = s
 	}
-	if err := r.Redefine(d); err != nil {
+	if err := r.encode(d); err != nil {
 		return nil, err
 	}
 	set, err := hookclient.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), d.Sync, d.Finalize, d.Customize)
@@ -123,6 +126,11 @@ func New(c Config) (*Controller, error) {
 	}
 	r.hooks = set
 	r.assemble()
+	if d.Paused {
+		r.paused.Store(true)
+		r.pool.Pause()
+	}
+	r.bound(d)
 	return r, nil
 }
 
@@ -154,6 +162,7 @@ func (c *Controller) assemble() {
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
 	c.informers = informers.New(c.expectations)
+	c.guard = deletionguard.New(c.countChildren)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
 		Enqueue: c.relatedChanged,
@@ -177,7 +186,7 @@ func (c *Controller) acquire() {
 	c.children = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.recorder, Counters: &c.counted, Handlers: c.others,
 		Manager: c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name), Rules: c.rules, Informers: byKind,
-		Expectations: c.expectations, Mine: c.mine,
+		Expectations: c.expectations, Mine: c.mine, Controller: d, Guard: c.guard,
 	})
 }
 
@@ -258,8 +267,8 @@ func (c *Controller) Missing() []string {
 	return missing
 }
 
-// Redefine shows hooks the present metadata of the controller object.
-func (c *Controller) Redefine(d definition.Definition) error {
+// encode shows hooks the present metadata of the controller object.
+func (c *Controller) encode(d definition.Definition) error {
 	encoded, err := d.Encode(wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
 	if err != nil {
 		return err

@@ -110,26 +110,31 @@ func sameController(before, after *object.Object) bool {
 
 // enqueueOwner enqueues the parent that controls a child, if it is one of this controller (docs/reference/contract.md#s5.2).
 func (c *Controller) enqueueOwner(child *object.Object) {
+	if s, o, ok := c.owner(child); ok {
+		c.pool.Enqueue(s.key(o), workqueue.Live)
+	}
+}
+
+// owner returns the parent that controls a child, if it is one of this controller.
+func (c *Controller) owner(child *object.Object) (*Source, *object.Object, bool) {
 	owner := child.Controller()
 	if owner == nil || !c.config.Kind.Owns(child) {
-		return
+		return nil, nil, false
 	}
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
-		return
+		return nil, nil, false
 	}
 	s, ok := c.byKind[schema.GroupKind{Group: version.Group, Kind: owner.Kind}]
 	if !ok {
-		return
+		return nil, nil, false
 	}
 	namespace := ""
 	if s.Resource.Namespaced {
 		namespace = child.Namespace()
 	}
 	o, ok := s.informer.Get(namespace, owner.Name)
-	if ok && o.UID() == owner.UID && c.relevant(s, o) {
-		c.pool.Enqueue(s.key(o), workqueue.Live)
-	}
+	return s, o, ok && o.UID() == owner.UID && c.relevant(s, o)
 }
 
 // resyncPeriodically enqueues every parent once in each period (docs/reference/contract.md#s5.3).
@@ -174,6 +179,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
 	c.finalizing.forget(key)
 	c.settling.Forget(key)
+	c.guard.Forget(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)

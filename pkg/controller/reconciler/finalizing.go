@@ -69,6 +69,13 @@ func (f *finalizing) forget(key parent.Key) {
 	delete(f.since, key)
 }
 
+// restart lets the time begin anew: nobody called the hook meanwhile. What was not finalized is noted again when the hook is called.
+func (f *finalizing) restart() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since = nil
+}
+
 // late returns how many parents have been finalized for longer than the limit.
 func (f *finalizing) late(now time.Time) (n int) {
 	f.mu.Lock()
@@ -107,6 +114,9 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if c.paused.Load() {
+			continue
 		}
 		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
 			for _, key := range c.finalizing.report(time.Now()) {

@@ -44,7 +44,11 @@ const (
 func (c *Controller) Health() health.State {
 	s := health.State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(),
+		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
+		Object: c.config.Definition.KubectlName(),
+	}
+	if held, ok := c.guard.Held(); ok {
+		s.Held = fmt.Sprintf("%d deletions, of %d parents. %s", held.Deletions, held.Parents, held.Explain(s.Object))
 	}
 	select {
 	case <-c.started:
@@ -60,8 +64,8 @@ func (c *Controller) Health() health.State {
 		})
 	}
 	if s.AllFailing() {
-		if latest := c.pool.Errors(); len(latest) > 0 {
-			s.LastError = fmt.Sprintf("%s: %s", latest[0].Key, health.Shorten(message(latest[0].Err), maxMessage))
+		if first, ok := c.pool.LongestFailing(); ok {
+			s.Error = fmt.Sprintf("%s: %s", first.Key, health.Shorten(message(first.Err), maxMessage))
 		}
 	}
 	return s
@@ -85,10 +89,12 @@ func (c *Controller) blocks(name hook.Name) bool {
 
 // Counters returns what the controller did so far.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
+	failing := c.pool.Failing()
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
-		Failing: int64(c.pool.Failing()), Pending: int64(c.pool.Pending()), Unsettled: c.countUnsettled(),
+		Failing: int64(failing), Pending: int64(c.pool.Pending()), Synced: int64(max(0, c.parents.ended()-failing)),
+		Unsettled: c.countUnsettled(),
 	}
 }
 

@@ -47,8 +47,8 @@ func TestHealthFollowsTheSyncsOfAllParents(t *testing.T) {
 	}
 	close(hold)
 	s.eventually("all to fail", func() bool { h := c.Health(); return h.AllFailing() && h.Unsynced == 0 })
-	if h := c.Health(); !strings.HasPrefix(h.LastError, "things.example.com/") || len(h.LastError) > 1000 {
-		t.Errorf("the last error is %q", h.LastError)
+	if h := c.Health(); !strings.HasPrefix(h.Error, "things.example.com/") || len(h.Error) > 1000 {
+		t.Errorf("the error is %q", h.Error)
 	}
 	list := c.LastErrors()
 	if len(list) != 3 || c.Counters().Failing != 3 {

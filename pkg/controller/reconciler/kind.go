@@ -62,6 +62,8 @@ type Source struct {
 	Labels labels.Selector
 	// IgnoreStatus says that changes of nothing but the status do not enqueue the parent.
 	IgnoreStatus bool
+	// AllowDelete says that hooks may delete the parents.
+	AllowDelete bool
 	// ReportsGeneration says that the engine writes status.observedGeneration with every sync, so that a parent without the present one
 	// has a change that was not reconciled. It is false for targets of decorators, whose status belongs to others.
 	ReportsGeneration bool

@@ -132,6 +132,13 @@ func (p *parents) len() int {
 	return len(p.keys)
 }
 
+// ended returns how many parents were synced since the start, well or not.
+func (p *parents) ended() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.keys) - p.unsynced
+}
+
 // left returns how many parents wait for their first sync since the start, zero from the moment at which all were synced; how many have
 // a rolling update under way; and how many of their children are left. It is called once all present parents were added.
 func (p *parents) left() (unsynced, rolling, outdated int) {

@@ -274,6 +274,12 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 		return nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)
 	}
 	s.responses = append(s.responses, response)
+	if response.Delete && !s.Source.AllowDelete {
+		err := &hook.RejectedError{Field: "delete", Detail: fmt.Sprintf("targets are deleted only where spec.resources sets allowDelete: true, which "+
+			"it does not for %s; set it, or leave delete out", s.Source.Resource.GroupResource())}
+		response.Reject(err)
+		return nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
+	}
 	if len(response.Ignored) > 0 {
 		klog.FromContext(ctx).V(4).Info("Response of the hook has fields that are ignored", "parent", s.Parent, "fields", response.Ignored)
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -110,6 +111,7 @@ func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Inp
 // ReconcileChildren makes the observed children of the Decision the desired ones. noun is what they are to people.
 func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
+		s.controller.guard.Admit(s.Key, 0, time.Now()) // No deletion is wanted.
 		return nil
 	}
 	c, in := s.controller.children, s.gathered

@@ -159,7 +159,7 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 	return append(changes, deletions...)
 }
 
-// update returns the revision with the children, its owner, and, when it is the latest, with the right patch.
+// update returns the revision with the children, its owner, whether it is superseded, and, when it is the latest, with the right patch.
 func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children []v1alpha1.ControllerRevisionChildren, latest bool) (*v1alpha1.ControllerRevision, bool) {
 	updated, changed := r.Object.DeepCopy(), false
 	if !sameChildren(updated.Children, children) {
@@ -167,6 +167,9 @@ func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children
 	}
 	if metav1.GetControllerOfNoCopy(updated) == nil {
 		own(updated, parent)
+		changed = true
+	}
+	if mark(updated, !latest) {
 		changed = true
 	}
 	if latest {
@@ -181,6 +184,22 @@ func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children
 		}
 	}
 	return updated, changed
+}
+
+// mark says on a revision whether it is superseded, and reports whether it said otherwise before.
+func mark(r *v1alpha1.ControllerRevision, superseded bool) bool {
+	if _, marked := r.Annotations[v1alpha1.AnnotationSuperseded]; marked == superseded {
+		return false
+	}
+	if !superseded {
+		delete(r.Annotations, v1alpha1.AnnotationSuperseded)
+		return true
+	}
+	if r.Annotations == nil {
+		r.Annotations = map[string]string{}
+	}
+	r.Annotations[v1alpha1.AnnotationSuperseded] = "true"
+	return true
 }
 
 // repaired returns the patch that the latest revision must have; false when it has it.

@@ -89,10 +89,11 @@ func (i *instance) Health() health.State {
 }
 
 // Redefine implements supervisor.Instance.
-func (i *instance) Redefine(definition.Definition) error {
+func (i *instance) Redefine(_ context.Context, d definition.Definition) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.redefined++
+	i.state.Paused = d.Paused
 	return nil
 }
 

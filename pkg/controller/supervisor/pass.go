@@ -55,6 +55,8 @@ type pass struct {
 	again bool
 	// failed are the attempts to be made again.
 	failed map[string]attempt
+	// skipped says that a resource is no target any more, or for the time being.
+	skipped bool
 	// left counts the objects that are not released, as far as they could be listed.
 	left int
 	// first is the first attempt that failed for more than usual conflicts.
@@ -67,8 +69,14 @@ func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, aga
 	for _, resource := range targets {
 		p.resource(ctx, resource)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return time.Time{}
+	case paused(r.latest()):
+		r.publishPause()
+		return time.Time{}
+	case p.skipped:
+		return time.Now() // What is left is counted anew.
 	}
 	r.attempts = p.failed
 	r.publish(p.left, p.first)
@@ -82,11 +90,14 @@ func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, aga
 
 // resource releases the objects of a resource.
 func (p *pass) resource(ctx context.Context, resource schema.GroupResource) {
+	whole := ctx
 	ctx, end, ok := p.begin(ctx, resource)
 	if !ok {
+		p.skipped = true
 		return
 	}
 	defer end()
+	defer func() { p.skipped = p.skipped || ctx.Err() != nil && whole.Err() == nil }()
 	id := resource.String()
 	if a, waiting := p.waiting(id); waiting && !p.again {
 		p.keep(id, a)
@@ -147,14 +158,14 @@ func (p *pass) objects(ctx context.Context, list []FinalizedParent) bool {
 			p.left++
 			p.fail(string(o.UID), o.Key.String(), errs[i])
 		case o.Finalizing != nil:
-			p.skipped(o.Finalizing)
+			p.notFinalized(o.Finalizing)
 		}
 	}
 	return p.left == before
 }
 
-// skipped tells that an object was released while it was being finalized.
-func (p *pass) skipped(object *corev1.ObjectReference) {
+// notFinalized tells that an object was released while it was being finalized.
+func (p *pass) notFinalized(object *corev1.ObjectReference) {
 	d := p.latest()
 	why := "does not finalize it any more: its finalize hook, or the kind of the object, was taken out of spec"
 	if d.Meta.DeletionTimestamp != nil {
@@ -181,6 +192,28 @@ func (p *pass) keep(id string, a attempt) {
 	p.failed[id] = a
 	if p.first.err == nil && (!apierrors.IsConflict(a.err) || a.failures > maxConflicts) {
 		p.first = a
+	}
+}
+
+// publishPause publishes that nothing is released while the controller is paused, if there is something to release.
+func (r *releaser) publishPause() {
+	d := r.latest()
+	r.mu.Lock()
+	message := ""
+	if len(r.left()) > 0 {
+		message = fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any more. It is taken off them when the "+
+			"controller is not paused any more.", d.Finalizer)
+	}
+	changed := r.message != message
+	r.message = message
+	r.mu.Unlock()
+	if message != "" {
+		r.report.set(d, metav1.Condition{
+			Type: v1alpha1.ConditionFinalizersReleased, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPaused, Message: message,
+		})
+	}
+	if changed {
+		r.progressed()
 	}
 }
 

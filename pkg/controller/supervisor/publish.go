@@ -174,7 +174,7 @@ func compare(before, after *v1alpha1.ControllerStatus) change {
 		case shown == nil, c.Status != shown.Status, c.Reason != shown.Reason, c.ObservedGeneration != shown.ObservedGeneration:
 			result = different
 		case c.Message == shown.Message:
-		case c.Type == v1alpha1.ConditionFinalizersReleased:
+		case c.Type == v1alpha1.ConditionFinalizersReleased, c.Type == v1alpha1.ConditionDeletionsHeld:
 			result = different
 		case number.ReplaceAllString(c.Message, "#") != number.ReplaceAllString(shown.Message, "#"):
 			result = max(result, reworded)
@@ -203,7 +203,7 @@ func fails(s *v1alpha1.ControllerStatus) bool {
 		v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased,
 	} {
 		c := meta.FindStatusCondition(s.Conditions, name)
-		if c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonStarting {
+		if c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonStarting && c.Reason != v1alpha1.ReasonPaused {
 			return true
 		}
 	}

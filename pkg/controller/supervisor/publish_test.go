@@ -136,7 +136,7 @@ func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
 		after(time.Minute)
 		before := w.published()
 		all := func(failing int) {
-			w.is(func(s *health.State) { s.Parents, s.Failing, s.LastError = 2, failing, "things/ns/a: forbidden" })
+			w.is(func(s *health.State) { s.Parents, s.Failing, s.Error = 2, failing, "things/ns/a: forbidden" })
 		}
 		for range 10 {
 			all(2)

@@ -89,8 +89,26 @@ func newReleaser(c Config, r *report, latest func() definition.Definition, progr
 
 // targets returns the resources to release. It is called with the lock held.
 func (r *releaser) targets() []schema.GroupResource {
+	if paused(r.latest()) {
+		return nil
+	}
+	return r.left()
+}
+
+// left returns the resources that are to be released, now or after a pause. It is called with the lock held.
+func (r *releaser) left() []schema.GroupResource {
 	return without(r.report.recorded(), append(finalized(r.latest()), r.claimed...)...)
 }
+
+// busy reports whether objects are being released.
+func (r *releaser) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current != nil
+}
+
+// paused reports whether nothing may be written for a definition. One that is being deleted lets its parents go all the same.
+func paused(d definition.Definition) bool { return d.Paused && d.Meta.DeletionTimestamp == nil }
 
 // claim gives resources to an instance, in place of those claimed before. When it returns nothing of them is being released.
 func (r *releaser) claim(resources []schema.GroupResource) {
@@ -141,7 +159,7 @@ func (r *releaser) progress() string {
 func (r *releaser) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		targets, again := r.targets(), r.again
+		targets, left, again := r.targets(), r.left(), r.again
 		r.again = false
 		r.mu.Unlock()
 		next := time.Now().Add(maxDelay)
@@ -149,12 +167,12 @@ func (r *releaser) run(ctx context.Context) {
 			next = r.pass(ctx, targets, again)
 			return nil
 		})
-		r.await(ctx, targets, next)
+		r.await(ctx, targets, left, next)
 	}
 }
 
 // await waits until next, never if it is zero, or until there is something else to do.
-func (r *releaser) await(ctx context.Context, targets []schema.GroupResource, next time.Time) {
+func (r *releaser) await(ctx context.Context, targets, left []schema.GroupResource, next time.Time) {
 	var due <-chan time.Time
 	if !next.IsZero() {
 		timer := time.NewTimer(time.Until(next))
@@ -170,7 +188,7 @@ func (r *releaser) await(ctx context.Context, targets []schema.GroupResource, ne
 		case <-r.wake:
 		}
 		r.mu.Lock()
-		changed := r.again || !slices.Equal(targets, r.targets())
+		changed := r.again || !slices.Equal(targets, r.targets()) || !slices.Equal(left, r.left())
 		r.mu.Unlock()
 		if changed {
 			return

@@ -74,7 +74,7 @@ func (r *report) starting(d definition.Definition, instance Instance) {
 	r.instance, r.settled = instance, time.Now().Add(startTime)
 	r.mu.Unlock()
 	state := instance.Health()
-	r.set(d, append(state.Conditions(), health.Served(state.Missing))...)
+	r.set(d, append(append(state.Conditions(), health.Served(state.Missing)), r.brakes(&state)...)...)
 }
 
 func (r *report) stopped() {
@@ -85,7 +85,22 @@ func (r *report) stopped() {
 
 // notRunning sets the conditions while no instance runs, and reports whether Ready changed.
 func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
-	return r.set(d, health.NotRunning(reason, message, releasing)...)
+	idle := health.State{Paused: paused(d), Object: d.KubectlName()}
+	return r.set(d, append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)...)
+}
+
+// brakes returns the conditions about brakes that are there to see, or were.
+func (r *report) brakes(s *health.State) []metav1.Condition {
+	var list []metav1.Condition
+	for _, c := range s.Brakes() {
+		r.mu.Lock()
+		shown := meta.FindStatusCondition(r.status.Conditions, c.Type) != nil
+		r.mu.Unlock()
+		if shown || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // set sets conditions, which are published soon. It reports whether the first of them changed.

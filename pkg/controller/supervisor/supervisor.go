@@ -168,7 +168,7 @@ func (s *Supervisor) sleep(ctx context.Context, d definition.Definition, err err
 		case <-s.wake:
 		}
 		latest := s.latest()
-		if s.rediscovered.Load() || !latest.SameSpec(d) || latest.Meta.DeletionTimestamp != nil && d.Meta.DeletionTimestamp == nil ||
+		if s.rediscovered.Load() || !latest.SameSpec(d) || latest.Paused != d.Paused || latest.Meta.DeletionTimestamp != nil && d.Meta.DeletionTimestamp == nil ||
 			apierrors.IsConflict(err) && latest.Meta.ResourceVersion != d.Meta.ResourceVersion {
 			return
 		}
@@ -251,8 +251,8 @@ type Instance interface {
 	Started() <-chan struct{}
 	// Health returns how the instance is doing. Releasing and SyncsFailing are not set.
 	Health() health.State
-	// Redefine gives the instance a definition with the same spec and other metadata.
-	Redefine(d definition.Definition) error
+	// Redefine gives the instance a definition for which SameSpec holds: other metadata, or other brakes, which it takes up whatever the error.
+	Redefine(ctx context.Context, d definition.Definition) error
 	// Counters returns what the instance did so far.
 	Counters() *v1alpha1.ControllerCounters
 	// Hooks returns how the calls of its hooks have gone.
@@ -340,7 +340,10 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 			if !fits {
 				return nil
 			}
-			d = latest
+			changed := !latest.SameToHooks(d)
+			if d = latest; changed {
+				failing = s.check(ctx, d, instance, failing)
+			}
 		}
 	}
 }
@@ -355,9 +358,15 @@ func (s *Supervisor) reconsider(
 		return latest, false
 	}
 	if !latest.SameToHooks(d) {
-		if err := instance.Redefine(latest); err != nil {
+		if err := instance.Redefine(ctx, latest); err != nil {
 			klog.FromContext(ctx).Error(err, "Hooks still see the former metadata of the controller")
 		}
+	}
+	switch {
+	case latest.Paused && !d.Paused:
+		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonPaused, "Paused controller: "+d.Meta.Name)
+	case !latest.Paused && d.Paused:
+		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonResumed, "Resumed controller: "+d.Meta.Name)
 	}
 	return latest, true
 }
@@ -377,7 +386,11 @@ func (s *Supervisor) check(ctx context.Context, d definition.Definition, instanc
 	if s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
 		state.Releasing = s.releaser.progress()
 	}
-	if s.report.set(d, append(state.Conditions(), health.Served(state.Missing))...) && state.Problem != nil {
+	if s.releaser.busy() {
+		state.UnderWay++
+	}
+	conditions := append(state.Conditions(), health.Served(state.Missing))
+	if s.report.set(d, append(conditions, s.report.brakes(&state)...)...) && state.Problem != nil {
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil {

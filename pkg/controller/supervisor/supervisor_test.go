@@ -26,6 +26,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -42,6 +43,12 @@ func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.
 		}, nil, 1},
 		"annotations": {func(w *world) {
 			w.write(func(c *v1alpha1.DecoratorController) { c.Annotations = map[string]string{"a": "b"} })
+		}, nil, 1},
+		"pause": {func(w *world) { w.pause(true); w.pause(false) }, nil, 2},
+		"deletion guard": {func(w *world) {
+			w.write(func(c *v1alpha1.DecoratorController) {
+				c.Spec.DeletionGuard = &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(1))}
+			})
 		}, nil, 1},
 		"status":  {func(w *world) { w.counted(func(n *v1alpha1.ControllerCounters) { n.Syncs++ }); after(time.Minute) }, nil, 0},
 		"nothing": {func(w *world) { w.write(func(*v1alpha1.DecoratorController) {}) }, nil, 0},

@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
@@ -318,7 +319,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := &instance{world: w, started: make(chan struct{}), problem: w.problem}
+	i := &instance{world: w, started: make(chan struct{}), problem: w.problem, state: health.State{Paused: d.Paused}}
 	names := []string{}
 	for _, rule := range d.Parents {
 		names = append(names, rule.Resource)

@@ -17,6 +17,7 @@ limitations under the License.
 package worker
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 	"time"
@@ -39,8 +40,10 @@ type Failed struct {
 
 // failing are the parents whose last sync failed, and the latest of their errors. It is safe for concurrent use; the zero value is ready.
 type failing struct {
-	mu   sync.Mutex
-	keys map[parent.Key]struct{}
+	mu sync.Mutex
+	// keys are the places of the parents in order, which begins with the one that has failed for the longest time.
+	keys  map[parent.Key]*list.Element
+	order list.List
 	// errors has the latest one last, and one for each parent at most.
 	errors []Failed
 }
@@ -49,9 +52,13 @@ func (f *failing) add(failed Failed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.keys == nil {
-		f.keys = map[parent.Key]struct{}{}
+		f.keys = map[parent.Key]*list.Element{}
 	}
-	f.keys[failed.Key] = struct{}{}
+	if at, again := f.keys[failed.Key]; again {
+		at.Value = failed
+	} else {
+		f.keys[failed.Key] = f.order.PushBack(failed)
+	}
 	f.drop(failed.Key)
 	if len(f.errors) == maxErrors {
 		f.errors = slices.Delete(f.errors, 0, 1)
@@ -63,9 +70,11 @@ func (f *failing) add(failed Failed) {
 func (f *failing) remove(key parent.Key) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.keys[key]; !ok {
+	at, ok := f.keys[key]
+	if !ok {
 		return false
 	}
+	f.order.Remove(at)
 	delete(f.keys, key)
 	f.drop(key)
 	return true
@@ -83,13 +92,26 @@ func (p *Pool) Failing() int {
 	return len(p.failing.keys)
 }
 
+// LongestFailing returns the parent whose syncs have failed for the longest time, with the error of its last one, and whether there is
+// one. It stays the same until that parent is synced again or leaves.
+func (p *Pool) LongestFailing() (Failed, bool) {
+	p.failing.mu.Lock()
+	defer p.failing.mu.Unlock()
+	first := p.failing.order.Front()
+	if first == nil {
+		return Failed{}, false
+	}
+	failed, ok := first.Value.(Failed)
+	return failed, ok
+}
+
 // Errors returns the latest errors of parents whose last sync failed: at most 10, the latest first, one for each parent.
 func (p *Pool) Errors() []Failed {
 	p.failing.mu.Lock()
 	defer p.failing.mu.Unlock()
-	list := slices.Clone(p.failing.errors)
-	slices.Reverse(list)
-	return list
+	latest := slices.Clone(p.failing.errors)
+	slices.Reverse(latest)
+	return latest
 }
 
 // Pending returns how many keys wait to be synced now, or are being synced.

@@ -76,6 +76,7 @@ type Pool struct {
 	config  Config
 	queue   *workqueue.Queue[parent.Key]
 	failing failing
+	brake   brake
 
 	mu sync.Mutex
 	// waits are what the keys whose last syncs ended with a WaitError wait for. Each has a goroutine of awaiting.
@@ -173,12 +174,12 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		p.queue.Begin(key)
 	}
 	began := p.config.Clock.Now()
-	var result Result
-	err := recovery.Call(ctx, "syncing", func() (err error) {
-		result, err = p.config.Sync(ctx, key)
-		return err
-	})
+	result, cut, err := p.sync(ctx, key)
 	took := p.config.Clock.Since(began)
+	if cut {
+		p.queue.Add(key, priority)
+		return true
+	}
 	if err != nil {
 		p.retry(ctx, key, result, err, took)
 		return true
@@ -194,6 +195,20 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
 	}
 	return true
+}
+
+// sync syncs a key. It reports whether a pause cut the sync short, which then says nothing about the key.
+func (p *Pool) sync(ctx context.Context, key parent.Key) (result Result, cut bool, err error) {
+	ctx, release := p.brake.bind(ctx)
+	defer release()
+	if ctx.Err() != nil {
+		return result, p.brake.cut(ctx), ctx.Err()
+	}
+	err = recovery.Call(ctx, "syncing", func() (err error) {
+		result, err = p.config.Sync(ctx, key)
+		return err
+	})
+	return result, err != nil && p.brake.cut(ctx), err
 }
 
 func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err error, took time.Duration) {

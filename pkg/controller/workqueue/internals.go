@@ -110,6 +110,14 @@ func (q *Queue[K]) retry(i *item[K], d time.Duration, p Priority) bool {
 	return true
 }
 
+// next takes the next item unless the queue is paused; nil when there is none.
+func (q *Queue[K]) next() *item[K] {
+	if q.paused {
+		return nil
+	}
+	return q.pop()
+}
+
 // pop takes the next item from the lists; nil when they are empty.
 func (q *Queue[K]) pop() *item[K] {
 	for _, p := range q.order() {

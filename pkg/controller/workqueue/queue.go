@@ -70,6 +70,7 @@ type Queue[K comparable] struct {
 	spare      list[K]
 	pops       uint64
 	processing int
+	paused     bool
 	closed     bool
 }
 
@@ -286,6 +287,28 @@ func (q *Queue[K]) Begin(key K) {
 	}
 }
 
+// Pause lets Get wait although there are keys, until Resume. Keys are added, delayed and removed as ever.
+func (q *Queue[K]) Pause() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.paused = true
+}
+
+// Resume ends a pause.
+func (q *Queue[K]) Resume() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.paused = false
+	q.filled.Broadcast()
+}
+
+// Processing returns the number of keys that a worker has.
+func (q *Queue[K]) Processing() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.processing
+}
+
 // Get waits for a key and returns it with the priority it was queued at. Keys come by priority, first in first out
 // within one; every 64th comes from a less urgent priority that has any, each of them in turn. ok is false after Run,
 // even when keys are left. The caller must call Done with the key.
@@ -293,7 +316,7 @@ func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed {
-		if i := q.pop(); i != nil {
+		if i := q.next(); i != nil {
 			p = i.queued
 			i.queued, i.processing = none, true
 			q.processing++

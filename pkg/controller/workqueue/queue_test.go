@@ -462,3 +462,35 @@ func TestWhatAWorkerAsksForARemovedKeyDoesNotCount(t *testing.T) {
 		})
 	}
 }
+
+func TestAPausedQueueKeepsWhatIsAdded(t *testing.T) {
+	q, clock := newTestQueue(t)
+	q.Add("a", Live)
+	q.Pause()
+	q.Add("b", Resync)
+	q.Add("b", Retry)
+	q.AddAfter("c", time.Minute, Live)
+	q.Add("gone", Live)
+	q.Remove("gone")
+	clock.Step(time.Hour)
+	eventually(func() bool { return q.Pending() == 3 })
+	taken := make(chan string)
+	go func() {
+		key, _, _ := q.Get()
+		taken <- key
+	}()
+	if q.Processing() != 0 {
+		t.Error("a key is taken from a paused queue")
+	}
+	q.Resume()
+	if key := <-taken; key != "a" {
+		t.Errorf("the first key is %s, want a", key)
+	}
+	if q.Processing() != 1 {
+		t.Errorf("%d keys are taken, want 1", q.Processing())
+	}
+	q.Done("a")
+	if diff := cmp.Diff([]popped{{"c", Live}, {"b", Retry}}, drain(q)); diff != "" {
+		t.Errorf("keys differ (-want +got):\n%s", diff)
+	}
+}

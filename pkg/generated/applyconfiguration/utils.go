@@ -80,6 +80,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &metacontrollerv1alpha1.DecoratorControllerSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DecoratorControllerStatus"):
 		return &metacontrollerv1alpha1.DecoratorControllerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeletionGuard"):
+		return &metacontrollerv1alpha1.DeletionGuardApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EndpointConfig"):
 		return &metacontrollerv1alpha1.EndpointConfigApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FinalizedResource"):

@@ -61,6 +61,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DecoratorControllerResourceRule{}.OpenAPIModelName():             schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerResourceRule(ref),
 		v1alpha1.DecoratorControllerSpec{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref),
 		v1alpha1.DecoratorControllerStatus{}.OpenAPIModelName():                   schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref),
+		v1alpha1.DeletionGuard{}.OpenAPIModelName():                               schema_pkg_apis_metacontroller_v1alpha1_DeletionGuard(ref),
 		v1alpha1.EndpointConfig{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_EndpointConfig(ref),
 		v1alpha1.FinalizedResource{}.OpenAPIModelName():                           schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref),
 		v1alpha1.Hook{}.OpenAPIModelName():                                        schema_pkg_apis_metacontroller_v1alpha1_Hook(ref),
@@ -734,12 +735,25 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 							Format:      "int32",
 						},
 					},
+					"paused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused controller removes its finalizer from all parents, as with a running one. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"deletionGuard": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionGuard holds deletions of children when too many are decided within a minute, until somebody confirms them. Absent: none is held.",
+							Ref:         ref(v1alpha1.DeletionGuard{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"parentResource"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.CompositeControllerChildResourceRule{}.OpenAPIModelName(), v1alpha1.CompositeControllerHooks{}.OpenAPIModelName(), v1alpha1.CompositeControllerParentResourceRule{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName(), v1alpha1.ServiceAccountReference{}.OpenAPIModelName()},
+			v1alpha1.CompositeControllerChildResourceRule{}.OpenAPIModelName(), v1alpha1.CompositeControllerHooks{}.OpenAPIModelName(), v1alpha1.CompositeControllerParentResourceRule{}.OpenAPIModelName(), v1alpha1.DeletionGuard{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName(), v1alpha1.ServiceAccountReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -769,7 +783,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -917,6 +931,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref common.Refer
 					"unsettled": {
 						SchemaProps: spec.SchemaProps{
 							Description: "unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook differs from the one before, or another client changes back what is written to the parent.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"synced": {
+						SchemaProps: spec.SchemaProps{
+							Description: "synced is the number of parents whose last sync ended without an error.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1113,7 +1134,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1445,6 +1466,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerResourceRule(ref
 							Format:      "",
 						},
 					},
+					"allowDelete": {
+						SchemaProps: spec.SchemaProps{
+							Description: "allowDelete, when true, lets hooks delete targets of this rule by \"delete\": true in a response. Otherwise such a response is rejected as a whole. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"apiVersion", "resource"},
 			},
@@ -1541,12 +1569,25 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 							Format:      "int32",
 						},
 					},
+					"paused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused controller removes its finalizer from all parents, as with a running one. Default false.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"deletionGuard": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionGuard holds deletions of attachments when too many are decided within a minute, until somebody confirms them. Absent: none is held.",
+							Ref:         ref(v1alpha1.DeletionGuard{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"resources"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DecoratorControllerAttachmentRule{}.OpenAPIModelName(), v1alpha1.DecoratorControllerHooks{}.OpenAPIModelName(), v1alpha1.DecoratorControllerResourceRule{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName(), v1alpha1.ServiceAccountReference{}.OpenAPIModelName()},
+			v1alpha1.DecoratorControllerAttachmentRule{}.OpenAPIModelName(), v1alpha1.DecoratorControllerHooks{}.OpenAPIModelName(), v1alpha1.DecoratorControllerResourceRule{}.OpenAPIModelName(), v1alpha1.DeletionGuard{}.OpenAPIModelName(), v1alpha1.EndpointConfig{}.OpenAPIModelName(), v1alpha1.ServiceAccountReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -1576,7 +1617,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1655,6 +1696,28 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 		},
 		Dependencies: []string{
 			v1alpha1.ControllerCounters{}.OpenAPIModelName(), v1alpha1.FinalizedResource{}.OpenAPIModelName(), v1alpha1.HookStatus{}.OpenAPIModelName(), v1alpha1.ParentError{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_DeletionGuard(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletionGuard bounds how many children of a controller its hooks may have deleted within a minute.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"maxDeletions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "maxDeletions is the largest number of children of all parents together that may be deleted within a minute: a number, or a percentage of the children that there were before (rounded down, but at least 1 unless it is 0%). Children that are deleted to be created again count; those that the garbage collector deletes do not. A sync that would pass the limit deletes nothing, and from then on no sync of the controller does, until the annotation metacontroller.k8s.io/confirm-deletions confirms the deletions or no hook wants those that are held. 0: each deletion has to be confirmed. Required.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"maxDeletions"},
+			},
+		},
+		Dependencies: []string{
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 

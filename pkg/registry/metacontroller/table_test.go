@@ -69,7 +69,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running", Message: "fine"},
 			{Type: "ResourcesServed", Status: metav1.ConditionFalse, Reason: "ResourceNotFound", Message: "no kind\n" + strings.Repeat("x", 200)},
 		},
-		Counters: &metacontroller.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1},
+		Counters: &metacontroller.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1, Synced: 2, Failing: 1},
 	}
 	for name, test := range map[string]struct {
 		columns table.Convertor
@@ -104,7 +104,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 			map[string]string{
 				"Name": "a", "Parent": "things.example.com", "Children": "pods,deployments.apps,services + 2 more", "Ready": "True",
-				"Reason": "Running", "Age": "60m", "Hooks (wide)": "sync,finalize,customize",
+				"Reason": "Running", "Synced": "2/3", "Failing": "1", "Age": "60m", "Hooks (wide)": "sync,finalize,customize",
 				"Address (wide)": "https://hook.hooks,http://other.hooks:80", "Strategy (wide)": "OnDelete,InPlace", "Service Account (wide)": "team/things",
 				"Parents (wide)": "3", "Syncs (wide)": "20", "Failed (wide)": "1",
 				"Last Error (wide)": "no kind " + strings.Repeat("x", 92) + "…",
@@ -113,7 +113,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 		"a composite with nothing to say": {
 			compositecontroller.Table(), &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 			map[string]string{
-				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Age": "<unknown>",
+				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Synced": "0/0", "Failing": "0", "Age": "<unknown>",
 				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>", "Parents (wide)": "0",
 				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "<none>",
 			},
@@ -133,10 +133,54 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 				},
 			},
 			map[string]string{
-				"Name": "c", "Resources": "pods", "Attachments": "services", "Ready": "<unknown>", "Reason": "", "Age": "60m",
+				"Name": "c", "Resources": "pods", "Attachments": "services", "Ready": "<unknown>", "Reason": "", "Synced": "0/0", "Failing": "0", "Age": "60m",
 				"Hooks (wide)": "sync", "Address (wide)": "<unknown>", "Strategy (wide)": "Recreate", "Service Account (wide)": "team/c", "Targets (wide)": "0",
 				"Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "<none>",
 			},
+		},
+		"a controller that is paused": {
+			compositecontroller.Table(),
+			&metacontroller.CompositeController{
+				ObjectMeta: metav1.ObjectMeta{Name: "p"},
+				Status: metacontroller.CompositeControllerStatus{ControllerStatus: metacontroller.ControllerStatus{
+					Conditions: []metav1.Condition{
+						{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Paused", Message: "spec.paused is true"},
+						{Type: "HooksHealthy", Status: metav1.ConditionUnknown, Reason: "NotCalled", Message: "No hook was called yet."},
+						{Type: "Progressing", Status: metav1.ConditionFalse, Reason: "Settled", Message: "Nothing is under way."},
+						{Type: "Paused", Status: metav1.ConditionFalse, Reason: "Pausing", Message: "1 left"},
+						{Type: "DeletionsHeld", Status: metav1.ConditionFalse, Reason: "NoneHeld", Message: "No deletion is held."},
+					},
+					LastErrors: []metacontroller.ParentError{{Name: "t", Message: "the hook\nis dead"}, {Name: "u", Message: "an older one"}},
+				}},
+			},
+			map[string]string{
+				"Name": "p", "Parent": "", "Children": "<none>", "Ready": "False", "Reason": "Paused", "Synced": "0/0", "Failing": "0",
+				"Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>",
+				"Parents (wide)": "0",
+				"Syncs (wide)":   "0", "Failed (wide)": "0", "Last Error (wide)": "the hook is dead",
+			},
+		},
+		"a decorator whose deletions are held": {
+			decoratorcontroller.Table(),
+			&metacontroller.DecoratorController{
+				ObjectMeta: metav1.ObjectMeta{Name: "h"},
+				Status: metacontroller.DecoratorControllerStatus{ControllerStatus: metacontroller.ControllerStatus{Conditions: []metav1.Condition{
+					{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running", Message: "fine"},
+					{Type: "DeletionsHeld", Status: metav1.ConditionTrue, Reason: "LimitPassed", Message: "5 deletions"},
+				}}},
+			},
+			map[string]string{
+				"Name": "h", "Resources": "<none>", "Attachments": "<none>", "Ready": "True", "Reason": "Running", "Synced": "0/0",
+				"Failing": "0", "Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>",
+				"Service Account (wide)": "<none>", "Targets (wide)": "0", "Syncs (wide)": "0", "Failed (wide)": "0", "Last Error (wide)": "5 deletions",
+			},
+		},
+		"a revision that is not the latest": {
+			controllerrevision.Table(),
+			&metacontroller.ControllerRevision{
+				ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{"metacontroller.k8s.io/superseded": "true"}},
+			},
+			map[string]string{"Name": "d", "Parent": "<none>", "Latest": "false", "Children": "0", "Age": "<unknown>"},
 		},
 		"a revision": {
 			controllerrevision.Table(),
@@ -147,7 +191,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 				},
 				Children: []metacontroller.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a", "b"}}, {Kind: "Service", Names: []string{"a"}}},
 			},
-			map[string]string{"Name": "d", "Parent": "Thing.example.com/t", "Children": "3", "Age": "60m"},
+			map[string]string{"Name": "d", "Parent": "Thing.example.com/t", "Latest": "true", "Children": "3", "Age": "60m"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

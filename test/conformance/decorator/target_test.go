@@ -46,6 +46,7 @@ func TestTargets(t *testing.T) {
 		{"AnObjectThatIsNoLongerSelectedIsFinalized", optOut},
 		{"ADeletedTargetIsFinalized", deletion},
 		{"DeleteDeletesTheTarget", deleteTarget},
+		{"DeleteIsRefusedUnlessAllowed", refuseToDelete},
 		{"StatusChangesAreIgnoredWhereTheRuleSaysSo", ignoreStatusChanges},
 		{"ResyncAfterSeconds", resyncAfter},
 		{"NamespacesAreTargets", namespaceTargets},
@@ -231,6 +232,7 @@ func deleteTarget(t *testing.T, e *fixture.Environment) {
 	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
 		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+		spec.Resources[0].AllowDelete = new(true)
 	}, fixture.Secrets)
 	first := s.Selected(fixture.Secrets, "target", nil)
 	s.Selected(fixture.Secrets, "bystander", nil)
@@ -248,6 +250,31 @@ func deleteTarget(t *testing.T, e *fixture.Environment) {
 	if s.Get(fixture.Secrets, "bystander") == nil {
 		t.Error("another target was deleted")
 	}
+}
+
+// refuseToDelete has the hook ask for what the rule does not allow: nothing of the response is done.
+func refuseToDelete(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply {
+		return &fixture.Reply{
+			Delete: q.Parent.GetAnnotations()["condemned"] != "", Labels: map[string]*string{"done": new("1")},
+			Children: attach("of-" + q.Parent.GetName()),
+		}
+	})
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+		spec.Resources[0].AllowDelete = new(true)
+	}, fixture.ConfigMaps, fixture.Secrets)
+	target := s.Selected(fixture.Secrets, "target", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"condemned": "1"}}})
+	s.AwaitEvent("target", corev1.EventTypeWarning, "SyncError", "allowDelete: true, which it does not for secrets")
+	now := s.Get(fixture.Secrets, "target")
+	if now == nil || now.GetUID() != target.GetUID() || now.GetDeletionTimestamp() != nil || now.GetLabels()["done"] != "" {
+		t.Errorf("the target is %v; nothing was to be done with it", now)
+	}
+	s.Patch(fixture.Secrets, "target", `{"metadata":{"annotations":{"condemned":null}}}`)
+	s.Await(fixture.ConfigMaps, "of-target", "to be there", cluster.Exists)
+	// Of the kind for which it is allowed, an object goes.
+	s.Selected(fixture.ConfigMaps, "other", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"condemned": "1"}}})
+	s.Await(fixture.ConfigMaps, "other", "to be gone", cluster.Gone)
 }
 
 func ignoreStatusChanges(t *testing.T, e *fixture.Environment) {

@@ -49,14 +49,34 @@ func TestVerbs(t *testing.T) {
 
 	t.Run("get prints a table", func(t *testing.T) {
 		for _, name := range []string{"compositecontrollers", "compositecontroller", "cc", "cctl", "metacontroller"} {
-			expect(t, c.Kubectl(t, "get", name), "NAME", "PARENT", "CHILDREN", "READY", "AGE", "hello-controller", "helloworlds.example.com")
+			expect(t, c.Kubectl(t, "get", name), "NAME", "PARENT", "CHILDREN", "READY", "REASON", "SYNCED", "FAILING", "AGE", "hello-controller", "helloworlds.example.com")
 		}
 		expect(t, c.Kubectl(t, "get", "cc", "-o", "wide"), "HOOKS", "SYNCS", "sync", "ADDRESS", "STRATEGY", "LAST ERROR")
 		expect(t, c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=helloworlds"), "hello-controller")
 		if output := c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=pods", "-o", "name"); output != "" {
 			t.Errorf("a field selector for another parent selects:\n%s", output)
 		}
+		expect(t, c.Kubectl(t, "get", "cc", "--sort-by=.metadata.name"), "hello-controller", "0/0")
 		expect(t, c.Kubectl(t, "get", "cc", "hello-controller", "-o", "yaml"), "generateSelector: true", "method: Recreate")
+	})
+	t.Run("decorators are selected by their targets", func(t *testing.T) {
+		c.KubectlInput(t, twoTargets, "apply", "-f", "-")
+		t.Cleanup(func() { _, _ = c.TryKubectl(t.Context(), "", "delete", "dec", "two-targets") })
+		for selector, selected := range map[string]bool{
+			"spec.resources.resource=pods": true, "spec.resources.resource=deployments": true, "spec.resources.resource=services": false,
+			"spec.resources.resource!=services": true, "spec.resources.resource!=pods": false, "spec.resources.apiVersion=apps/v1": true,
+			"spec.resources.resource=pods,spec.resources.resource=deployments": true,
+			"spec.resources.resource=pods,spec.resources.apiVersion=v2":        false,
+		} {
+			if output := c.Kubectl(t, "get", "dec", "--field-selector", selector, "-o", "name"); (output != "") != selected {
+				t.Errorf("%s selects %q", selector, output)
+			}
+		}
+		output, err := c.TryKubectl(t.Context(), "", "get", "dec", "--field-selector", "spec.parentResource.resource=pods")
+		if err == nil {
+			t.Error("a field that decorators do not have can be selected by")
+		}
+		expect(t, output, "spec.resources.resource")
 	})
 	t.Run("explain documents fields", func(t *testing.T) {
 		// The kube-apiserver fetches the schema of a new group some seconds after it found the group available.
@@ -99,6 +119,32 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("resyncPeriodSeconds is %s after the edit, want 90", got)
 		}
 	})
+	t.Run("a watch prints each change as a row", func(t *testing.T) {
+		command := exec.CommandContext(t.Context(), c.KubectlPath, "--kubeconfig", c.Kubeconfig, "get", "cc", "--watch")
+		stdout, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = command.Wait() }) // The test's context has ended, which killed it.
+		rows := bufio.NewScanner(stdout)
+		next := func() []string {
+			if !rows.Scan() {
+				t.Fatalf("the watch ended: %v", rows.Err())
+			}
+			return strings.Fields(rows.Text())
+		}
+		headings := next()
+		expect(t, strings.Join(headings, " "), "NAME PARENT CHILDREN READY REASON SYNCED FAILING AGE")
+		for n := range 3 { // Each is a change at least, after the row of the object as it was.
+			c.Kubectl(t, "patch", "cc", "hello-controller", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"workers":%d}}`, n+1))
+			if row := next(); len(row) != len(headings) || row[0] != "hello-controller" {
+				t.Errorf("the row %v has not the cells of %v", row, headings)
+			}
+		}
+	})
 	t.Run("status is not written through the object", func(t *testing.T) {
 		before := field(t, c, "{.status.conditions}")
 		c.Kubectl(t, "patch", "cc", "hello-controller", "--type=merge", "-p", `{"status":{"observedGeneration":999}}`)
@@ -110,6 +156,19 @@ func TestVerbs(t *testing.T) {
 	expect(t, c.Kubectl(t, "delete", "cc", "hello-controller"), "deleted")
 	events("DELETED")
 }
+
+// twoTargets is a decorator of two kinds, which does nothing.
+const twoTargets = `
+apiVersion: metacontroller.k8s.io/v1alpha1
+kind: DecoratorController
+metadata: {name: two-targets}
+spec:
+  paused: true
+  resources:
+  - {apiVersion: v1, resource: pods}
+  - {apiVersion: apps/v1, resource: deployments}
+  hooks: {sync: {webhook: {url: "http://127.0.0.1:1/sync"}}}
+`
 
 // watch runs kubectl get --watch, and returns a function that waits for an event of a type.
 func watch(t *testing.T, c *cluster.Cluster) func(event string) {

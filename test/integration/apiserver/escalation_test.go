@@ -122,6 +122,8 @@ func escalations(namespace string) map[string]escalation {
 	services := composite
 	services.before = of("services", hooks)
 	decorator := escalation{kind: "DecoratorController", resource: "decoratorcontrollers", before: targets("configmaps")}
+	pods := decorator
+	pods.before = targets("configmaps", "pods")
 	revision := escalation{
 		kind: "ControllerRevision", resource: "controllerrevisions.metacontroller.k8s.io", before: `"parentPatch":{"spec":{}}`,
 		metadata: `,"namespace":"` + namespace + `","labels":{"metacontroller.k8s.io/apiGroup":"apps","metacontroller.k8s.io/resource":"deployments"}`,
@@ -142,8 +144,8 @@ func escalations(namespace string) map[string]escalation {
 		"Service": row(services, of("services", `"hooks":{"sync":{"webhook":{"service":{"name":"mine","namespace":"default"},"path":"/"}}}`),
 			"get, list, watch services\n"),
 		"Targets": row(decorator, targets("configmaps", "secrets"),
-			"get, list, watch, patch, delete secrets\n", "patch secrets/status\n"),
-		"DeletionOfTargets": row(decorator, targets("configmaps", "pods"), "delete pods\n"),
+			"get, list, watch, patch secrets\n", "patch secrets/status\n"),
+		"DeletionOfTargets": row(pods, strings.Replace(pods.before, `"resource":"pods"`, `"resource":"pods","allowDelete":true`, 1), "delete pods\n"),
 		"RoleBindings": row(composite,
 			of("configmaps", `"childResources":[{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"rolebindings"}],`+hooks),
 			"bind roles.rbac.authorization.k8s.io\n", "bind clusterroles.rbac.authorization.k8s.io\n"),

@@ -221,6 +221,9 @@ func (d *definition) parentRules() []any {
 		if d.ignore && k.HasStatus { // Others have no generation, so that every change would be ignored (docs/reference/contract.md#s5.2).
 			rule["ignoreStatusChanges"] = true
 		}
+		if d.decorator() && d.index == 2 {
+			rule["allowDelete"] = true
+		}
 		rules = append(rules, rule)
 	}
 	return rules

@@ -30,16 +30,48 @@ const (
 	FieldParentResource = "spec.parentResource.resource"
 )
 
+// Fields by which DecoratorControllers can be selected, beside metadata.name. A controller has several targets, and is selected if one of
+// them has the value: see [FieldOfTarget].
+const (
+	// FieldTargetAPIVersion is the API version of a target.
+	FieldTargetAPIVersion = "spec.resources.apiVersion"
+	// FieldTargetResource is the resource of a target.
+	FieldTargetResource = "spec.resources.resource"
+)
+
+// FieldOfTarget returns the field, and its only value, that a DecoratorController has for each value of FieldTargetAPIVersion and
+// FieldTargetResource. In it the API server looks for a requirement of a request, since a field has one value.
+func FieldOfTarget(label, value string) (name, is string) { return label + "=" + value, "true" }
+
 // addFieldSelectors tells which fields the field selectors of requests may have.
 func addFieldSelectors(scheme *runtime.Scheme) error {
-	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("CompositeController"),
+	err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("CompositeController"),
 		func(label, value string) (string, string, error) {
 			switch label {
-			case "metadata.name", "metadata.namespace", FieldParentAPIVersion, FieldParentResource:
+			case fieldName, fieldNamespace, FieldParentAPIVersion, FieldParentResource:
 				return label, value, nil
-			default:
-				return "", "", fmt.Errorf("%q is not a known field selector: only \"metadata.name\", %q and %q", label,
-					FieldParentAPIVersion, FieldParentResource)
 			}
+			return "", "", unknownField(label, FieldParentAPIVersion, FieldParentResource)
 		})
+	if err != nil {
+		return err
+	}
+	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("DecoratorController"),
+		func(label, value string) (string, string, error) {
+			switch label {
+			case fieldName, fieldNamespace:
+				return label, value, nil
+			case FieldTargetAPIVersion, FieldTargetResource:
+				label, value = FieldOfTarget(label, value)
+				return label, value, nil
+			}
+			return "", "", unknownField(label, FieldTargetAPIVersion, FieldTargetResource)
+		})
+}
+
+// The fields by which every kind can be selected.
+const fieldName, fieldNamespace = "metadata.name", "metadata.namespace"
+
+func unknownField(label, first, second string) error {
+	return fmt.Errorf("%q is not a known field selector: only %q, %q and %q", label, fieldName, first, second)
 }

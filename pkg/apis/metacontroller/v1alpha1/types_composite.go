@@ -98,6 +98,17 @@ type CompositeControllerSpec struct {
 	// +k8s:minimum=1
 	// +k8s:maximum=1000
 	Workers *int32 `json:"workers,omitempty"`
+	// paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children
+	// and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused
+	// controller removes its finalizer from all parents, as with a running one. Default false.
+	// +optional
+	// +k8s:optional
+	Paused *bool `json:"paused,omitempty"`
+	// deletionGuard holds deletions of children when too many are decided within a minute, until somebody confirms them. Absent: none
+	// is held.
+	// +optional
+	// +k8s:optional
+	DeletionGuard *DeletionGuard `json:"deletionGuard,omitempty"`
 }
 
 // CompositeControllerParentResourceRule names the parent kind and selects parents.

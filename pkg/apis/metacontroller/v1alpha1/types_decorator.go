@@ -93,6 +93,17 @@ type DecoratorControllerSpec struct {
 	// +k8s:minimum=1
 	// +k8s:maximum=1000
 	Workers *int32 `json:"workers,omitempty"`
+	// paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children
+	// and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused
+	// controller removes its finalizer from all parents, as with a running one. Default false.
+	// +optional
+	// +k8s:optional
+	Paused *bool `json:"paused,omitempty"`
+	// deletionGuard holds deletions of attachments when too many are decided within a minute, until somebody confirms them. Absent: none
+	// is held.
+	// +optional
+	// +k8s:optional
+	DeletionGuard *DeletionGuard `json:"deletionGuard,omitempty"`
 }
 
 // DecoratorControllerResourceRule names a target kind and selects targets.
@@ -113,6 +124,11 @@ type DecoratorControllerResourceRule struct {
 	// +optional
 	// +k8s:optional
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
+	// allowDelete, when true, lets hooks delete targets of this rule by "delete": true in a response. Otherwise such a response is
+	// rejected as a whole. Default false.
+	// +optional
+	// +k8s:optional
+	AllowDelete *bool `json:"allowDelete,omitempty"`
 }
 
 // AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and

@@ -74,3 +74,6 @@ type ControllerRevisionList struct {
 	// items are the ControllerRevisions.
 	Items []ControllerRevision `json:"items"`
 }
+
+// AnnotationSuperseded is on ControllerRevisions that are not the latest one of their parent, which still have children on them.
+const AnnotationSuperseded = "metacontroller.k8s.io/superseded"

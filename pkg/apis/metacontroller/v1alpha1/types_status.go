@@ -25,7 +25,7 @@ type ControllerStatus struct {
 	// +k8s:optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
-	// Permitted, Progressing, ResourcesServed, FinalizersReleased.
+	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	// +optional
 	// +k8s:optional
 	// +patchMergeKey=type
@@ -115,6 +115,10 @@ type ControllerCounters struct {
 	// +optional
 	// +k8s:optional
 	Unsettled int64 `json:"unsettled,omitempty"`
+	// synced is the number of parents whose last sync ended without an error.
+	// +optional
+	// +k8s:optional
+	Synced int64 `json:"synced,omitempty"`
 }
 
 // HookStatus tells how the calls of one hook have gone.
@@ -192,6 +196,11 @@ const (
 	// ConditionFinalizersReleased is False while objects carry the controller's finalizer that the definition does not
 	// finalize any more. It is there once there was something to release.
 	ConditionFinalizersReleased = "FinalizersReleased"
+	// ConditionPaused is True while spec.paused is true and nothing of the controller is under way any more. It is there once the
+	// controller was paused.
+	ConditionPaused = "Paused"
+	// ConditionDeletionsHeld is True while spec.deletionGuard holds deletions. It is there once it held some.
+	ConditionDeletionsHeld = "DeletionsHeld"
 
 	// ReasonRunning says that the controller runs.
 	ReasonRunning = "Running"
@@ -252,4 +261,14 @@ const (
 	ReasonChangedBack = "ChangedBack"
 	// ReasonSettled says that nothing is under way.
 	ReasonSettled = "Settled"
+	// ReasonPaused says that spec.paused is true.
+	ReasonPaused = "Paused"
+	// ReasonPausing says that spec.paused is true, and that syncs which were under way are ending.
+	ReasonPausing = "Pausing"
+	// ReasonNotPaused says that spec.paused is not true.
+	ReasonNotPaused = "NotPaused"
+	// ReasonLimitPassed says that more children were to be deleted within a minute than spec.deletionGuard allows.
+	ReasonLimitPassed = "LimitPassed"
+	// ReasonNoneHeld says that no deletion is held.
+	ReasonNoneHeld = "NoneHeld"
 )

@@ -157,6 +157,11 @@ func (in DecoratorControllerStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletionGuard) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.DeletionGuard"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in EndpointConfig) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.EndpointConfig"
 }

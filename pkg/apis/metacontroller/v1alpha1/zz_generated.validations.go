@@ -1362,6 +1362,64 @@ func Validate_CompositeControllerSpec(
 		errs = append(errs, fn(fldPath.Child("workers"), obj.Workers, oldVal, oldObj != nil)...)
 	}
 
+	{ // field CompositeControllerSpec.Paused
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *bool,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerSpec) *bool {
+				return oldObj.Paused
+			})
+		errs = append(errs, fn(fldPath.Child("paused"), obj.Paused, oldVal, oldObj != nil)...)
+	}
+
+	{ // field CompositeControllerSpec.DeletionGuard
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *DeletionGuard,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_DeletionGuard(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerSpec) *DeletionGuard {
+				return oldObj.DeletionGuard
+			})
+		errs = append(errs, fn(fldPath.Child("deletionGuard"), obj.DeletionGuard, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -1652,6 +1710,34 @@ func Validate_ControllerCounters(
 				return &oldObj.Unsettled
 			})
 		errs = append(errs, fn(fldPath.Child("unsettled"), &obj.Unsettled, oldVal, oldObj != nil)...)
+	}
+
+	{ // field ControllerCounters.Synced
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerCounters) *int64 {
+				return &oldObj.Synced
+			})
+		errs = append(errs, fn(fldPath.Child("synced"), &obj.Synced, oldVal, oldObj != nil)...)
 	}
 
 	return errs
@@ -2399,6 +2485,34 @@ func Validate_DecoratorControllerResourceRule(
 		errs = append(errs, fn(fldPath.Child("ignoreStatusChanges"), obj.IgnoreStatusChanges, oldVal, oldObj != nil)...)
 	}
 
+	{ // field DecoratorControllerResourceRule.AllowDelete
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *bool,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerResourceRule) *bool {
+				return oldObj.AllowDelete
+			})
+		errs = append(errs, fn(fldPath.Child("allowDelete"), obj.AllowDelete, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -2638,6 +2752,64 @@ func Validate_DecoratorControllerSpec(
 		errs = append(errs, fn(fldPath.Child("workers"), obj.Workers, oldVal, oldObj != nil)...)
 	}
 
+	{ // field DecoratorControllerSpec.Paused
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *bool,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerSpec) *bool {
+				return oldObj.Paused
+			})
+		errs = append(errs, fn(fldPath.Child("paused"), obj.Paused, oldVal, oldObj != nil)...)
+	}
+
+	{ // field DecoratorControllerSpec.DeletionGuard
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *DeletionGuard,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_DeletionGuard(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerSpec) *DeletionGuard {
+				return oldObj.DeletionGuard
+			})
+		errs = append(errs, fn(fldPath.Child("deletionGuard"), obj.DeletionGuard, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -2667,6 +2839,44 @@ func Validate_DecoratorControllerStatus(
 				return &oldObj.ControllerStatus
 			})
 		errs = append(errs, fn(safe.Value(fldPath, func() *field.Path { return fldPath.Child("ControllerStatus") }), &obj.ControllerStatus, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_DeletionGuard validates an instance of DeletionGuard according
+// to declarative validation rules in the API schema.
+func Validate_DeletionGuard(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *DeletionGuard) (errs field.ErrorList) {
+
+	{ // field DeletionGuard.MaxDeletions
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *intstr.IntOrString,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DeletionGuard) *intstr.IntOrString {
+				return oldObj.MaxDeletions
+			})
+		errs = append(errs, fn(fldPath.Child("maxDeletions"), obj.MaxDeletions, oldVal, oldObj != nil)...)
 	}
 
 	return errs

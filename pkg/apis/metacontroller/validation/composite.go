@@ -47,6 +47,7 @@ func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
 	errs := validateParent(spec, path.Child("parentResource"))
 	errs = append(errs, validateChildren(spec, path.Child("childResources"))...)
 	errs = append(errs, validateServiceAccount(spec.ServiceAccountRef, path.Child("serviceAccountRef"))...)
+	errs = append(errs, validateDeletionGuard(spec.DeletionGuard, path.Child("deletionGuard"))...)
 	endpoints := path.Child("endpointConfigs")
 	hooks := spec.Hooks
 	if hooks == nil {

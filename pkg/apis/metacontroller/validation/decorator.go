@@ -45,6 +45,7 @@ func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
 	errs := validateTargets(spec.Resources, path.Child("resources"))
 	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
 	errs = append(errs, validateServiceAccount(spec.ServiceAccountRef, path.Child("serviceAccountRef"))...)
+	errs = append(errs, validateDeletionGuard(spec.DeletionGuard, path.Child("deletionGuard"))...)
 	endpoints := path.Child("endpointConfigs")
 	hooks := spec.Hooks
 	if hooks == nil {

@@ -52,6 +52,25 @@ func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.E
 	return nil
 }
 
+// validateDeletionGuard accepts 0 and more, and 0% to 100%. That the value is there is checked by the generated rules.
+func validateDeletionGuard(guard *metacontroller.DeletionGuard, path *field.Path) field.ErrorList {
+	if guard == nil || guard.MaxDeletions == nil {
+		return nil
+	}
+	value, at := guard.MaxDeletions, path.Child("maxDeletions")
+	if value.Type == intstr.Int {
+		if value.IntVal < 0 {
+			return field.ErrorList{field.Invalid(at, value.IntVal, "must be greater than or equal to 0")}
+		}
+		return nil
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
+	if err != nil || !percentage.MatchString(value.StrVal) || percent > 100 {
+		return field.ErrorList{invalid(at, value.StrVal, "must be a number, or a percentage from 0% to 100%")}
+	}
+	return nil
+}
+
 // validateFieldPaths refuses paths that no object can have (docs/reference/compatibility.md#v-field-paths).
 func validateFieldPaths(history *metacontroller.CompositeControllerRevisionHistory, path *field.Path) field.ErrorList {
 	if history == nil {

@@ -39,6 +39,7 @@ func Table() table.Convertor {
 				{Name: "Children", Type: "string", Description: "Resources that the hooks may return as children."},
 			},
 			table.ReadyColumns(),
+			table.ProgressColumns("parents"),
 			[]metav1.TableColumnDefinition{table.AgeColumn()},
 			table.HookColumns(),
 			[]metav1.TableColumnDefinition{table.StrategyColumn(), table.AccountColumn()},
@@ -68,6 +69,7 @@ func cells(object runtime.Object, now time.Time) ([]any, error) {
 	return slices.Concat(
 		[]any{o.Name, table.Resource(o.Spec.ParentResource.ResourceRule), table.List(children)},
 		table.ReadyCells(o.Status.ControllerStatus),
+		table.ProgressCells(o.Status.ControllerStatus),
 		[]any{table.Age(o, now)},
 		hooks(o.Spec.Hooks),
 		[]any{table.StrategyCell(methods), table.AccountCell(o.Spec.ServiceAccountRef)},

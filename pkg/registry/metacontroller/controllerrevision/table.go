@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
 )
 
@@ -35,6 +36,7 @@ func Table() table.Convertor {
 		Columns: []metav1.TableColumnDefinition{
 			table.NameColumn(),
 			{Name: "Parent", Type: "string", Description: "Object whose revision this is: its kind and name."},
+			{Name: "Latest", Type: "boolean", Description: "Whether this is the parent's latest revision; the others go when no child is on them."},
 			{Name: "Children", Type: "integer", Description: "Number of children that are on this revision."},
 			table.AgeColumn(),
 		},
@@ -52,7 +54,8 @@ func cells(object runtime.Object, now time.Time) ([]any, error) {
 	for _, kind := range o.Children {
 		children += int64(len(kind.Names))
 	}
-	return []any{o.Name, parent(o), children, table.Age(o, now)}, nil
+	_, superseded := o.Annotations[v1alpha1.AnnotationSuperseded]
+	return []any{o.Name, parent(o), !superseded, children, table.Age(o, now)}, nil
 }
 
 func parent(o *metacontroller.ControllerRevision) string {

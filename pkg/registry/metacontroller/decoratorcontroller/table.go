@@ -39,6 +39,7 @@ func Table() table.Convertor {
 				{Name: "Attachments", Type: "string", Description: "Resources that the hooks may return as attachments."},
 			},
 			table.ReadyColumns(),
+			table.ProgressColumns("targets"),
 			[]metav1.TableColumnDefinition{table.AgeColumn()},
 			table.HookColumns(),
 			[]metav1.TableColumnDefinition{table.StrategyColumn(), table.AccountColumn()},
@@ -72,6 +73,7 @@ func cells(object runtime.Object, now time.Time) ([]any, error) {
 	return slices.Concat(
 		[]any{o.Name, table.List(resources), table.List(attachments)},
 		table.ReadyCells(o.Status.ControllerStatus),
+		table.ProgressCells(o.Status.ControllerStatus),
 		[]any{table.Age(o, now)},
 		hooks(o.Spec.Hooks),
 		[]any{table.StrategyCell(methods), table.AccountCell(o.Spec.ServiceAccountRef)},

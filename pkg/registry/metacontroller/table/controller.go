@@ -45,6 +45,22 @@ func ReadyCells(status metacontroller.ControllerStatus) []any {
 	return []any{string(ready.Status), ready.Reason}
 }
 
+// ProgressColumns are the columns that ProgressCells fills. What the controller handles is named so: parents, or targets.
+func ProgressColumns(handled string) []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: "Synced", Type: text, Description: "How many of its " + handled + " the controller has synced well when it last tried."},
+		{Name: "Failing", Type: number, Description: "How many of its " + handled + " could not be synced when the controller last tried."},
+	}
+}
+
+// ProgressCells returns the cells of ProgressColumns.
+func ProgressCells(status metacontroller.ControllerStatus) []any {
+	if status.Counters == nil {
+		return []any{"0/0", int64(0)}
+	}
+	return []any{fmt.Sprintf("%d/%d", status.Counters.Synced, status.Counters.Parents), status.Counters.Failing}
+}
+
 // AccountColumn is the wide column that AccountCell fills.
 func AccountColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{
@@ -65,7 +81,8 @@ func AccountCell(ref *metacontroller.ServiceAccountReference) string {
 func ErrorColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{
 		Name: "Last Error", Type: text, Priority: 1,
-		Description: "Why the controller does not run, or what it lacks: message of the first condition that is not True.",
+		Description: "Why the controller does not run, or what it lacks or holds, else the latest error of a parent: the message of the first " +
+			"condition that tells of a fault, or of status.lastErrors.",
 	}
 }
 
@@ -75,16 +92,34 @@ const maxError = 100
 // ErrorCell returns the cell of ErrorColumn.
 func ErrorCell(status metacontroller.ControllerStatus) string {
 	for _, condition := range status.Conditions {
-		if condition.Status == metav1.ConditionTrue || condition.Message == "" {
-			continue
+		if condition.Message != "" && condition.Status == fault(condition.Type) && condition.Reason != v1alpha1.ReasonPaused {
+			return shorten(condition.Message)
 		}
-		message := []rune(strings.Join(strings.Fields(condition.Message), " "))
-		if len(message) > maxError {
-			return string(message[:maxError]) + "…"
-		}
-		return string(message)
+	}
+	if len(status.LastErrors) > 0 {
+		return shorten(status.LastErrors[0].Message)
 	}
 	return None
+}
+
+// fault returns the status in which a condition tells of a fault, which none is if it never does.
+func fault(condition string) metav1.ConditionStatus {
+	switch condition {
+	case v1alpha1.ConditionProgressing, v1alpha1.ConditionPaused:
+		return ""
+	case v1alpha1.ConditionDeletionsHeld:
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// shorten returns the beginning of a message, in one line.
+func shorten(message string) string {
+	characters := []rune(strings.Join(strings.Fields(message), " "))
+	if len(characters) > maxError {
+		return string(characters[:maxError]) + "…"
+	}
+	return string(characters)
 }
 
 // CounterColumns are the wide columns that CounterCells fills. The first is named for what the controller handles.

@@ -55,6 +55,13 @@ type CompositeControllerSpecApplyConfiguration struct {
 	// called for some parents, responses for others are applied; with 1, one parent is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32 `json:"workers,omitempty"`
+	// paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children
+	// and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused
+	// controller removes its finalizer from all parents, as with a running one. Default false.
+	Paused *bool `json:"paused,omitempty"`
+	// deletionGuard holds deletions of children when too many are decided within a minute, until somebody confirms them. Absent: none
+	// is held.
+	DeletionGuard *DeletionGuardApplyConfiguration `json:"deletionGuard,omitempty"`
 }
 
 // CompositeControllerSpecApplyConfiguration constructs a declarative configuration of the CompositeControllerSpec type for use with
@@ -134,5 +141,21 @@ func (b *CompositeControllerSpecApplyConfiguration) WithGenerateSelector(value b
 // If called multiple times, the Workers field is set to the value of the last call.
 func (b *CompositeControllerSpecApplyConfiguration) WithWorkers(value int32) *CompositeControllerSpecApplyConfiguration {
 	b.Workers = &value
+	return b
+}
+
+// WithPaused sets the Paused field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Paused field is set to the value of the last call.
+func (b *CompositeControllerSpecApplyConfiguration) WithPaused(value bool) *CompositeControllerSpecApplyConfiguration {
+	b.Paused = &value
+	return b
+}
+
+// WithDeletionGuard sets the DeletionGuard field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeletionGuard field is set to the value of the last call.
+func (b *CompositeControllerSpecApplyConfiguration) WithDeletionGuard(value *DeletionGuardApplyConfiguration) *CompositeControllerSpecApplyConfiguration {
+	b.DeletionGuard = value
 	return b
 }

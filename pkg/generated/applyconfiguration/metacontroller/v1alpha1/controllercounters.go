@@ -45,6 +45,8 @@ type ControllerCountersApplyConfiguration struct {
 	// unsettled is the number of parents that are slowed down because their syncs never come to an end: each response of the hook
 	// differs from the one before, or another client changes back what is written to the parent.
 	Unsettled *int64 `json:"unsettled,omitempty"`
+	// synced is the number of parents whose last sync ended without an error.
+	Synced *int64 `json:"synced,omitempty"`
 }
 
 // ControllerCountersApplyConfiguration constructs a declarative configuration of the ControllerCounters type for use with
@@ -122,5 +124,13 @@ func (b *ControllerCountersApplyConfiguration) WithPending(value int64) *Control
 // If called multiple times, the Unsettled field is set to the value of the last call.
 func (b *ControllerCountersApplyConfiguration) WithUnsettled(value int64) *ControllerCountersApplyConfiguration {
 	b.Unsettled = &value
+	return b
+}
+
+// WithSynced sets the Synced field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Synced field is set to the value of the last call.
+func (b *ControllerCountersApplyConfiguration) WithSynced(value int64) *ControllerCountersApplyConfiguration {
+	b.Synced = &value
 	return b
 }

@@ -30,7 +30,7 @@ type ControllerStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
-	// Permitted, Progressing, ResourcesServed, FinalizersReleased.
+	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
 	// finalizes now, and those that it finalized before until the finalizer is off all their objects.

@@ -36,6 +36,9 @@ type DecoratorControllerResourceRuleApplyConfiguration struct {
 	// ignoreStatusChanges, when true, ignores updates of a target that change neither its generation nor its labels nor
 	// its annotations, such as updates of its status. Default false.
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
+	// allowDelete, when true, lets hooks delete targets of this rule by "delete": true in a response. Otherwise such a response is
+	// rejected as a whole. Default false.
+	AllowDelete *bool `json:"allowDelete,omitempty"`
 }
 
 // DecoratorControllerResourceRuleApplyConfiguration constructs a declarative configuration of the DecoratorControllerResourceRule type for use with
@@ -81,5 +84,13 @@ func (b *DecoratorControllerResourceRuleApplyConfiguration) WithAnnotationSelect
 // If called multiple times, the IgnoreStatusChanges field is set to the value of the last call.
 func (b *DecoratorControllerResourceRuleApplyConfiguration) WithIgnoreStatusChanges(value bool) *DecoratorControllerResourceRuleApplyConfiguration {
 	b.IgnoreStatusChanges = &value
+	return b
+}
+
+// WithAllowDelete sets the AllowDelete field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AllowDelete field is set to the value of the last call.
+func (b *DecoratorControllerResourceRuleApplyConfiguration) WithAllowDelete(value bool) *DecoratorControllerResourceRuleApplyConfiguration {
+	b.AllowDelete = &value
 	return b
 }

@@ -49,6 +49,13 @@ type DecoratorControllerSpecApplyConfiguration struct {
 	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be
 	// between 1 and 1000. Default: the server's --workers (20).
 	Workers *int32 `json:"workers,omitempty"`
+	// paused, when true, stops the controller without forgetting anything: no hook is called, nothing is written to parents, children
+	// and revisions, and no finalizer is added or removed. Changes are noted, and synced once paused is false again. Deleting a paused
+	// controller removes its finalizer from all parents, as with a running one. Default false.
+	Paused *bool `json:"paused,omitempty"`
+	// deletionGuard holds deletions of attachments when too many are decided within a minute, until somebody confirms them. Absent: none
+	// is held.
+	DeletionGuard *DeletionGuardApplyConfiguration `json:"deletionGuard,omitempty"`
 }
 
 // DecoratorControllerSpecApplyConfiguration constructs a declarative configuration of the DecoratorControllerSpec type for use with
@@ -125,5 +132,21 @@ func (b *DecoratorControllerSpecApplyConfiguration) WithResyncPeriodSeconds(valu
 // If called multiple times, the Workers field is set to the value of the last call.
 func (b *DecoratorControllerSpecApplyConfiguration) WithWorkers(value int32) *DecoratorControllerSpecApplyConfiguration {
 	b.Workers = &value
+	return b
+}
+
+// WithPaused sets the Paused field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Paused field is set to the value of the last call.
+func (b *DecoratorControllerSpecApplyConfiguration) WithPaused(value bool) *DecoratorControllerSpecApplyConfiguration {
+	b.Paused = &value
+	return b
+}
+
+// WithDeletionGuard sets the DeletionGuard field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeletionGuard field is set to the value of the last call.
+func (b *DecoratorControllerSpecApplyConfiguration) WithDeletionGuard(value *DeletionGuardApplyConfiguration) *DecoratorControllerSpecApplyConfiguration {
+	b.DeletionGuard = value
 	return b
 }

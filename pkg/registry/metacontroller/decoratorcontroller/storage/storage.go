@@ -60,8 +60,10 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Stor
 		DeleteStrategy:            strategy,
 		ResetFieldsStrategy:       strategy,
 		TableConvertor:            decoratorcontroller.Table(),
+		PredicateFunc:             decoratorcontroller.Predicate,
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
+	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: decoratorcontroller.Attributes}
+	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
 	return &Storage{DecoratorController: &REST{store}, Status: newStatusREST(store, decoratorcontroller.NewStatusStrategy(strategy))}, nil

@@ -1,0 +1,50 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"slices"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+)
+
+// Deletes reports whether a step deletes a child, to create it again or not.
+func (s Step) Deletes() bool { return s.Action == Delete || s.Action == Recreate }
+
+// Deletions returns the number of children that the plan deletes.
+func (p Plan) Deletions() int {
+	count := 0
+	for i := range p.Steps {
+		if p.Steps[i].Deletes() {
+			count++
+		}
+	}
+	return count
+}
+
+// WithoutDeletions returns the plan in which the children that it would delete are kept as they are.
+func (p Plan) WithoutDeletions() Plan {
+	kept := make([]children.Key, 0, p.Deletions())
+	for i := range p.Steps {
+		if p.Steps[i].Deletes() {
+			kept = append(kept, p.Steps[i].Key)
+		}
+	}
+	p.Kept = slices.Concat(p.Kept, kept)
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Deletes() })
+	return p
+}

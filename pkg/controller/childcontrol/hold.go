@@ -1,0 +1,57 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package childcontrol
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// hold takes the deletions out of a plan unless they may be carried out. It reports whether it did.
+func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.Plan, bool) {
+	n := p.Deletions()
+	admitted, first, news := c.config.Guard.Admit(key, n, time.Now())
+	if admitted {
+		return p, false
+	}
+	if held, ok := c.config.Guard.Held(); ok && news {
+		message := held.Explain(c.config.Controller.KubectlName())
+		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, fmt.Sprintf("%d deletions of this object's children are held. %s", n, message))
+		if first {
+			c.config.Recorder.Warning(c.config.Controller.Reference(), nil, eventrecorder.ReasonDeletionsHeld, message)
+		}
+	}
+	return p.WithoutDeletions(), true
+}
+
+// undone tells the guard which deletions were not carried out.
+func (c *Control) undone(outcomes []plan.Outcome) {
+	n := 0
+	for i := range outcomes {
+		if outcomes[i].Deletes() && !outcomes[i].Done {
+			n++
+		}
+	}
+	if n > 0 {
+		c.config.Guard.Undone(n)
+	}
+}

@@ -1,0 +1,267 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package deletionguard_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+func key(name string) parent.Key { return parent.Key{Name: name} }
+
+// bench is a guard whose time a test moves.
+type bench struct {
+	*deletionguard.Guard
+
+	t        *testing.T
+	now      time.Time
+	children int
+}
+
+func newBench(t *testing.T, limit intstr.IntOrString) *bench {
+	t.Helper()
+	b := &bench{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), children: 50}
+	b.Guard = deletionguard.New(func() int { return b.children })
+	b.configure(&limit, "")
+	return b
+}
+
+func (b *bench) configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
+	return b.Configure(limit, confirmation, b.now)
+}
+
+// want asks for n deletions of a parent.
+func (b *bench) want(name string, n int, admitted bool) {
+	b.t.Helper()
+	if got, _, _ := b.Admit(key(name), n, b.now); got != admitted {
+		b.t.Errorf("%s: %d deletions of %s are admitted: %v, want %v", b.now.Format(time.TimeOnly), n, name, got, admitted)
+	}
+}
+
+// holds compares what is held.
+func (b *bench) holds(deletions, parents int) deletionguard.Hold {
+	b.t.Helper()
+	held, ok := b.Held()
+	if ok != (deletions > 0) || held.Deletions != deletions || held.Parents != parents {
+		b.t.Errorf("%s: %d deletions of %d parents are held, want %d of %d", b.now.Format(time.TimeOnly), held.Deletions, held.Parents, deletions, parents)
+	}
+	return held
+}
+
+func TestLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit    intstr.IntOrString
+		children int
+		// most is how many deletions pass.
+		most int
+	}{
+		"a number":                        {intstr.FromInt32(3), 50, 3},
+		"none without a confirmation":     {intstr.FromInt32(0), 50, 0},
+		"a share":                         {intstr.FromString("10%"), 50, 5},
+		"a share, rounded down":           {intstr.FromString("10%"), 59, 5},
+		"a share of few":                  {intstr.FromString("1%"), 50, 1},
+		"a share of what is not seen yet": {intstr.FromString("10%"), 0, 1},
+		"no share":                        {intstr.FromString("0%"), 50, 0},
+		"all":                             {intstr.FromString("100%"), 50, 50},
+		"what validation refuses":         {intstr.FromString("many"), 50, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, tc.limit)
+			b.children = tc.children
+			for range tc.most {
+				b.want("a", 1, true)
+			}
+			b.want("a", 1, false)
+			b = newBench(t, tc.limit)
+			b.children = tc.children
+			b.want("a", tc.most+1, false)
+			b.want("a", 0, true)
+			if tc.most > 0 {
+				b.want("b", tc.most, true)
+			}
+		})
+	}
+}
+
+func TestWithoutALimitNothingIsHeld(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(0))
+	b.configure(nil, "")
+	b.want("a", 1000, true)
+	b.holds(0, 0)
+	var none *deletionguard.Guard
+	if admitted, _, _ := none.Admit(key("a"), 1000, b.now); !admitted {
+		t.Error("no guard holds deletions")
+	}
+	none.Undone(1)
+}
+
+func TestDeletionsAreCountedOverAMinute(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(3))
+	b.want("a", 2, true)
+	b.now = b.now.Add(59 * time.Second)
+	b.want("b", 1, true)
+	b.now = b.now.Add(time.Second)
+	b.want("c", 2, true)
+	b.want("d", 1, false)
+}
+
+func TestWhatIsHeldStaysHeldUntilNobodyWantsIt(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(3))
+	b.want("a", 5, false)
+	b.now = b.now.Add(time.Hour)
+	b.want("a", 5, false)
+	b.want("a", 1, false) // It would pass piece by piece.
+	b.want("b", 2, false)
+	b.holds(3, 2)
+	b.want("a", 0, true)
+	b.holds(2, 1)
+	b.Forget(key("b"))
+	b.holds(0, 0)
+	b.want("c", 3, true)
+}
+
+func TestTwoParentsAtTheEdgeAtTheSameTime(t *testing.T) {
+	for range 100 {
+		b := newBench(t, intstr.FromInt32(10))
+		var asking sync.WaitGroup
+		var admitted, first atomic.Int64
+		for n := range 8 {
+			asking.Go(func() {
+				passed, begins, _ := b.Admit(key(fmt.Sprint(n)), 4, b.now)
+				if passed {
+					admitted.Add(1)
+				}
+				if begins {
+					first.Add(1)
+				}
+			})
+		}
+		asking.Wait()
+		if admitted.Load() != 2 || first.Load() != 1 {
+			t.Fatalf("%d of 8 parents with 4 deletions each passed a limit of 10, and %d began a hold", admitted.Load(), first.Load())
+		}
+		b.holds(24, 6)
+	}
+}
+
+func TestAConfirmationIsForOneHold(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(1))
+	b.want("a", 5, false)
+	b.want("b", 2, false)
+	held := b.holds(7, 2)
+	limit := intstr.FromInt32(1)
+	for _, wrong := range []string{"", "true", b.now.Add(time.Second).Format("2006-01-02T15:04:05.000Z")} {
+		if released := b.configure(&limit, wrong); released != nil {
+			t.Errorf("%q confirms the deletions of %v", wrong, released)
+		}
+	}
+	b.holds(7, 2)
+	if released := b.configure(&limit, held.Confirmation); len(released) != 2 {
+		t.Errorf("confirmed, the deletions of %v may go on, want those of two parents", released)
+	}
+	b.holds(0, 0)
+	b.want("a", 5, true)
+	b.want("b", 2, true)
+	b.want("c", 100, true) // The hook's mistake, if it is one, is confirmed for a while.
+	b.now = b.now.Add(10 * time.Minute)
+	b.want("d", 1, true)
+	b.want("d", 1, false)
+	if again := b.holds(1, 1); again.Confirmation == held.Confirmation {
+		t.Errorf("%s confirms two holds", again.Confirmation)
+	}
+	if released := b.configure(&limit, held.Confirmation); released != nil {
+		t.Errorf("a confirmation of before confirms the deletions of %v", released)
+	}
+}
+
+func TestEachHoldHasItsOwnTime(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(0))
+	seen := map[string]bool{}
+	for range 5 {
+		b.want("a", 1, false)
+		held := b.holds(1, 1)
+		if seen[held.Confirmation] {
+			t.Errorf("%s confirms two holds", held.Confirmation)
+		}
+		seen[held.Confirmation] = true
+		b.want("a", 0, true)
+	}
+}
+
+func TestAnotherLimitEndsAHold(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(1))
+	b.want("a", 5, false)
+	same, more := intstr.FromInt32(1), intstr.FromString("10%")
+	if released := b.configure(&same, ""); released != nil {
+		t.Errorf("the same limit lets the deletions of %v go on", released)
+	}
+	if released := b.configure(&more, ""); len(released) != 1 {
+		t.Errorf("a new limit lets the deletions of %v be looked at again", released)
+	}
+	b.want("a", 5, true)
+	b.want("a", 1, false)
+	if released := b.configure(nil, ""); len(released) != 1 {
+		t.Errorf("no limit lets the deletions of %v go on", released)
+	}
+}
+
+func TestWhatWasNotDoneDoesNotCount(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(4))
+	for range 100 { // A deletion that is refused is tried again and again.
+		b.want("a", 2, true)
+		b.Undone(2)
+	}
+	b.want("b", 3, true)
+	b.Undone(1)
+	b.want("c", 2, true)
+	b.want("d", 1, false)
+}
+
+func TestOneEventForEachParentThatIsHeld(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(0))
+	for n, want := range []struct {
+		parent      string
+		n           int
+		first, news bool
+	}{{"a", 1, true, true}, {"a", 2, false, false}, {"b", 1, false, true}, {"a", 1, false, false}} {
+		if _, first, news := b.Admit(key(want.parent), want.n, b.now); first != want.first || news != want.news {
+			t.Errorf("%d: first %v, news %v", n, first, news)
+		}
+	}
+}
+
+func TestTheExplanationHasTheCommand(t *testing.T) {
+	b := newBench(t, intstr.FromString("10%"))
+	b.want("a", 6, false)
+	text := b.holds(6, 1).Explain("compositecontroller/hello")
+	for _, part := range []string{
+		"(10%)", "kubectl annotate --overwrite compositecontroller/hello metacontroller.k8s.io/confirm-deletions=2026-01-02T03:04:05.000Z",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q lacks %q", text, part)
+		}
+	}
+}
