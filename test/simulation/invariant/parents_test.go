@@ -112,6 +112,21 @@ func rested(t *testing.T, c Cluster, happens func(*script)) string {
 	return ""
 }
 
+// revisions has the hook asked for the latest revision of a parent, and for a former one. The first response is that of package hooks if pure.
+func revisions(s *script, pure bool, latest, former *hooks.Response) {
+	s.thing("user", `,"generation":1`, `,"status":{"observedGeneration":1}`, 0)
+	for i, response := range []*hooks.Response{latest, former} {
+		shown := s.decode(s.versions["t"])
+		if i > 0 {
+			shown["spec"] = map[string]any{"color": "former"}
+		}
+		s.Call(&Call{
+			At: time.Minute, Controller: "c0", Hook: hook.Sync, Response: response, Pure: pure || i > 0, InFlight: 1,
+			Request: &hooks.Request{Controller: s.definition("c0"), Parent: shown, Children: hooks.Objects{}},
+		})
+	}
+}
+
 func TestParentsAtRest(t *testing.T) {
 	settled := func(s *script) {
 		s.thing("user", `,"generation":1`, `,"status":{"observedGeneration":1}`, 0)
@@ -129,6 +144,15 @@ func TestParentsAtRest(t *testing.T) {
 			s.thing("user", `,"generation":2`, `,"status":{"observedGeneration":1}`, 0)
 			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, 0)
 		}, ParentAsWanted},
+		"FormerRevisionAskedLast": {Cluster{}, func(s *script) {
+			revisions(s, true, &hooks.Response{}, wants(nil))
+		}, ""},
+		"LatestRevisionAskedFirst": {Cluster{}, func(s *script) {
+			revisions(s, true, wants(nil), &hooks.Response{})
+		}, ChildrenAsWanted},
+		"LatestRevisionAskedOfAFaultyHook": {Cluster{}, func(s *script) {
+			revisions(s, false, wants(nil), &hooks.Response{})
+		}, ""},
 		"ChildNotReleased": {Cluster{}, func(s *script) {
 			settled(s)
 			s.write("user", "create", "configmaps", "x", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"%s}}`,

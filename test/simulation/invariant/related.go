@@ -102,8 +102,13 @@ func (t *Tracker) adoptedAtRest(c Cluster, d, o object) *Violation {
 // upgradedAtRest checks the children of a parent whose hook was asked last before the definition of a kind was changed: what is to be
 // written otherwise since then is written without anybody asking for it.
 func (t *Tracker) upgradedAtRest(c Cluster, name string, rule, o object) *Violation {
-	call := t.last[syncing{c.Engine, name, o.meta("uid")}]
-	if call == nil || call.Response == nil || !call.Pure || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(call, o) {
+	key := syncing{c.Engine, name, o.meta("uid")}
+	calls := t.lastSync(key)
+	if len(calls) == 0 {
+		return nil
+	}
+	call := calls[0]
+	if !t.usable(key) || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(call, o) {
 		return nil
 	}
 	return t.childrenAsWanted(c, name, call, o)

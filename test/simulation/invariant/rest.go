@@ -84,7 +84,7 @@ func (t *Tracker) EditsSeen(at time.Duration) *Violation {
 func (t *Tracker) Impure(engine int) []string {
 	var all []string
 	for key, call := range t.last {
-		if _, ok := t.objects[key.parent]; ok && key.engine == engine && (!call.Pure || call.At <= t.upgraded) {
+		if _, ok := t.objects[key.parent]; ok && key.engine == engine && (!t.pure(key) || call.At <= t.upgraded) {
 			all = append(all, key.parent)
 		}
 	}
@@ -94,8 +94,8 @@ func (t *Tracker) Impure(engine int) []string {
 
 // AllPure reports whether the last responses about all parents were those of package hooks.
 func (t *Tracker) AllPure(engine int) bool {
-	for key, call := range t.last {
-		if _, ok := t.objects[key.parent]; ok && key.engine == engine && !call.Pure {
+	for key := range t.last {
+		if _, ok := t.objects[key.parent]; ok && key.engine == engine && !t.pure(key) {
 			return false
 		}
 	}
@@ -186,11 +186,13 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if !chosen && !carries {
 		return nil
 	}
-	call := t.last[syncing{c.Engine, name, o.meta("uid")}]
-	if call == nil {
+	key := syncing{c.Engine, name, o.meta("uid")}
+	calls := t.lastSync(key)
+	if len(calls) == 0 {
 		return New(LatestSeen, c.At, "the hook of %s was never asked about %s", name, o)
 	}
-	if call.Response == nil || !call.Pure || !c.Ended && t.upgraded > 0 && call.At <= t.upgraded {
+	call := calls[0]
+	if !t.usable(key) || !c.Ended && t.upgraded > 0 && call.At <= t.upgraded {
 		return nil
 	}
 	// An error does not keep a parent from releasing: it is done first.

@@ -245,7 +245,8 @@ func (t *Tracker) Call(c *Call) {
 	}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
-	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() {
+	// A changed definition of the kind may show the parent with other defaults, and in the same version.
+	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() || former.At <= t.upgraded && c.At > t.upgraded {
 		delete(t.revisions, key)
 	}
 	t.revisions[key] = append(t.revisions[key], c)

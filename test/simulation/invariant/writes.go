@@ -165,6 +165,27 @@ func latest(calls []*Call) *Call {
 	return nil
 }
 
+// lastSync returns the calls of the last sync of a parent, the one for the latest revision first. Where children roll, the hook is called
+// for former revisions after it (docs/reference/contract.md#s14.2).
+func (t *Tracker) lastSync(key syncing) []*Call {
+	calls := t.revisions[key]
+	first := latest(calls)
+	if first == nil {
+		return nil
+	}
+	return calls[slices.Index(calls, first):]
+}
+
+// pure reports whether all responses of the last sync of a parent were those of package hooks.
+func (t *Tracker) pure(key syncing) bool {
+	return !slices.ContainsFunc(t.lastSync(key), func(c *Call) bool { return !c.Pure })
+}
+
+// usable reports whether the engine could use all of them, too.
+func (t *Tracker) usable(key syncing) bool {
+	return t.pure(key) && !slices.ContainsFunc(t.lastSync(key), func(c *Call) bool { return c.Response == nil })
+}
+
 // updatedInPlace reports whether a response wants a child, whose kind is not recreated.
 func updatedInPlace(call *Call, have object) bool {
 	if call == nil || call.Response == nil || find(call.Response.Wanted(), have) == nil {
