@@ -20,6 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -166,9 +168,19 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 	case plan.Leave:
 	}
 	if err != nil {
+		outcome.Unknown = lost(err)
 		return fmt.Errorf("%s %s: %w", verbs[outcome.Action], outcome.Key, err)
 	}
 	return nil
+}
+
+// lost reports whether an error leaves open what the API server did: there was no response, or one that says that it failed.
+func lost(err error) bool {
+	if _, sent := errors.AsType[*url.Error](err); sent {
+		return true
+	}
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
 }
 
 func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
