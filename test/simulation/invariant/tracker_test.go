@@ -121,6 +121,18 @@ func (s *script) child(who, labels, data string, after time.Duration) {
 	s.write(who, "update", "configmaps", "m", fmt.Sprintf(child, labels, data), after)
 }
 
+// applied writes the child with the data that managers own by server-side apply.
+func (s *script) applied(owners string) {
+	s.t.Helper()
+	o := s.decode(fmt.Sprintf(child, "", `"color":"red","size":"1"`))
+	entries := []any{}
+	for manager, fields := range s.decode(owners) {
+		entries = append(entries, map[string]any{"manager": manager, "operation": "Apply", "fieldsV1": map[string]any{"f:data": fields}})
+	}
+	o["metadata"].(map[string]any)["managedFields"] = entries
+	s.write("user", "update", "configmaps", "m", string(value.Encode(o)), 0)
+}
+
 func wants(data map[string]any) *hooks.Response {
 	return &hooks.Response{Children: []map[string]any{{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "t0-c0-m0", "labels": map[string]any{"app": "t0"}}, "data": data,
@@ -206,6 +218,27 @@ func TestEveryStep(t *testing.T) {
 			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
 			s.write("engine", "delete", "configmaps", "m", "", time.Second)
 		}, ""},
+		"RecreatedForOwnedFieldNoLongerWanted": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.applied(`{"metacontroller/compositecontroller/c0":{"f:color":{},"f:size":{}}}`)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, ""},
+		"RecreatedForFieldOfAnotherController": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.applied(`{"metacontroller/compositecontroller/c0":{"f:color":{}},"metacontroller/compositecontroller/c1":{"f:size":{}}}`)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, WantedStays},
+		"RecreatedForFieldThatAnotherManagerOwnsToo": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.applied(`{"metacontroller/compositecontroller/c0":{"f:color":{},"f:size":{}},"kubectl":{"f:size":{}}}`)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, WantedStays},
 		"FieldOfOthersLost": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
