@@ -103,6 +103,7 @@ const (
 	thing = `{"apiVersion":"sim.example.com/v1","kind":"Thing","metadata":{"name":"t0","namespace":"ns0"%s},"spec":{"selector":{"matchLabels":{"app":"t0"}}}%s}`
 	child = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t0-c0-m0","namespace":"ns0","labels":{"app":"t0"%s},
 		"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t0","uid":"t","controller":true}]},"data":{%s}}`
+	gadget    = `{"apiVersion":"sim.example.com/v1","kind":"Gadget","metadata":{"name":"x","ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"n","uid":"n","controller":true}]},"spec":{%s}}`
 	finalizer = `,"finalizers":["metacontroller.io/compositecontroller-c0"]`
 )
 
@@ -255,6 +256,14 @@ func TestEveryStep(t *testing.T) {
 			s.write("user", "create", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, 0)
 			s.write("engine", "update", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"b"}}`, 0)
 		}, StrangersUntouched},
+		"SpecOfStrangersChildChanged": {func(s *script) {
+			s.write("user", "create", "gadgets", "x", fmt.Sprintf(gadget, ""), 0)
+			s.write("engine", "patch", "gadgets", "x", fmt.Sprintf(gadget, `"color":"red"`), 0)
+		}, StrangersUntouched},
+		"SpecOfStrangersChildDefaulted": {func(s *script) {
+			s.write("user", "create", "gadgets", "x", fmt.Sprintf(gadget, ""), 0)
+			s.write("engine", "patch", "gadgets", "x", fmt.Sprintf(gadget, `"grade":"b"`), 0)
+		}, ""},
 		"StrangerDeleted": {func(s *script) {
 			s.write("user", "create", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, 0)
 			s.write("engine", "delete", "configmaps", "x", "", 0)
