@@ -186,11 +186,16 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if !chosen && !carries {
 		return nil
 	}
-	call := t.last[syncing{c.Engine, name, o.meta("uid")}]
+	key := syncing{c.Engine, name, o.meta("uid")}
+	call := t.last[key]
 	if call == nil {
 		return New(LatestSeen, c.At, "the hook of %s was never asked about %s", name, o)
 	}
 	if call.Response == nil || !call.Pure || !c.Ended && t.upgraded > 0 && call.At <= t.upgraded {
+		return nil
+	}
+	// At rest no child is on a former revision, about which the last sync may have asked last.
+	if call = latest(t.revisions[key]); call.Response == nil || !call.Pure {
 		return nil
 	}
 	// An error does not keep a parent from releasing: it is done first.
