@@ -223,7 +223,12 @@ func (a *Applier) update(ctx context.Context, target client.Target, outcome *pla
 	switch {
 	case outcome.Body == nil:
 	case outcome.Manager != "":
-		outcome.Written, err = request{metrics.Apply, before}.count(a.client.Apply(ctx, target, application(&outcome.Step, outcome.Body)))
+		// It has the owner reference, too, and would take back a child that was orphaned or released meanwhile.
+		var body []byte
+		if body, err = withVersion(outcome.Body, before.ResourceVersion()); err != nil {
+			return err
+		}
+		outcome.Written, err = request{metrics.Apply, before}.count(a.client.Apply(ctx, target, application(&outcome.Step, body)))
 	default:
 		outcome.Written, err = request{metrics.Update, before}.count(a.client.Update(ctx, target, outcome.Body))
 	}

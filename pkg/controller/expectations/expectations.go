@@ -18,11 +18,14 @@ package expectations
 
 import (
 	"container/heap"
+	"context"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -38,13 +41,15 @@ const Limit = 10 * time.Second
 type Expectations struct {
 	clock   clock.WithDelayedExecution
 	release func(parent.Key)
-	closed  func()
+	closed  func(written map[schema.GroupResource]write)
 
 	mu      sync.Mutex
 	parents map[parent.Key]*expecting
 	watched map[*cache.Informer]*watched
 	// empty, if it is not nil, is closed when no parent has writes that are not shown.
 	empty chan struct{}
+	// written is what the controller and those before it wrote, of each resource, and former what those before it did.
+	written, former map[schema.GroupResource]write
 }
 
 // expecting is a parent with writes that are not shown yet.
@@ -59,8 +64,11 @@ type expecting struct {
 
 // watched is an informer with the writes that it is to show.
 type watched struct {
+	resource schema.GroupResource
 	versions versions
 	deletes  map[types.UID]deletion
+	// deleted is when an object was deleted of which a list showed that it is gone, whose version follows; zero if there is none.
+	deleted time.Time
 }
 
 // deletion is an object that is to be shown as deleted.
@@ -78,8 +86,8 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 		c = clock.RealClock{}
 	}
 	return &Expectations{
-		clock: c, release: release, closed: func() {},
-		parents: map[parent.Key]*expecting{}, watched: map[*cache.Informer]*watched{},
+		clock: c, release: release, closed: func(map[schema.GroupResource]write) {},
+		parents: map[parent.Key]*expecting{}, watched: map[*cache.Informer]*watched{}, written: map[schema.GroupResource]write{},
 	}
 }
 
@@ -110,6 +118,7 @@ func (e *Expectations) WroteVersion(key parent.Key, informer *cache.Informer, ve
 	if !ok {
 		return
 	}
+	e.wrote(w, at, e.clock.Now())
 	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
 		return
 	}
@@ -168,21 +177,31 @@ func (e *Expectations) limit(p *expecting) {
 	}
 }
 
-// Await returns when the informers show everything that was written, or when Limit has passed for what they do not show. Nothing may
-// be written meanwhile, and Await must not be called twice at the same time.
-func (e *Expectations) Await() {
+// Await returns when the informers show everything that was written, or when Limit has passed for what they do not show. It returns false
+// if ctx ends before. Nothing may be written meanwhile, and Await must not be called twice at the same time.
+func (e *Expectations) Await(ctx context.Context) bool {
+	select {
+	case <-e.emptied():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// emptied returns a channel that is closed when no parent expects anything any more.
+func (e *Expectations) emptied() <-chan struct{} {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	empty := make(chan struct{})
 	if len(e.parents) == 0 {
-		e.mu.Unlock()
-		return
+		close(empty)
+		return empty
 	}
 	for _, p := range e.parents {
 		e.limit(p)
 	}
-	empty := make(chan struct{})
 	e.empty = empty
-	e.mu.Unlock()
-	<-empty
+	return empty
 }
 
 // Pending returns the number of parents with writes that are not shown yet.
@@ -199,13 +218,15 @@ func (e *Expectations) Forget(key parent.Key) {
 
 // Close drops all expectations and stops their timers. Nothing is released afterwards.
 func (e *Expectations) Close() {
+	var written map[schema.GroupResource]write
 	e.change(func() []parent.Key {
 		for _, p := range e.parents {
 			e.drop(p)
 		}
+		written = maps.Clone(e.written)
 		return nil
 	})
-	e.closed()
+	e.closed(written)
 }
 
 // change calls f with the lock held, and then releases the parents that f returned without it. A panic of f leaves it unlocked.
@@ -268,9 +289,10 @@ func (e *Expectations) expect(key parent.Key) *expecting {
 // Observe follows an informer until cancel is called. Writes of what an informer shows that is not observed are not expected,
 // nor are those that are pending at the cancel. Where an informer is observed twice, the later one counts.
 func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
-	w := &watched{deletes: map[types.UID]deletion{}}
+	w := &watched{resource: informer.Query().Resource.GroupResource(), deletes: map[types.UID]deletion{}}
 	e.change(func() []parent.Key {
 		e.watched[informer] = w
+		e.expectFormer(w)
 		return nil
 	})
 	// Informers call progress with a lock held that Observe takes, so this must not happen with ours held.
@@ -308,10 +330,12 @@ func (e *Expectations) shown(p *expecting, released []parent.Key) []parent.Key {
 // progress is called by informers with what they show now.
 func (e *Expectations) progress(w *watched, version string, event cache.Event) {
 	e.change(func() (released []parent.Key) {
-		if len(w.versions) == 0 && len(w.deletes) == 0 {
+		if len(w.versions) == 0 && len(w.deletes) == 0 && w.deleted.IsZero() {
 			return nil
 		}
-		if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		at, err := strconv.ParseUint(version, 10, 64)
+		if err == nil {
+			e.wroteDeletion(w, at)
 			for len(w.versions) > 0 && w.versions[0].version <= at {
 				released = e.shown(w.versions.pop().of, released)
 			}
@@ -320,6 +344,10 @@ func (e *Expectations) progress(w *watched, version string, event cache.Event) {
 			if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
 				delete(w.deletes, uid)
 				released = e.shown(d.of, released)
+				w.deleted = d.written
+				if err == nil {
+					e.wroteDeletion(w, at)
+				}
 			}
 		}
 		return released
@@ -336,47 +364,6 @@ func gone(e cache.Event) (uid types.UID, whole bool) {
 		return e.New.UID(), false
 	}
 	return "", false
-}
-
-// staleFor is how long a computed staleness is good for: it is read before every write of a child.
-const staleFor = 50 * time.Millisecond
-
-// Registry knows the expectations of all controllers of a process. It is safe for concurrent use; the zero value is ready.
-type Registry struct {
-	mu       sync.Mutex
-	all      map[*Expectations]struct{}
-	computed time.Time
-	stale    time.Duration
-}
-
-// New returns expectations that count for the registry until they are closed.
-func (r *Registry) New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
-	e := New(release, c)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[*Expectations]struct{}{}
-	}
-	r.all[e] = struct{}{}
-	e.closed = func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.all, e)
-	}
-	return e
-}
-
-// Staleness returns how far the informers are behind the writes of all controllers, as of a moment ago.
-func (r *Registry) Staleness() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.computed) > staleFor {
-		r.computed, r.stale = now, 0
-		for e := range r.all {
-			r.stale = max(r.stale, e.Staleness())
-		}
-	}
-	return r.stale
 }
 
 // Staleness returns how long ago the oldest write was made that an informer has not shown yet, whether or not a parent waits for

@@ -249,7 +249,7 @@ func TestAControllerWaitsForItsOwnWritesOnly(t *testing.T) {
 	s := newScene(t)
 	var registry expectations.Registry
 	released := 0
-	second := registry.New(func(parent.Key) { released++ }, s.clock)
+	second := registry.New("second", func(parent.Key) { released++ }, s.clock)
 	defer second.Close()
 	defer second.Observe(s.informer)()
 	s.WroteVersion(key, s.informer, "7")
@@ -327,7 +327,9 @@ func TestAwaitReturnsWhenNothingIsExpected(t *testing.T) {
 			returned := make(chan struct{})
 			go func() {
 				defer close(returned)
-				s.Await()
+				if !s.Await(t.Context()) {
+					t.Error("the context has not ended")
+				}
 			}()
 			if c.written != "" {
 				// Both parents have a timer once Await waits.

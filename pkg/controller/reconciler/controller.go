@@ -157,7 +157,7 @@ func (c *Controller) assemble() {
 		}, Failed: c.failed,
 		Recovered: c.recovered, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
-	c.expectations = c.shared.Expectations.New(c.pool.Release, nil)
+	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
@@ -203,8 +203,8 @@ func (c *Controller) query(s *Source) cache.Query {
 }
 
 // Run reconciles until ctx ends, and returns when everything that it started has ended. If [definition.ErrReplaced] is the cause, it
-// first waits for the informers to show what was written: the controller that follows expects nothing, and would decide on what they
-// show.
+// first waits for the informers to show what was written: deletions have no version for which the controller that follows could wait.
+// What has one, that controller waits for when it starts: its informers may be others, which are behind.
 func (c *Controller) Run(ctx context.Context) {
 	d := c.config.Definition
 	defer c.hooks.Close()
@@ -222,7 +222,7 @@ func (c *Controller) Run(ctx context.Context) {
 		running.Go(func() { c.shared.Cluster.Credentials.Run(reading) })
 		running.Go(func() { c.shared.Access.Run(ctx, c.permitted) })
 	}
-	if !c.informers.Await(ctx) {
+	if !c.informers.Await(ctx) || !c.expectations.AwaitFormer(ctx) {
 		return
 	}
 	// Parents first: the event of a child is for a parent that is known.
@@ -248,7 +248,7 @@ func (c *Controller) Run(ctx context.Context) {
 	close(c.started)
 	c.pool.Run(ctx)
 	if errors.Is(context.Cause(ctx), definition.ErrReplaced) {
-		c.expectations.Await()
+		c.expectations.Await(context.WithoutCancel(ctx))
 	}
 }
 

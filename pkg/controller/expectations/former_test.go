@@ -1,0 +1,157 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package expectations_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// succession is a controller that wrote something, and the informers of the one that follows.
+type succession struct {
+	scene
+
+	registry expectations.Registry
+	// sibling shows the same objects as informer, in another version, and unrelated others.
+	sibling, unrelated *cache.Informer
+}
+
+func newSuccession(t *testing.T) *succession {
+	t.Helper()
+	c, err := cache.New(cache.Options{Config: &rest.Config{Host: "example.invalid"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire := func(version, resource string) *cache.Informer {
+		return c.Acquire(cache.Query{Resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: resource}})
+	}
+	s := &succession{
+		scene:   scene{t: t, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), informer: acquire("v1", "gadgets")},
+		sibling: acquire("v2", "gadgets"), unrelated: acquire("v1", "realms"),
+	}
+	for _, informer := range []*cache.Informer{s.informer, s.sibling, s.unrelated} {
+		s.on(informer).show("a", "u1", "5", "")
+	}
+	s.Expectations = s.follow("c0", s.informer)
+	return s
+}
+
+// on returns the scene with another informer.
+func (s *succession) on(informer *cache.Informer) *scene {
+	return &scene{t: s.t, clock: s.clock, informer: informer}
+}
+
+// follow returns the expectations of a controller that begins.
+func (s *succession) follow(controller string, informers ...*cache.Informer) *expectations.Expectations {
+	e := s.registry.New(controller, func(parent.Key) { s.t.Error("a parent was released for which nothing waits") }, s.clock)
+	for _, informer := range informers {
+		e.Observe(informer)
+	}
+	return e
+}
+
+func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
+	written := func(s *succession) {
+		s.WroteVersion(key, s.informer, "12")
+		s.show("b", "u2", "12", "")
+		s.Close()
+	}
+	deleted := func(s *succession) {
+		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+		s.show("a", "u1", "14", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
+		s.Close()
+	}
+	relisted := func(s *succession) {
+		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+		if err := s.informer.Replace(nil, "14"); err != nil {
+			s.t.Fatal(err)
+		}
+		s.Close()
+	}
+	shows := func(version string) func(*succession) {
+		return func(s *succession) { s.on(s.sibling).show("z", "u9", version, "") }
+	}
+	for name, c := range map[string]struct {
+		wrote func(*succession)
+		// controller is the one that follows.
+		controller string
+		// early is shown before it waits, and does not end that; late ends it; nil: it does not wait.
+		early, late func(*succession)
+	}{
+		"Written":            {written, "c0", shows("11"), shows("12")},
+		"Deleted":            {deleted, "c0", shows("13"), shows("14")},
+		"DeletedByAList":     {relisted, "c0", shows("13"), shows("14")},
+		"ShownAlready":       {written, "c0", shows("12"), nil},
+		"AnotherController":  {written, "c1", shows("11"), nil},
+		"NothingWasWritten":  {func(s *succession) { s.Close() }, "c0", shows("6"), nil},
+		"TheLimitPasses":     {written, "c0", shows("11"), func(s *succession) { s.clock.Step(expectations.Limit) }},
+		"TheLimitHasPassed":  {func(s *succession) { written(s); s.clock.Step(expectations.Limit) }, "c0", shows("11"), nil},
+		"OneThatNeverBegan":  {func(s *succession) { written(s); s.follow("c0", s.sibling).Close() }, "c0", shows("11"), shows("12")},
+		"OneIsClosed":        {func(s *succession) { written(s); s.follow("c1", s.sibling).Close() }, "c0", shows("11"), shows("12")},
+		"TheNextAfterItLate": {func(s *succession) { written(s); s.clock.Step(expectations.Limit); s.follow("c1").Close() }, "c0", shows("11"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSuccession(t)
+			c.wrote(s)
+			c.early(s)
+			next := s.follow(c.controller, s.sibling, s.unrelated)
+			defer next.Close()
+			returned := make(chan bool)
+			go func() { returned <- next.AwaitFormer(t.Context()) }()
+			if c.late != nil {
+				for !s.clock.HasWaiters() {
+					select {
+					case <-returned:
+						t.Fatal("it does not wait")
+					default:
+						runtime.Gosched()
+					}
+				}
+				c.late(s)
+			}
+			if !<-returned {
+				t.Error("the context has not ended")
+			}
+			if left := next.Pending(); left != 0 {
+				t.Errorf("%d parents are expecting", left)
+			}
+		})
+	}
+}
+
+func TestNobodyAwaitsAfterTheEnd(t *testing.T) {
+	s := newSuccession(t)
+	s.WroteVersion(key, s.informer, "12")
+	s.Close()
+	next := s.follow("c0", s.sibling)
+	defer next.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if next.AwaitFormer(ctx) {
+		t.Error("it waited, and the informer has not shown the write")
+	}
+}

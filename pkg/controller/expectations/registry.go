@@ -1,0 +1,81 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package expectations
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// staleFor is how long a computed staleness is good for: it is read before every write of a child.
+const staleFor = 50 * time.Millisecond
+
+// Registry knows the expectations of all controllers of a process. It is safe for concurrent use; the zero value is ready.
+type Registry struct {
+	mu       sync.Mutex
+	all      map[*Expectations]struct{}
+	computed time.Time
+	stale    time.Duration
+	// written is what controllers wrote whose expectations were closed, by their names.
+	written map[string]map[schema.GroupResource]write
+}
+
+// New returns expectations that count for the registry until they are closed. They are those of a controller, whose name is unique among
+// both kinds; AwaitFormer waits for what the last one of that name wrote before its expectations were closed.
+func (r *Registry) New(controller string, release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
+	e := New(release, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all, r.written = map[*Expectations]struct{}{}, map[string]map[schema.GroupResource]write{}
+	}
+	r.all[e] = struct{}{}
+	e.follow(r.written[controller])
+	e.closed = func(written map[schema.GroupResource]write) { r.closed(controller, e, written) }
+	return e
+}
+
+// closed keeps what a controller wrote that has ended, and forgets what nobody waits for any more.
+func (r *Registry) closed(controller string, e *Expectations, written map[schema.GroupResource]write) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, e)
+	r.written[controller] = written
+	for name, former := range r.written {
+		if r.written[name] = recent(former, e.clock.Now()); len(r.written[name]) == 0 {
+			delete(r.written, name)
+		}
+	}
+}
+
+// Staleness returns how far the informers are behind the writes of all controllers, as of a moment ago.
+func (r *Registry) Staleness() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.computed) > staleFor {
+		r.computed, r.stale = now, 0
+		for e := range r.all {
+			r.stale = max(r.stale, e.Staleness())
+		}
+	}
+	return r.stale
+}
