@@ -20,6 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -166,9 +168,19 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 	case plan.Leave:
 	}
 	if err != nil {
+		outcome.Unknown = lost(err)
 		return fmt.Errorf("%s %s: %w", verbs[outcome.Action], outcome.Key, err)
 	}
 	return nil
+}
+
+// lost reports whether an error leaves open what the API server did: there was no response, or one that says that it failed.
+func lost(err error) bool {
+	if _, sent := errors.AsType[*url.Error](err); sent {
+		return true
+	}
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
 }
 
 func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
@@ -211,7 +223,12 @@ func (a *Applier) update(ctx context.Context, target client.Target, outcome *pla
 	switch {
 	case outcome.Body == nil:
 	case outcome.Manager != "":
-		outcome.Written, err = request{metrics.Apply, before}.count(a.client.Apply(ctx, target, application(&outcome.Step, outcome.Body)))
+		// It has the owner reference, too, and would take back a child that was orphaned or released meanwhile.
+		var body []byte
+		if body, err = withVersion(outcome.Body, before.ResourceVersion()); err != nil {
+			return err
+		}
+		outcome.Written, err = request{metrics.Apply, before}.count(a.client.Apply(ctx, target, application(&outcome.Step, body)))
 	default:
 		outcome.Written, err = request{metrics.Update, before}.count(a.client.Update(ctx, target, outcome.Body))
 	}

@@ -240,6 +240,33 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 	}
 }
 
+func TestTheOutcomeOfAWriteIsUnknownWhenTheResponseDoesNotSay(t *testing.T) {
+	answers := func(code int, reason string) http.HandlerFunc {
+		a := failure(code, reason, "a")
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(a.code)
+			_, _ = io.WriteString(w, a.body)
+		}
+	}
+	for name, tc := range map[string]struct {
+		server http.HandlerFunc
+		want   bool
+	}{
+		"Lost":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
+		"Failed":  {answers(http.StatusInternalServerError, "InternalError"), true},
+		"Refused": {answers(http.StatusForbidden, "Forbidden"), false},
+		"Invalid": {answers(http.StatusUnprocessableEntity, "Invalid"), false},
+	} {
+		for _, action := range []plan.Action{plan.Create, plan.Update} {
+			outcomes, err := carryOut(t.Context(), t, against(t, tc.server, apply.Options{}), one(t, action))
+			if err == nil || len(outcomes) != 1 || outcomes[0].Unknown != tc.want {
+				t.Errorf("%s of %s: %v, outcomes %+v, want one whose outcome is unknown: %t", action, name, err, outcomes, tc.want)
+			}
+		}
+	}
+}
+
 func TestAChildIsCreatedWhenWhatWasInItsWayHasJustGone(t *testing.T) {
 	server, applier := resist(t, responses{
 		http.MethodPost: failure(http.StatusConflict, "AlreadyExists", "a"),

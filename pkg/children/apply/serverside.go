@@ -47,7 +47,7 @@ func (a *Applier) creation(step *plan.Step, target client.Target) (func(context.
 			return request{verb: metrics.Create}.count(a.client.Create(ctx, where, step.Body))
 		}, nil
 	}
-	body, err := withVersion(step.Body)
+	body, err := withVersion(step.Body, impossibleVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -59,17 +59,18 @@ func (a *Applier) creation(step *plan.Step, target client.Target) (func(context.
 // impossibleVersion is the version of no object: etcd's first write has number 2.
 const impossibleVersion = "1"
 
-func withVersion(body []byte) ([]byte, error) {
+// withVersion returns what is applied with a version: the API server refuses it for an object in any other one.
+func withVersion(body []byte, version string) ([]byte, error) {
 	var content map[string]any
 	// It keeps integers that are too large for a float.
 	if err := utiljson.Unmarshal(body, &content); err != nil {
-		return nil, fmt.Errorf("decoding the new object: %w", err)
+		return nil, fmt.Errorf("decoding what is applied: %w", err)
 	}
 	metadata, ok := content["metadata"].(map[string]any)
 	if !ok {
 		return nil, errors.New("the object has no metadata")
 	}
-	metadata["resourceVersion"] = impossibleVersion
+	metadata["resourceVersion"] = version
 	return json.Marshal(content)
 }
 

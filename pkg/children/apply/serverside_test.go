@@ -83,6 +83,37 @@ func TestOurOwnFieldsAreMovedWithoutForce(t *testing.T) {
 	}
 }
 
+// An application has the owner reference: it would take back a child that was orphaned meanwhile.
+func TestChildrenAreAppliedToTheVersionThatWasObserved(t *testing.T) {
+	for current, stale := range map[string]bool{"5": false, "6": true} {
+		t.Run(current, func(t *testing.T) {
+			var sent []string
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Query().Get("dryRun") == "" {
+					sent = append(sent, string(body))
+				}
+				if strings.Contains(string(body), `"resourceVersion"`) && !strings.Contains(string(body), `"resourceVersion":"`+current+`"`) {
+					refused := failure(http.StatusConflict, "Conflict", "c")
+					w.WriteHeader(refused.code)
+					_, _ = io.WriteString(w, refused.body)
+					return
+				}
+				_, _ = io.WriteString(w, strings.NewReplacer("theirs", "ours", `"resourceVersion":"5"`, `"resourceVersion":"7"`).Replace(takenChild))
+			}), apply.Options{})
+			in := taken(t, v1alpha1.ChildUpdateInPlace)
+			outcomes, err := carryOut(t.Context(), t, applier, in)
+			if err != nil || len(outcomes) != 1 || outcomes[0].Stale != stale || outcomes[0].Done == stale {
+				t.Errorf("outcomes %+v, error %v", outcomes, err)
+			}
+			if len(sent) != 1 || !strings.Contains(sent[0], `"resourceVersion":"5"`) {
+				t.Errorf("sent %q", sent)
+			}
+		})
+	}
+}
+
 // The API server refuses a value that is not there, or is another one. That must not hide what another client changed.
 func TestWhatServerSideApplyRefusesDoesNotHideDrift(t *testing.T) {
 	for _, observed := range []string{`,"priority":"high"`, ``} {

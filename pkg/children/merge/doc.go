@@ -17,8 +17,9 @@ limitations under the License.
 // Package merge works out what an existing object becomes when its desired state is applied (docs/reference/contract.md#s12).
 //
 // It merges three ways: fields that were applied last and are no longer desired are removed, desired fields are set, all
-// others stay. Lists are merged by the keys that the kind's schema names, and by guessing where there is no schema. It is
-// pure: it changes none of its inputs, and shares what it does not change.
+// others stay. Lists are merged by the keys that the kind's schema names, and by guessing where there is no schema. Of a map or
+// such a list that is no longer desired at all, entries that others added stay, too; a struct goes whole, since what else is in it
+// is mostly defaults. The package is pure: it changes none of its inputs, and shares what it does not change.
 //
 // # What counts as a difference
 //

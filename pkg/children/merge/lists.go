@@ -18,6 +18,7 @@ package merge
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -122,110 +123,35 @@ func stringify(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Schema says how lists are merged. A nil Schema knows nothing.
-type Schema interface {
-	// Field returns the schema of a field of an object, or of a value of a map; nil if unknown.
-	Field(name string) Schema
-	// Item returns the schema of a list's elements; nil if unknown.
-	Item() Schema
-	// ListType returns "map" with the keys, "set", "atomic", or "" if unknown.
-	ListType() (kind string, keys []string)
-	// Default returns the default value of a field.
-	Default() (any, bool)
-}
-
-// Source is a schema whose methods return their own type, as package discovery's do, and whose zero value knows nothing.
-type Source[S any] interface {
-	comparable
-	Field(name string) S
-	Item() S
-	ListType() (kind string, keys []string)
-	Default() (any, bool)
-}
-
-// SchemaOf returns a source as Schema; nil for its zero value.
-func SchemaOf[S Source[S]](s S) Schema {
-	var zero S
-	if s == zero {
-		return nil
+// othersHave reports whether something in a value that was applied last is not of what was applied: entries of a map, or elements of a
+// list with keys. What else is in an object may be a default, which is nobody's.
+func othersHave(observed, last any, schema Schema) bool {
+	switch observed := observed.(type) {
+	case map[string]any:
+		was, ok := last.(map[string]any)
+		if schema == nil || !schema.Shared() || !ok && last != nil {
+			return false
+		}
+		for name, value := range observed {
+			if before, ours := was[name]; !ours || othersHave(value, before, field(schema, name)) {
+				return true
+			}
+		}
+	case []any:
+		was, ok := last.([]any)
+		if !ok && last != nil {
+			return false
+		}
+		switch kind, keys := listType(schema); {
+		case kind == "map" && keyed(observed) && keyed(was):
+			ours := index(was, keys, item(schema))
+			return slices.ContainsFunc(keysOf(observed, keys, item(schema)), func(key string) bool {
+				_, known := ours[key]
+				return !known
+			})
+		case kind == "set":
+			return slices.ContainsFunc(observed, func(element any) bool { return !contains(was, element) })
+		}
 	}
-	return adapted[S]{s}
-}
-
-type adapted[S Source[S]] struct{ source S }
-
-// Field implements Schema.
-func (a adapted[S]) Field(name string) Schema { return SchemaOf(a.source.Field(name)) }
-
-// Item implements Schema.
-func (a adapted[S]) Item() Schema { return SchemaOf(a.source.Item()) }
-
-// ListType implements Schema.
-func (a adapted[S]) ListType() (kind string, keys []string) { return a.source.ListType() }
-
-// Default implements Schema.
-func (a adapted[S]) Default() (any, bool) { return a.source.Default() }
-
-// anyObject is the schema of objects whose kind has none: it knows the metadata that all objects have.
-type anyObject struct{}
-
-// Field implements Schema.
-func (anyObject) Field(name string) Schema {
-	if name == "metadata" {
-		return anyMetadata{}
-	}
-	return nil
-}
-
-// Item implements Schema.
-func (anyObject) Item() Schema { return nil }
-
-// ListType implements Schema.
-func (anyObject) ListType() (kind string, keys []string) { return "", nil }
-
-// Default implements Schema.
-func (anyObject) Default() (any, bool) { return nil, false }
-
-type anyMetadata struct{ anyObject }
-
-// Field implements Schema.
-func (anyMetadata) Field(name string) Schema {
-	switch name {
-	case "ownerReferences":
-		return owners{}
-	case "finalizers":
-		return set{}
-	}
-	return nil
-}
-
-type owners struct{ anyObject }
-
-// ListType implements Schema.
-func (owners) ListType() (kind string, keys []string) { return "map", []string{"uid"} }
-
-type set struct{ anyObject }
-
-// ListType implements Schema.
-func (set) ListType() (kind string, keys []string) { return "set", nil }
-
-func field(s Schema, name string) Schema {
-	if s == nil {
-		return nil
-	}
-	return s.Field(name)
-}
-
-func item(s Schema) Schema {
-	if s == nil {
-		return nil
-	}
-	return s.Item()
-}
-
-func listType(s Schema) (string, []string) {
-	if s == nil {
-		return "", nil
-	}
-	return s.ListType()
+	return false
 }

@@ -48,10 +48,7 @@ func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (
 	if last != nil {
 		lastValue = last
 	}
-	if schema == nil {
-		schema = anyObject{}
-	}
-	merged, err := m.object(nil, observed, lastValue, desired, schema)
+	merged, err := m.object(nil, observed, lastValue, desired, object{kind: schema})
 	if err != nil {
 		return nil, fmt.Errorf("can't merge desired changes: %w", err)
 	}
@@ -116,8 +113,12 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 			continue
 		}
 		if value, there := observed[name]; there {
-			if !m.differs(p.field(name), Difference{Observed: value, Present: true, Removed: true}) {
-				set(name, nil, false)
+			rest, stays, err := m.remove(p.field(name), value, was[name], field(schema, name))
+			if err != nil {
+				return nil, err
+			}
+			if !stays || !same(rest, value) {
+				set(name, rest, stays)
 			}
 		}
 	}
@@ -133,6 +134,14 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 		}
 	}
 	return merged, nil
+}
+
+// remove takes away a value that was applied last and is not desired. What others added to it stays.
+func (m *merger) remove(p *path, observed, last any, schema Schema) (any, bool, error) {
+	if othersHave(observed, last, schema) {
+		return m.value(p, observed, true, last, true, nil, schema)
+	}
+	return observed, m.differs(p, Difference{Observed: observed, Present: true, Removed: true}), nil
 }
 
 func (m *merger) list(p *path, observed []any, last, desired any, schema Schema) (any, bool, error) {

@@ -32,6 +32,7 @@ type fields struct {
 	kind     string
 	keys     []string
 	standard any
+	shared   bool
 }
 
 func (f *fields) Field(name string) *fields { return orNil(f).fields[name] }
@@ -41,6 +42,8 @@ func (f *fields) Item() *fields { return orNil(f).item }
 func (f *fields) ListType() (kind string, keys []string) { return orNil(f).kind, orNil(f).keys }
 
 func (f *fields) Default() (any, bool) { return orNil(f).standard, orNil(f).standard != nil }
+
+func (f *fields) Shared() bool { return orNil(f).shared }
 
 func orNil(f *fields) *fields {
 	if f == nil {
@@ -93,6 +96,13 @@ func objects(observed, last, desired map[string]any, schema merge.Schema, keep m
 func list(kind string, keys ...string) merge.Schema {
 	return merge.SchemaOf(&fields{fields: map[string]*fields{"l": {
 		kind: kind, keys: keys, item: &fields{fields: map[string]*fields{"protocol": {standard: "TCP"}}},
+	}}})
+}
+
+// shared is the schema of a map m, whose values are structs with a map m.
+func shared() merge.Schema {
+	return merge.SchemaOf(&fields{fields: map[string]*fields{"m": {
+		shared: true, fields: map[string]*fields{"a": {fields: map[string]*fields{"m": {shared: true}}}, "b": {shared: true}},
 	}}})
 }
 
@@ -196,6 +206,64 @@ func TestMerge(t *testing.T) {
 			name: "finalizers of others stay where no schema is known", observed: `{"metadata":{"finalizers":["x","a"]}}`,
 			last: `{"metadata":{"finalizers":["a"]}}`, desired: `{"metadata":{"finalizers":["b"]}}`,
 			want: `{"metadata":{"finalizers":["x","b"]}}`, changed: "metadata.finalizers[a] metadata.finalizers[b]",
+		},
+		{
+			name:     "annotations and labels of others stay when none are desired",
+			observed: `{"metadata":{"annotations":{"a":"1","x":"9"},"labels":{"a":"1","x":"9"}}}`,
+			last:     `{"metadata":{"annotations":{"a":"1"},"labels":{"a":"1"}}}`, desired: `{"metadata":{}}`,
+			want: `{"metadata":{"annotations":{"x":"9"},"labels":{"x":"9"}}}`, changed: "metadata.annotations.a metadata.labels.a",
+		},
+		{
+			name:     "finalizers and owners of others stay when none are desired",
+			observed: `{"metadata":{"finalizers":["a","x"],"ownerReferences":[{"name":"p","uid":"1"},{"name":"p","uid":"2"}]}}`,
+			last:     `{"metadata":{"finalizers":["a"],"ownerReferences":[{"name":"p","uid":"2"}]}}`, desired: `{"metadata":{}}`,
+			want:    `{"metadata":{"finalizers":["x"],"ownerReferences":[{"name":"p","uid":"1"}]}}`,
+			changed: "metadata.finalizers[a] metadata.ownerReferences[2]",
+		},
+		{
+			name: "metadata of others stays whatever the schema says of it", schema: shared(),
+			observed: `{"metadata":{"labels":{"a":"1","x":"9"}}}`, last: `{"metadata":{"labels":{"a":"1"}}}`, desired: `{"metadata":{}}`,
+			want: `{"metadata":{"labels":{"x":"9"}}}`, changed: "metadata.labels.a",
+		},
+		{
+			name: "labels that were desired as null are those of others", observed: `{"metadata":{"labels":{"x":"9"}}}`,
+			last: `{"metadata":{"labels":null}}`, desired: `{"metadata":{}}`, want: `{"metadata":{"labels":{"x":"9"}}}`,
+		},
+		{
+			name: "annotations go whole when nobody else has any", observed: `{"metadata":{"annotations":{"a":"1"}}}`,
+			last: `{"metadata":{"annotations":{"a":"1","b":"2"}}}`, desired: `{"metadata":{}}`, want: `{"metadata":{}}`,
+			changed: "metadata.annotations",
+		},
+		{
+			name: "by schema: entries of others stay in a map that is no longer desired", schema: shared(),
+			observed: `{"m":{"a":{"p":1,"q":8},"x":9}}`, last: `{"m":{"a":{"p":1}}}`, desired: `{}`,
+			want: `{"m":{"x":9}}`, changed: "m.a",
+		},
+		{
+			name: "by schema: entries of others stay in a map within a map", schema: shared(),
+			observed: `{"m":{"b":{"p":1,"x":9}}}`, last: `{"m":{"b":{"p":1}}}`, desired: `{}`,
+			want: `{"m":{"b":{"x":9}}}`, changed: "m.b.p",
+		},
+		{
+			name: "by schema: a map that was applied as something else goes whole", schema: shared(),
+			observed: `{"m":{"x":9}}`, last: `{"m":"a"}`, desired: `{}`, want: `{}`, changed: "m",
+		},
+		{
+			name: "by schema: elements of others stay in a list that is no longer desired", schema: list("map", "name"),
+			observed: `{"l":[{"name":"a","v":1},{"name":"x"}]}`, last: `{"l":[{"name":"a"}]}`, desired: `{}`,
+			want: `{"l":[{"name":"x"}]}`, changed: "l[a]",
+		},
+		{
+			name: "by schema: values of others stay in a set that is no longer desired", schema: list("set"),
+			observed: `{"l":["a","x"]}`, last: `{"l":["a"]}`, desired: `{}`, want: `{"l":["x"]}`, changed: "l[a]",
+		},
+		{
+			name: "by schema: an atomic list that is no longer desired goes whole", schema: list("atomic"),
+			observed: `{"l":["a","x"]}`, last: `{"l":["a"]}`, desired: `{}`, want: `{}`, changed: "l",
+		},
+		{
+			name: "guessing: a list that is no longer desired goes whole", observed: `{"l":[{"name":"a"},{"name":"x"}]}`,
+			last: `{"l":[{"name":"a"}]}`, desired: `{}`, want: `{}`, changed: "l",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -35,6 +35,8 @@ type Outcome struct {
 	// error (docs/reference/contract.md#s11); the change that was overlooked wakes the parent. Cause says
 	// what the API server said.
 	Stale bool
+	// Unknown says that it is not known whether the API server did the step: the response was lost, for one.
+	Unknown bool
 	// Existing is the object that has the name of a child to be created, and the same parent. The step is stale then, if the object
 	// is a child of this controller.
 	Existing *object.Object
@@ -111,6 +113,9 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 		next := known.For(step.Key, step.desired)
 		next.Counted(next.Breaker().Count(p.Now))
 		return next
+	case o.Unknown && (step.Action == Create || step.Action == Update):
+		// If it was done, the API server may have made something else of what it was sent.
+		return known.Doubted()
 	}
 	return known
 }

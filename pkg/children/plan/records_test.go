@@ -88,6 +88,29 @@ func TestAfterARestartTheAPIServerIsAskedAndNothingIsWritten(t *testing.T) {
 	}
 }
 
+func TestAWriteWhoseOutcomeIsUnknownLeavesInDoubtWhatTheServerMadeOfIt(t *testing.T) {
+	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"cpu":"1000m"}}`
+	normalizes := server{`"cpu":"1000m"`, `"cpu":"1"`, `"cpu":"2000m"`, `"cpu":"2"`}
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+		s := newScene(method)
+		s.want(t, desired)
+		s.accept(t, normalizes)
+		s.want(t, strings.Replace(desired, "1000m", "2000m", 1))
+		if method == v1alpha1.ChildUpdateRecreate {
+			s.accept(t, normalizes)
+		}
+		step := s.step(t)
+		if step.Action != plan.Create && step.Action != plan.Update {
+			t.Fatalf("%s: %s because of %v", method, step.Action, step.Changed)
+		}
+		s.record(plan.Outcome{Step: step, Unknown: true})
+		s.see(t, normalizes.store(step.Body))
+		if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Same || s.tried == 0 {
+			t.Errorf("%s: %s because of %v after %d dry runs", method, step.Action, step.Changed, s.tried)
+		}
+	}
+}
+
 func TestDriftBeforeARestartIsNotTakenForTheAPIServers(t *testing.T) {
 	const desired = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"cpu":"1000m","image":"good"}}`
 	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {

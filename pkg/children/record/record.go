@@ -246,6 +246,16 @@ func (r *Record) Learnt(returned []Returned, epoch int64, now time.Time) {
 	r.set(returned, r.Breaker())
 }
 
+// Doubted returns a copy of the record in which it does not count what was learnt from the API server. It may be called on nil.
+func (r *Record) Doubted() *Record {
+	if r == nil || r.LearntAt == 0 {
+		return r
+	}
+	next := *r
+	next.LearntAt = 0
+	return &next
+}
+
 // Counted puts a breaker into a new record.
 func (r *Record) Counted(b Breaker) { r.set(r.Returned(), b) }
 

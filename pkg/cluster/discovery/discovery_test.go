@@ -41,7 +41,8 @@ const (
 	schemas = `{"components":{"schemas":{"Thing":{"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Thing"}],
 "properties":{"metadata":{},"spec":{"allOf":[{"$ref":"#/components/schemas/Spec"}]}}},
 "Spec":{"properties":{"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["id"],"items":{"$ref":"#/components/schemas/Item"}},
-"values":{"additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{}}},"loop":{"$ref":"#/components/schemas/Loop"}}},
+"values":{"additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{}}},"loop":{"$ref":"#/components/schemas/Loop"},
+"closed":{"additionalProperties":false},"any":{"additionalProperties":true},"whole":{"x-kubernetes-map-type":"atomic","additionalProperties":{}}}},
 "Item":{"properties":{"nested":{"x-kubernetes-patch-merge-key":"k","x-kubernetes-patch-strategy":"merge","items":{}}}},
 "Loop":{"$ref":"#/components/schemas/Loop"}}}}`
 )
@@ -268,5 +269,21 @@ func TestSchemasFollowReferences(t *testing.T) {
 				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+func TestMapsAreSharedAndStructsAreNot(t *testing.T) {
+	_, d := run(t)
+	s, err := d.Schema(t.Context(), schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"values": true, "any": true, "closed": false, "whole": false, "list": false, "loop": false, "none": false} {
+		if got := s.Field("spec").Field(name).Shared(); got != want {
+			t.Errorf("%s: shared %t, want %t", name, got, want)
+		}
+	}
+	if s.Field("spec").Shared() {
+		t.Error("a struct is shared")
 	}
 }

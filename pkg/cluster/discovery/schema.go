@@ -41,6 +41,7 @@ type node struct {
 	Items                *node            `json:"items"`
 	AdditionalProperties json.RawMessage  `json:"additionalProperties"`
 	Default              any              `json:"default"`
+	MapType              string           `json:"x-kubernetes-map-type"`
 	ListType             string           `json:"x-kubernetes-list-type"`
 	ListMapKeys          []string         `json:"x-kubernetes-list-map-keys"`
 	PatchMergeKey        string           `json:"x-kubernetes-patch-merge-key"`
@@ -165,4 +166,13 @@ func (s *Schema) Default() (any, bool) {
 		return nil, false
 	}
 	return s.node.Default, true
+}
+
+// Shared reports whether an object is a map to which several clients may add entries: not a struct, nor one that is written as a whole.
+func (s *Schema) Shared() bool {
+	if s == nil || len(s.node.Properties) > 0 || s.node.MapType == "atomic" {
+		return false
+	}
+	entries := string(s.node.AdditionalProperties)
+	return entries != "" && entries != "false"
 }

@@ -36,8 +36,8 @@ const (
 	KindDecorator = "DecoratorController"
 )
 
-// ErrReplaced is the cause of the end of a controller's context when another controller takes its place, because the definition or the
-// kinds that it names have changed.
+// ErrReplaced is the cause of the end of a controller's context when another controller of its name may take its place: because the
+// definition or the kinds that it names have changed, or because the object is gone, which may be created again at once.
 var ErrReplaced = errors.New("the controller is replaced")
 
 // Definition is a controller object as the engine uses it. It is read-only and shares memory with the object.

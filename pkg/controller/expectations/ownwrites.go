@@ -17,6 +17,7 @@ limitations under the License.
 package expectations
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 
@@ -42,6 +43,8 @@ type ownWrite struct {
 	// seen is the version of the last event while the write was under way, others that there was one before it.
 	seen   string
 	others bool
+	// doubtful is the version on which a write depended that failed, so that it is not known whether it was made; empty: none.
+	doubtful string
 }
 
 // Store has the parents as they were seen last.
@@ -55,14 +58,20 @@ type Store interface {
 func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
 	e.begin(parent)
 	written, err = write()
-	version := ""
-	if written != nil && err == nil {
+	version, doubtful := "", ""
+	switch {
+	case err != nil:
+		doubtful = parent.ResourceVersion()
+	case written != nil:
 		version = written.ResourceVersion()
 	}
-	mistaken = e.end(parent.UID(), version)
-	// Forget is not called again for a parent that went meanwhile.
+	mistaken = e.end(parent.UID(), version, doubtful)
 	if o, ok := store.Get(parent.Namespace(), parent.Name()); !ok || o.UID() != parent.UID() {
+		// Forget is not called again for a parent that went meanwhile.
 		e.Forget(parent.UID())
+	} else if err != nil {
+		// The sync that follows sees it. One that did not fail is followed by none, and the event may be still to come.
+		e.shown(o)
 	}
 	return written, mistaken, err
 }
@@ -75,10 +84,16 @@ func (e *OwnWrites) begin(parent *object.Object) {
 	if e.writes == nil {
 		e.writes = map[types.UID]*ownWrite{}
 	}
-	e.writes[uid] = &ownWrite{underWay: true}
+	begun := &ownWrite{underWay: true}
+	if before, ok := e.writes[uid]; ok {
+		// This one may turn out to be unnecessary because the other was not shown.
+		begun.doubtful = before.doubtful
+	}
+	e.writes[uid] = begun
 }
 
-func (e *OwnWrites) end(uid types.UID, version string) (mistaken bool) {
+// end takes note of what a write made: the version, empty for none. doubtful is the version on which one depended that failed.
+func (e *OwnWrites) end(uid types.UID, version, doubtful string) (mistaken bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w, ok := e.writes[uid]
@@ -86,12 +101,54 @@ func (e *OwnWrites) end(uid types.UID, version string) (mistaken bool) {
 		return false
 	}
 	mistaken = w.others || w.seen != "" && w.seen != version
-	if version == "" || w.seen == version {
-		delete(e.writes, uid)
-		return mistaken
+	switch {
+	case doubtful != "":
+		w.doubtful = strings.Clone(doubtful)
+	case version != "":
+		// It would be a conflict if the other had been made and not been shown.
+		w.doubtful = ""
 	}
 	w.underWay, w.version = false, strings.Clone(version)
+	if w.doubtful == "" && (version == "" || w.seen == version) {
+		delete(e.writes, uid)
+	}
 	return mistaken
+}
+
+// shown ends the doubt about a write that failed once the parent is seen as it was after it.
+func (e *OwnWrites) shown(o *object.Object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w, ok := e.writes[o.UID()]; ok && w.mayBe(o) {
+		w.doubtful = ""
+		if !w.underWay {
+			delete(e.writes, o.UID())
+		}
+	}
+}
+
+// mayBe reports whether a state of the parent may have been made by a write that failed.
+func (w *ownWrite) mayBe(o *object.Object) bool {
+	return w.doubtful != "" && later(o.ResourceVersion(), w.doubtful)
+}
+
+// later reports whether a version is later than another one. Versions that are no numbers have no order, and are later when they differ.
+func later(version, than string) bool {
+	a, errA := strconv.ParseUint(version, 10, 64)
+	b, errB := strconv.ParseUint(than, 10, 64)
+	if errA != nil || errB != nil {
+		return version != than
+	}
+	return a > b
+}
+
+// InDoubt reports whether an event that shows the parent as given may be that of an own write that failed: the response was lost, for
+// one, and the API server has made it. Syncs since then have not seen what it made. It is over with a call of Is or Urgency.
+func (e *OwnWrites) InDoubt(shown *object.Object) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w, ok := e.writes[shown.UID()]
+	return ok && w.mayBe(shown)
 }
 
 // Is reports whether an event that shows the parent as given is that of the last own write. While a write is
@@ -104,8 +161,14 @@ func (e *OwnWrites) Is(shown *object.Object) bool {
 	case !ok:
 		return false
 	case w.underWay:
+		if w.mayBe(shown) {
+			w.doubtful = ""
+		}
 		w.others, w.seen = w.others || w.seen != "", strings.Clone(shown.ResourceVersion())
 		return true
+	case w.mayBe(shown):
+		delete(e.writes, shown.UID())
+		return false
 	case w.version != shown.ResourceVersion():
 		return false
 	default:

@@ -137,3 +137,70 @@ func TestOwnWritesOfAParentThatIsGoneAreForgotten(t *testing.T) {
 		})
 	}
 }
+
+func TestAWriteThatFailedIsInDoubtUntilTheParentIsShownLater(t *testing.T) {
+	type write struct {
+		// on is the version that the write depends on, made the one that it makes, 0 for none, shown the one that is seen at its end.
+		on, made, shown int
+		err             error
+		// during is the version of an event while it is under way; 0: none.
+		during int
+	}
+	lost := errors.New("connection reset by peer")
+	for name, tc := range map[string]struct {
+		reason string
+		writes []write
+		// event is shown after the writes, and is in doubt or not.
+		event   int
+		inDoubt bool
+	}{
+		"Failed":          {"The API server may have made it.", []write{{on: 1, shown: 1, err: lost}}, 2, true},
+		"Made":            {"The response is known.", []write{{on: 1, shown: 1, made: 2}}, 2, false},
+		"Unnecessary":     {"There was no write.", []write{{on: 1, shown: 1}}, 2, false},
+		"ShownAtTheEnd":   {"The next sync sees what the write made.", []write{{on: 1, shown: 2, err: lost}}, 3, false},
+		"SeenMeanwhile":   {"Likewise.", []write{{on: 1, shown: 2, err: lost, during: 2}}, 3, false},
+		"EarlierState":    {"The write depended on a state that is shown only now.", []write{{on: 2, shown: 1, err: lost}}, 2, false},
+		"AfterEarlier":    {"That state does not end the doubt.", []write{{on: 2, shown: 1, err: lost}}, 3, true},
+		"ThenUnnecessary": {"The sync after it did not see what it made.", []write{{on: 1, shown: 1, err: lost}, {on: 1, shown: 1}}, 2, true},
+		"ShownBeforeTheEvent": {
+			"The sync that ends did not see it, and none follows.", []write{{on: 1, shown: 1, err: lost}, {on: 1, shown: 2}}, 2, true,
+		},
+		"ThenMade":         {"It would be a conflict if the first had been made.", []write{{on: 1, shown: 1, err: lost}, {on: 1, shown: 1, made: 2}}, 3, false},
+		"ThenFailed":       {"Either may have been made.", []write{{on: 1, shown: 1, err: lost}, {on: 1, shown: 1, err: lost}}, 2, true},
+		"SeenDuringOthers": {"The event has asked for a sync.", []write{{on: 1, shown: 1, err: lost}, {on: 1, shown: 2, during: 2}}, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e expectations.OwnWrites
+			for _, w := range tc.writes {
+				_, _, err := e.Write(store{"a": at(t, "a", w.shown)}, at(t, "a", w.on), func() (*object.Object, error) {
+					if w.during > 0 && !e.Is(at(t, "a", w.during)) {
+						t.Error("an event while a write is under way is not taken for its own")
+					}
+					if w.made == 0 {
+						return nil, w.err
+					}
+					return at(t, "a", w.made), nil
+				})
+				if !errors.Is(err, w.err) {
+					t.Errorf("got the error %v, want that of the write", err)
+				}
+			}
+			if got := e.InDoubt(at(t, "b", tc.event)); got {
+				t.Error("another parent is in doubt")
+			}
+			shown := at(t, "a", tc.event)
+			if got := e.InDoubt(shown); got != tc.inDoubt {
+				t.Errorf("in doubt: %t, want %t: %s", got, tc.inDoubt, tc.reason)
+			}
+			if !tc.inDoubt {
+				return
+			}
+			if e.Is(shown) {
+				t.Error("an event that is in doubt counts as self-triggered")
+			}
+			if e.InDoubt(at(t, "a", tc.event+1)) || e.Len() != 0 {
+				t.Error("the doubt is not over with the event")
+			}
+		})
+	}
+}

@@ -47,7 +47,7 @@ type controllers struct {
 type controller struct {
 	uid        types.UID
 	supervisor *supervisor.Supervisor
-	stop       context.CancelFunc
+	stop       context.CancelCauseFunc
 	stopped    bool
 	ended      chan struct{}
 }
@@ -70,12 +70,12 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	if ok {
 		former.end()
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
 	started := &controller{uid: d.Meta.UID, supervisor: supervisor.New(c.config, d), stop: stop, ended: make(chan struct{})}
 	c.all[id] = started
 	c.wait.Go(func() {
 		defer c.drop(id, started)
-		defer stop()
+		defer stop(nil)
 		if ok {
 			<-former.ended
 		}
@@ -101,7 +101,7 @@ func (c *controllers) remove(id identity) <-chan struct{} {
 // end is called with the lock held.
 func (c *controller) end() {
 	c.stopped = true
-	c.stop()
+	c.stop(definition.ErrReplaced)
 }
 
 // drop is called when a controller has ended.

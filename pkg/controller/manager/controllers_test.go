@@ -66,6 +66,8 @@ type server struct {
 
 	mu        sync.Mutex
 	instances []types.UID
+	// causes are those of the ends of instances.
+	causes []error
 }
 
 func newStore(t *testing.T) *store {
@@ -259,6 +261,7 @@ func (i *idle) Run(ctx context.Context) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.instances = nil
+	v.causes = append(v.causes, context.Cause(ctx))
 }
 
 // Started implements supervisor.Instance.
@@ -309,6 +312,36 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 			t.Errorf("of an object that is gone there is left: %v %v %v", got, v.controllers.all, v.exclusions.excluded)
 		}
 	})
+}
+
+func TestAnInstanceKnowsWhetherAnotherOneMayFollow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(s *store, v *server)
+		want   error
+	}{
+		"Removed":  {"The object may be created again at once.", func(s *store, v *server) { v.remove(definition.OfComposite(s.object)) }, definition.ErrReplaced},
+		"Another":  {"An object of that name follows.", func(s *store, _ *server) { s.change(func(c *v1alpha1.CompositeController) { c.UID = "u2" }) }, definition.ErrReplaced},
+		"Excluded": {"Another server follows.", func(s *store, _ *server) { s.label("b") }, definition.ErrReplaced},
+		"Shutdown": {"Nobody follows in this process.", func(_ *store, v *server) { v.stop() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore(t)
+				v := s.serve("a", "site=a")
+				s.wantReady("True Running")
+				tc.happen(s, v)
+				after(10 * time.Second)
+				v.mu.Lock()
+				causes := slices.Clone(v.causes)
+				v.mu.Unlock()
+				v.end()
+				if len(causes) != 1 || !errors.Is(causes[0], tc.want) {
+					t.Errorf("ended because of %v, want %v: %s", causes, tc.want, tc.reason)
+				}
+			})
+		})
+	}
 }
 
 func TestServersThatSelectDifferentObjectsDoNotWriteAgainstEachOther(t *testing.T) {

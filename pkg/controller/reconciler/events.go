@@ -74,7 +74,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
 		c.pool.Enqueue(key, workqueue.Resync)
-	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e):
+	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !c.ownWrites.InDoubt(e.New):
 	default:
 		c.pool.Enqueue(key, c.ownWrites.Urgency(e.New))
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package reconciler_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -176,6 +178,50 @@ func TestAParentThatIsDeselectedIsForgotten(t *testing.T) {
 	s.update(s.things, thing(t, "a", 4, "", ""))
 	if got := seen.take(s, 1); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("synced %v after the parent was selected again", got)
+	}
+}
+
+func TestAStatusThatAFailedWriteMayHaveMadeIsNotIgnored(t *testing.T) {
+	lost := errors.New("connection reset by peer")
+	for name, tc := range map[string]struct {
+		reason string
+		// writes are what one sync after the other gets for its write; nil: nothing is to be written.
+		writes []error
+		want   []string
+	}{
+		"NoWriteFailed": {"Changes of the status are ignored.", []error{nil}, []string{"last"}},
+		"WriteFailed": {
+			"The sync after it did not see what the write made, and left it as it is.", []error{lost, nil}, []string{"a", "last"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, seen := newScene(t), &syncs{}
+			s.exist(thing(t, "a", 1, "", ""), thing(t, "last", 1, "", ""))
+			writes := tc.writes
+			s.start(&kind{observe: seen.observe, write: func(sync *reconciler.Sync) error {
+				if sync.Key.Name != "a" || len(writes) == 0 {
+					return nil
+				}
+				err := writes[0]
+				writes = writes[1:]
+				return sync.WriteParent(func(*client.Client) (*object.Object, error) { return nil, err })
+			}}, func(c *reconciler.Config) {
+				oneWorker(c)
+				c.Sources[0].IgnoreStatus = true
+			})
+			seen.take(s, 1+len(tc.writes))
+			s.update(s.things, thing(t, "a", 2, "", `,"status":{"observed":1}`))
+			// The worker takes keys in their order, so nothing else was enqueued before this one.
+			s.update(s.things, thing(t, "last", 3, `,"generation":2`, ""))
+			if got := seen.take(s, len(tc.want)); !slices.Equal(got, tc.want) {
+				t.Errorf("synced %v, want %v: %s", got, tc.want, tc.reason)
+			}
+			s.update(s.things, thing(t, "a", 4, "", `,"status":{"observed":2}`))
+			s.update(s.things, thing(t, "last", 5, `,"generation":3`, ""))
+			if got := seen.take(s, 1); !slices.Equal(got, []string{"last"}) {
+				t.Errorf("synced %v after the change of a status that no write of the controller made", got)
+			}
+		})
 	}
 }
 

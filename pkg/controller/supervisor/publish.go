@@ -145,7 +145,11 @@ func (r *report) news(ctx context.Context) (status *v1alpha1.ControllerStatus, n
 	case change == different, change == reworded && r.rewordings.TryAccept():
 		return status, true, 0
 	}
-	return status, time.Since(r.publishedAt) >= quietInterval && (r.overwritten || !sameNumbers(r.published, status)), 0
+	if !r.overwritten && sameNumbers(r.published, status) {
+		return nil, false, 0
+	}
+	quiet := quietInterval - time.Since(r.publishedAt)
+	return status, quiet <= 0, max(0, quiet)
 }
 
 // number matches what differs between messages that say the same.

@@ -223,25 +223,32 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 		defer w.run()()
 		after(time.Minute)
 		before := w.published()
-		quantile := int64(5)
+		quantile, calls := int64(5), int64(7)
 		change := func(n int) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.instance.hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: 7, P50Milliseconds: new(quantile + int64(n))}}
+			w.instance.hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: calls, P50Milliseconds: new(quantile + int64(n))}}
 			w.instance.errors = []v1alpha1.ParentError{{Resource: "things", Name: "a", Message: "boom", Time: metav1.NewTime(time.Unix(1, 0))}}
 		}
 		change(0)
-		after(35 * time.Second)
+		after(5 * time.Second)
 		if s := w.controller.Status; len(s.Hooks) != 1 || s.Hooks[0].Calls != 7 || len(s.LastErrors) != 1 || s.LastErrors[0].Message != "boom" {
 			t.Errorf("the status is %+v", s)
+		}
+		// It was published a moment ago.
+		calls++
+		change(0)
+		after(30 * time.Second)
+		if s := w.controller.Status; len(s.Hooks) != 1 || s.Hooks[0].Calls != 8 {
+			t.Errorf("after 30 seconds the status is %+v", s)
 		}
 		// How long calls take changes without calls.
 		for n := range 100 {
 			change(n)
 			after(10 * time.Second)
 		}
-		if n := w.published() - before; n != 1 {
-			t.Errorf("%d writes, want 1", n)
+		if n := w.published() - before; n != 2 {
+			t.Errorf("%d writes, want 2", n)
 		}
 	})
 }

@@ -245,7 +245,7 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 // An Instance is a controller built from one definition. All methods may be called while Run runs, and before.
 type Instance interface {
 	// Run reconciles until ctx ends, and returns when everything that it started has ended. The cause is [definition.ErrReplaced] if
-	// another instance follows.
+	// another instance may follow.
 	Run(ctx context.Context)
 	// Started is closed when the caches are filled and parents are being reconciled.
 	Started() <-chan struct{}

@@ -47,10 +47,13 @@ func normal(addresses []string, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// table returns a table of kubectl get without the column of ages.
+// table returns a table of kubectl get without the columns of counts and ages, of which no cell is empty.
 func table(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	at := strings.Index(lines[0], "AGE")
+	at, columns := strings.Index(lines[0], "SYNCED"), 3 // FAILING and AGE are next to it.
+	if at < 0 {
+		at, columns = strings.Index(lines[0], "AGE"), 1
+	}
 	if at < 0 || !strings.HasPrefix(lines[0], "NAME") {
 		return text
 	}
@@ -59,10 +62,9 @@ func table(text string) string {
 		before, after := line, ""
 		if len(line) > at {
 			before, after = line[:at], line[at:]
-			if _, rest, found := strings.Cut(after, " "); found {
-				after = strings.TrimSpace(rest)
-			} else {
-				after = ""
+			for range columns {
+				_, after, _ = strings.Cut(after, " ")
+				after = strings.TrimSpace(after)
 			}
 		}
 		rows = append(rows, strings.TrimRight(before+after, " "))

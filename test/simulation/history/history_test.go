@@ -17,11 +17,15 @@ limitations under the License.
 package history
 
 import (
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
 func TestGenerateMakesTheSameHistoryOfTheSameSeed(t *testing.T) {
@@ -142,5 +146,34 @@ func TestRunRepeats(t *testing.T) {
 	}
 	if same == 0 || len(distinct) < seeds {
 		t.Errorf("%d of %d histories repeat, and %d differ from each other", same, seeds, len(distinct))
+	}
+}
+
+func TestAWriteThatNobodySeesChangesTheStoredFormOnly(t *testing.T) {
+	at := func(version, more string) value.Object {
+		o, err := value.Decode(fmt.Appendf(nil, `{"metadata":{"name":"a","resourceVersion":%q,"labels":{"a":"b"}}%s}`, version, more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for name, tc := range map[string]struct {
+		before, after value.Object
+		want          bool
+	}{
+		"Version": {at("1", `,"status":{"a":1}`), at("2", `,"status":{"a":1}`), true},
+		"Status":  {at("1", `,"status":{"a":1}`), at("2", `,"status":{"a":2}`), false},
+		"Created": {nil, at("2", ""), false},
+		"Deleted": {at("1", ""), nil, false},
+	} {
+		w := apiserver.Write{Before: tc.before, After: tc.after}
+		if got := stored(w); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+	labeled := at("2", "")
+	value.Map(labeled, "metadata")["labels"] = map[string]any{"a": "c"}
+	if stored(apiserver.Write{Before: at("1", ""), After: labeled}) {
+		t.Error("a change of labels counts as one of the stored form")
 	}
 }

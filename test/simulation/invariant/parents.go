@@ -69,7 +69,7 @@ func (t *Tracker) checkOwner(c *change) {
 	case hooks.ByName(was.group, was.kind) < 0:
 		for _, field := range changed(c.before, c.after) {
 			// A write through a schema that has learned a default stores the default.
-			if !asTarget(field) && (field != "spec" || t.upgraded == 0) {
+			if !asTarget(field) && (field != "spec" || !byDefault(c)) {
 				t.violated(New(StrangersUntouched, c.at, "%s of %s was changed, which %s %s controls", field, c.after, was.kind, was.name))
 			}
 		}

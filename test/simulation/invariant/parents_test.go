@@ -153,6 +153,17 @@ func TestParentsAtRest(t *testing.T) {
 		"LatestRevisionAskedOfAFaultyHook": {Cluster{}, func(s *script) {
 			revisions(s, false, wants(nil), &hooks.Response{})
 		}, ""},
+		"StatusOfAFormerRevisionAskedLast": {Cluster{}, func(s *script) {
+			s.thing("user", `,"generation":1`, `,"status":{"observedGeneration":1,"color":"green"}`, 0)
+			s.call(hook.Sync, "t", nil, "", &hooks.Response{Status: map[string]any{"color": "green"}}, 0)
+			former := s.decode(s.versions["t"])
+			former["spec"] = map[string]any{"color": "red"}
+			s.Call(&Call{
+				Controller: "c0", Hook: hook.Sync, InFlight: 1, AboutParent: 1, Pure: true,
+				Request:  &hooks.Request{Controller: s.definition("c0"), Parent: former},
+				Response: &hooks.Response{Status: map[string]any{"color": "red"}},
+			})
+		}, ""},
 		"ChildNotReleased": {Cluster{}, func(s *script) {
 			settled(s)
 			s.write("user", "create", "configmaps", "x", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"%s}}`,

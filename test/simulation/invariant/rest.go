@@ -191,7 +191,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if len(calls) == 0 {
 		return New(LatestSeen, c.At, "the hook of %s was never asked about %s", name, o)
 	}
-	call := calls[0]
+	call := calls[0] // At rest no child is on a former revision.
 	if !t.usable(key) || !c.Ended && t.upgraded > 0 && call.At <= t.upgraded {
 		return nil
 	}

@@ -103,6 +103,7 @@ const (
 	thing = `{"apiVersion":"sim.example.com/v1","kind":"Thing","metadata":{"name":"t0","namespace":"ns0"%s},"spec":{"selector":{"matchLabels":{"app":"t0"}}}%s}`
 	child = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t0-c0-m0","namespace":"ns0","labels":{"app":"t0"%s},
 		"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t0","uid":"t","controller":true}]},"data":{%s}}`
+	gadget    = `{"apiVersion":"sim.example.com/v1","kind":"Gadget","metadata":{"name":"x","ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"n","uid":"n","controller":true}]},"spec":{%s}}`
 	finalizer = `,"finalizers":["metacontroller.io/compositecontroller-c0"]`
 )
 
@@ -119,6 +120,18 @@ func (s *script) thing(who, meta, rest string, after time.Duration) {
 func (s *script) child(who, labels, data string, after time.Duration) {
 	s.t.Helper()
 	s.write(who, "update", "configmaps", "m", fmt.Sprintf(child, labels, data), after)
+}
+
+// applied writes the child with the data that managers own by server-side apply.
+func (s *script) applied(owners string) {
+	s.t.Helper()
+	o := s.decode(fmt.Sprintf(child, "", `"color":"red","size":"1"`))
+	entries := []any{}
+	for manager, fields := range s.decode(owners) {
+		entries = append(entries, map[string]any{"manager": manager, "operation": "Apply", "fieldsV1": map[string]any{"f:data": fields}})
+	}
+	o["metadata"].(map[string]any)["managedFields"] = entries
+	s.write("user", "update", "configmaps", "m", string(value.Encode(o)), 0)
 }
 
 func wants(data map[string]any) *hooks.Response {
@@ -206,6 +219,27 @@ func TestEveryStep(t *testing.T) {
 			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
 			s.write("engine", "delete", "configmaps", "m", "", time.Second)
 		}, ""},
+		"RecreatedForOwnedFieldNoLongerWanted": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.applied(`{"metacontroller/compositecontroller/c0":{"f:color":{},"f:size":{}}}`)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, ""},
+		"RecreatedForFieldOfAnotherController": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.applied(`{"metacontroller/compositecontroller/c0":{"f:color":{}},"metacontroller/compositecontroller/c1":{"f:size":{}}}`)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, WantedStays},
+		"RecreatedForFieldThatAnotherManagerOwnsToo": {func(s *script) {
+			s.define("Recreate", "")
+			s.thing("user", "", "", 0)
+			s.applied(`{"metacontroller/compositecontroller/c0":{"f:color":{},"f:size":{}},"kubectl":{"f:size":{}}}`)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, WantedStays},
 		"FieldOfOthersLost": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
@@ -222,6 +256,14 @@ func TestEveryStep(t *testing.T) {
 			s.write("user", "create", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, 0)
 			s.write("engine", "update", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"b"}}`, 0)
 		}, StrangersUntouched},
+		"SpecOfStrangersChildChanged": {func(s *script) {
+			s.write("user", "create", "gadgets", "x", fmt.Sprintf(gadget, ""), 0)
+			s.write("engine", "patch", "gadgets", "x", fmt.Sprintf(gadget, `"color":"red"`), 0)
+		}, StrangersUntouched},
+		"SpecOfStrangersChildDefaulted": {func(s *script) {
+			s.write("user", "create", "gadgets", "x", fmt.Sprintf(gadget, ""), 0)
+			s.write("engine", "patch", "gadgets", "x", fmt.Sprintf(gadget, `"grade":"b"`), 0)
+		}, ""},
 		"StrangerDeleted": {func(s *script) {
 			s.write("user", "create", "configmaps", "x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, 0)
 			s.write("engine", "delete", "configmaps", "x", "", 0)

@@ -209,8 +209,8 @@ func wantsAsItIs(call *Call, have object) bool {
 		if rule.Kind != have.kind() || !strings.HasSuffix(rule.Method, "Recreate") {
 			continue
 		}
-		// It may differ by what was applied before and is not wanted any more; the annotation, where there is one, tells.
-		if difference(want, have, hooks.Edition{Extra: true}) != "" || !appliedAs(want, have) {
+		// It may differ by what was applied before and is not wanted any more; the annotation, or who owns its fields, tells.
+		if difference(want, have, hooks.Edition{Extra: true}) != "" || !appliedAs(want, have) || !ownedAs(call.Controller, want, have) {
 			return false
 		}
 	}
@@ -226,24 +226,6 @@ func find(list []map[string]any, o object) object {
 		}
 	}
 	return nil
-}
-
-// lastApplied is the annotation with what was applied last.
-const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
-
-// appliedAs reports whether an object says of itself that its wanted fields are those applied last. It is true without the annotation.
-func appliedAs(want, have object) bool {
-	annotation := text(have.at("metadata", "annotations")[lastApplied])
-	if annotation == "" {
-		return true
-	}
-	applied := decode([]byte(annotation))
-	for _, field := range []string{"spec", "data"} {
-		if len(keys(applied.at(field), want.at(field))) != len(want.at(field)) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkFinalizers checks that a finalizer that an engine takes off is one that the hook is done with, or of which nobody is to be asked.
