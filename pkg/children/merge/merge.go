@@ -108,19 +108,8 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 			delete(merged, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if _, still := want[name]; still {
-			continue
-		}
-		if value, there := observed[name]; there {
-			rest, stays, err := m.remove(p.field(name), value, was[name], field(schema, name))
-			if err != nil {
-				return nil, err
-			}
-			if !stays || !same(rest, value) {
-				set(name, rest, stays)
-			}
-		}
+	if err := m.dropped(p, observed, was, want, schema, set); err != nil {
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		value, present := observed[name]
@@ -134,6 +123,24 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 		}
 	}
 	return merged, nil
+}
+
+// dropped removes the fields that were applied last and are not desired.
+func (m *merger) dropped(p *path, observed, was, want map[string]any, schema Schema, set func(name string, value any, present bool)) error {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		value, there := observed[name]
+		if _, still := want[name]; still || !there {
+			continue
+		}
+		rest, stays, err := m.remove(p.field(name), value, was[name], field(schema, name))
+		if err != nil {
+			return err
+		}
+		if !stays || !same(rest, value) {
+			set(name, rest, stays)
+		}
+	}
+	return nil
 }
 
 // remove takes away a value that was applied last and is not desired. What others added to it stays.
