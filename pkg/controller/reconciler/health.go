@@ -19,13 +19,16 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -184,4 +187,39 @@ func message(err error) string {
 		}
 	}
 	return err.Error()
+}
+
+// permitted is called when the service account may do what it could not do before.
+func (c *Controller) permitted() {
+	if !c.shared.Access.Held() {
+		for _, key := range c.parents.all() {
+			c.pool.Release(key)
+		}
+	}
+	c.pool.RetryFailed(func(err error) bool { return access.IsNotPermitted(err) || forbidden(err) })
+	select {
+	case c.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// forbidden reports whether an error, or one of those that it joins, says that an API server refused a request.
+func forbidden(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(joined.Unwrap(), forbidden)
+	}
+	if wrapped, ok := err.(interface{ Unwrap() error }); ok && forbidden(wrapped.Unwrap()) {
+		return true
+	}
+	status, ok := err.(apierrors.APIStatus)
+	return ok && status.Status().Code == 403
+}
+
+// permission returns what the service account may do, for the status.
+func (c *Controller) permission() health.Permission {
+	s, d := c.shared.Access.State(), c.config.Definition
+	return health.Permission{
+		Account: s.Account, Controller: strings.ToLower(d.Kind) + "/" + d.Meta.Name, Known: s.Known, Problem: s.Problem, Held: s.Held,
+		NotFound: s.NotFound, NotImpersonated: s.NotImpersonated, Lacks: s.Lacks(),
+	}
 }
