@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,9 +164,29 @@ func (o *Objects) events(ctx context.Context, name string) ([]corev1.Event, erro
 // AwaitEvent waits for an event about an object whose message contains a text.
 func (o *Objects) AwaitEvent(name, eventType, reason, text string) {
 	o.t.Helper()
-	o.AwaitEventAs(name, fmt.Sprintf("%s %s %q", eventType, reason, text), func(e *corev1.Event) bool {
-		return e.Type == eventType && e.Reason == reason && strings.Contains(e.Message, text)
+	o.AwaitEventAs(name, describe(eventType, reason, text), isEvent(eventType, reason, text))
+}
+
+// AwaitEventOf does something until there is such an event: something that may come to nothing when the server does not see yet what
+// was done before.
+func (o *Objects) AwaitEventOf(do func(), name, eventType, reason, text string) {
+	o.t.Helper()
+	want := isEvent(eventType, reason, text)
+	Eventually(o.t, o.limit, "the event of "+name+" "+describe(eventType, reason, text), func(ctx context.Context) (bool, string) {
+		do()
+		events, err := o.events(ctx, name)
+		return err == nil && slices.ContainsFunc(events, func(e corev1.Event) bool { return want(&e) }), fmt.Sprint(err)
 	})
+}
+
+func describe(eventType, reason, text string) string {
+	return fmt.Sprintf("%s %s %q", eventType, reason, text)
+}
+
+func isEvent(eventType, reason, text string) func(*corev1.Event) bool {
+	return func(e *corev1.Event) bool {
+		return e.Type == eventType && e.Reason == reason && strings.Contains(e.Message, text)
+	}
 }
 
 // AwaitEventAs waits for an event about an object that is as wanted, and returns it.
