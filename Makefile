@@ -100,6 +100,11 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
 
+.PHONY: fleet
+fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
+	@METACONTROLLER_APISERVER=$(CURDIR)/$(SERVER) go test -count=1 -v -timeout 30m -run '^TestFleet$$' ./test/conformance/status \
+		-fleet.controllers 50 -fleet.parents 200
+
 .PHONY: simulate
 simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
 	@hack/simulate.sh -simulation.seeds $(SEEDS) -simulation.first $(FIRST)

@@ -19,6 +19,7 @@ package status
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,10 +41,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
+// controllersOfFleet is the number of controllers, of which every second one fails for a time, and parentsOfEach that of the parents of
+// each. make fleet has 50 of 200.
+var (
+	controllersOfFleet = flag.Int("fleet.controllers", 10, "how many controllers TestFleet has")
+	parentsOfEach      = flag.Int64("fleet.parents", 40, "how many parents each of them has")
+)
+
 const (
-	// controllersOfFleet is the number of controllers, of which every second one fails for a time, and parentsOfEach that of the parents of
-	// each.
-	controllersOfFleet, parentsOfEach = 50, 200
 	// fleet is the label that tells the controller of a parent.
 	fleet = "example.com/fleet"
 	// conditionsLimit and numbersLimit are far beyond what is promised, which is 2 s and 30 s on a machine that has time.
@@ -62,7 +67,7 @@ func TestFleet(t *testing.T) {
 	f.Handle("/sync", script)
 	f.watch()
 	began := time.Now()
-	for n := range controllersOfFleet {
+	for n := range *controllersOfFleet {
 		name := fmt.Sprintf("%s-%d-%s", f.Name, n, [...]string{"good", "bad"}[n%2])
 		f.mu.Lock()
 		f.calls[name] = &calls{}
@@ -83,7 +88,7 @@ func TestFleet(t *testing.T) {
 	for _, c := range f.all {
 		f.await(c, "to be healthy", func(s seen) bool { return s.ready && s.healthy == metav1.ConditionTrue && s.counts(0) && s.settled })
 	}
-	t.Logf("%d controllers with %d parents each were settled after %s", controllersOfFleet, parentsOfEach, time.Since(began).Round(time.Second))
+	t.Logf("%d controllers with %d parents each were settled after %s", *controllersOfFleet, *parentsOfEach, time.Since(began).Round(time.Second))
 	before := callsOfGood(script)
 	f.change(true, "1")
 	f.change(false, "2")
@@ -129,7 +134,7 @@ type seen struct {
 
 // counts reports whether the numbers say that so many parents fail and all others are synced.
 func (s seen) counts(failing int64) bool {
-	return s.counters.Parents == parentsOfEach && s.counters.Failing == failing && s.counters.Synced == parentsOfEach-failing
+	return s.counters.Parents == *parentsOfEach && s.counters.Failing == failing && s.counters.Synced == *parentsOfEach-failing
 }
 
 func (f *fleetTest) respond(c *fixture.Call) (*fixture.Reply, error) {
@@ -163,8 +168,8 @@ func (f *fleetTest) each(do func(controller, parent int) error) {
 			}
 		})
 	}
-	for n := range controllersOfFleet {
-		for i := range parentsOfEach {
+	for n := range *controllersOfFleet {
+		for i := range int(*parentsOfEach) {
 			next <- [2]int{n, i}
 		}
 	}
@@ -191,7 +196,7 @@ func (f *fleetTest) change(broken bool, n string) {
 	})
 	healthy, failing := metav1.ConditionTrue, int64(0)
 	if broken {
-		healthy, failing = metav1.ConditionFalse, parentsOfEach
+		healthy, failing = metav1.ConditionFalse, *parentsOfEach
 	}
 	var hooks, ready, numbers []time.Duration
 	for n := 1; n < len(f.all); n += 2 {
