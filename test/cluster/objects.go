@@ -20,7 +20,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,12 +170,7 @@ func (o *Objects) AwaitEvent(name, eventType, reason, text string) {
 // was done before.
 func (o *Objects) AwaitEventOf(do func(), name, eventType, reason, text string) {
 	o.t.Helper()
-	want := isEvent(eventType, reason, text)
-	Eventually(o.t, o.limit, "the event of "+name+" "+describe(eventType, reason, text), func(ctx context.Context) (bool, string) {
-		do()
-		events, err := o.events(ctx, name)
-		return err == nil && slices.ContainsFunc(events, func(e corev1.Event) bool { return want(&e) }), fmt.Sprint(err)
-	})
+	o.awaitEvent(do, name, describe(eventType, reason, text), isEvent(eventType, reason, text))
 }
 
 func describe(eventType, reason, text string) string {
@@ -192,8 +186,15 @@ func isEvent(eventType, reason, text string) func(*corev1.Event) bool {
 // AwaitEventAs waits for an event about an object that is as wanted, and returns it.
 func (o *Objects) AwaitEventAs(name, what string, want func(*corev1.Event) bool) *corev1.Event {
 	o.t.Helper()
+	return o.awaitEvent(func() {}, name, what, want)
+}
+
+// awaitEvent calls do before each look.
+func (o *Objects) awaitEvent(do func(), name, what string, want func(*corev1.Event) bool) *corev1.Event {
+	o.t.Helper()
 	var found *corev1.Event
 	Eventually(o.t, o.limit, fmt.Sprintf("the event of %s %s", name, what), func(ctx context.Context) (bool, string) {
+		do()
 		events, err := o.events(ctx, name)
 		if err != nil {
 			return false, err.Error()
