@@ -49,7 +49,7 @@ const (
 	// verification has the engine check itself while it runs; what it finds is an error in the log.
 	verification = "METACONTROLLER_VERIFY=plans"
 	// logLines is how much of the log is shown when a test fails.
-	logLines = 25
+	logLines = 8
 	// raceLines is how much of a report of the race detector is shown.
 	raceLines = 80
 )

@@ -18,6 +18,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,8 @@ const (
 	resyncsAfter = 2 * time.Minute
 	// margin is how much longer than a period is waited.
 	margin = 30 * time.Second
+	// longestBackoff is after how long a parent that fails is tried again at the latest (pkg/controller/workqueue).
+	longestBackoff = 5 * time.Minute
 )
 
 // end ends all that keeps the cluster from its rest, and checks what must be true at rest.
@@ -51,7 +54,7 @@ func (r *runner) end() {
 	r.freeWatches(Step{})
 	r.freeObjects()
 	r.forgive()
-	if !r.restoreAll() || !r.settle() || !r.upgraded() || !r.flush() || !r.atRest() {
+	if !r.restoreAll() || !r.settle() || !r.upgraded() || !r.flush() || !r.atRest() || !r.retried() {
 		return
 	}
 	r.quiet(invariant.ResyncWritesNothing, func() { r.wait(resyncs + margin) })
@@ -154,6 +157,20 @@ func (r *runner) flush() bool {
 		}
 	}
 	return true
+}
+
+// retried lets parents that fail be tried again, until that has nothing written any more: nobody tells the engine that the object of a
+// stranger, whose name a child needs, is gone.
+func (r *runner) retried() bool {
+	for wrote, rounds := true, 0; wrote && rounds < 5 && r.tracker.Failing(); rounds++ {
+		before := len(r.world.API.Journal())
+		r.wait(longestBackoff + margin)
+		if !r.settle() {
+			return false
+		}
+		wrote = slices.ContainsFunc(r.world.API.Journal()[before:], func(w apiserver.Write) bool { return !passing(w) && !stored(w) })
+	}
+	return r.atRest()
 }
 
 func (r *runner) atRest() bool {

@@ -303,6 +303,16 @@ func (t *Tracker) reported(call *Call, o object) bool {
 	return w.left && (w.last >= call.At || w.times >= eventsBurst)
 }
 
+// Failing reports whether a controller says in its status that the last sync of a parent failed.
+func (t *Tracker) Failing() bool {
+	for name := range t.definitions {
+		if d := t.definition(name); d != nil && d.at("status")["lastErrors"] != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // leaving are the reasons of Warnings that say that a child is left as it is.
 var leaving = map[string]bool{"ChildFlapping": true, "ChildNotRecreated": true}
 
