@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,10 +78,12 @@ type Informer struct {
 	subscribers []*subscriber
 	progress    []*Progress
 
-	mu      sync.Mutex
-	err     error
-	missed  error // of a handler that has missed changes
-	version string
+	mu  sync.Mutex
+	err error
+	// troubled are called when err comes, stays or goes.
+	troubled []*func()
+	missed   error // of a handler that has missed changes
+	version  string
 }
 
 var _ clientcache.ReflectorStore = &Informer{}
@@ -120,6 +123,19 @@ func (i *Informer) Err() error {
 		return i.err
 	}
 	return i.missed
+}
+
+// NotifyErr has changed called, from any goroutine, whenever what [Informer.Err] returns of a request may have changed, until cancel is
+// called. It must not block.
+func (i *Informer) NotifyErr(changed func()) (cancel func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.troubled = append(i.troubled, &changed)
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.troubled = slices.DeleteFunc(i.troubled, func(f *func()) bool { return f == &changed })
+	}
 }
 
 // LastSyncedVersion returns the newest resourceVersion whose event all subscribers have handled, empty before the first.
@@ -339,6 +355,13 @@ func (i *Informer) listed(err error) {
 // observed records the result of the last request.
 func (i *Informer) observed(err error) {
 	i.mu.Lock()
-	defer i.mu.Unlock()
+	var troubled []*func()
+	if i.err != nil || err != nil {
+		troubled = slices.Clone(i.troubled)
+	}
 	i.err = err
+	i.mu.Unlock()
+	for _, changed := range troubled {
+		(*changed)()
+	}
 }

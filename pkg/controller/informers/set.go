@@ -32,6 +32,8 @@ import (
 // syncs that need other informers, do not wait for each other.
 type Set struct {
 	expectations *expectations.Expectations
+	// troubled is called when what Problem returns may have changed.
+	troubled func()
 
 	mu sync.Mutex
 	// held are the informers in use. The caches have one informer for a query while it is held.
@@ -47,6 +49,8 @@ type held struct {
 	uses     int
 	// observe lets the expectations observe the informer. It returns when they do, whoever called it first.
 	observe func() (cancel func())
+	// ignore ends the calls about its errors.
+	ignore func()
 	// subscriptions are canceled with the last use.
 	subscriptions map[*subscription]struct{}
 }
@@ -57,6 +61,10 @@ type subscription struct{ cancel func() }
 func New(e *expectations.Expectations) *Set {
 	return &Set{expectations: e, held: map[*cache.Informer]*held{}}
 }
+
+// NotifyProblem has changed called, from any goroutine, whenever what Problem returns may have changed, until Close. It must not block.
+// It is for a set without informers.
+func (s *Set) NotifyProblem(changed func()) { s.troubled = changed }
 
 // Acquire returns the informer of a cache for q; of several calls with one cache and q, the same. The set holds it until Close.
 func (s *Set) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
@@ -82,6 +90,9 @@ func (s *Set) use(informer *cache.Informer) *held {
 	if !ok {
 		h = &held{informer: informer, subscriptions: map[*subscription]struct{}{}}
 		h.observe = sync.OnceValue(func() func() { return s.expectations.Observe(informer) })
+		if h.ignore = func() {}; s.troubled != nil {
+			h.ignore = informer.NotifyErr(s.troubled)
+		}
 		s.held[informer] = h
 	}
 	h.uses++
@@ -193,5 +204,6 @@ func (h *held) release() {
 		sub.cancel()
 	}
 	h.observe()()
+	h.ignore()
 	h.informer.Release()
 }

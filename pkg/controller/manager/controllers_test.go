@@ -271,6 +271,9 @@ func (*idle) Started() <-chan struct{} {
 	return started
 }
 
+// Activity implements supervisor.Instance.
+func (*idle) Activity() <-chan struct{} { return nil }
+
 // Health implements supervisor.Instance.
 func (*idle) Health() health.State { return health.State{Started: true} }
 

@@ -99,6 +99,8 @@ type Controller struct {
 	finalizing finalizing
 	// recheck asks for a look at the credentials of the hooks.
 	recheck chan struct{}
+	// activity has an element after something happened that Health, Counters, Hooks or LastErrors may show.
+	activity chan struct{}
 }
 
 // New builds a controller. It opens no connection and starts nothing; Run does. The error of a definition that cannot run before it
@@ -112,6 +114,7 @@ func New(c Config) (*Controller, error) {
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}), recheck: make(chan struct{}, 1),
+		activity: make(chan struct{}, 1), finalizing: finalizing{began: make(chan struct{}, 1)},
 	}
 	for _, s := range c.Sources {
 		r.byResource[s.Resource.GroupResource()] = s
@@ -155,13 +158,14 @@ func (c *Controller) assemble() {
 		Ready: func(key parent.Key) bool {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
 		}, Failed: c.failed,
-		Recovered: c.recovered, Metrics: c.metrics, Random: c.shared.Options.Random,
+		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
 	c.informers = informers.New(c.expectations)
+	c.informers.NotifyProblem(c.active)
 	c.guard = deletionguard.New(c.countChildren)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,

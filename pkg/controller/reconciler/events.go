@@ -171,6 +171,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 	key := s.key(o)
 	c.config.Kind.Forget(key)
 	c.pool.Forget(key)
+	c.active()
 	c.forgetSynced(key, s.root(o), o.UID())
 }
 

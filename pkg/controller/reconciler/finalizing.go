@@ -31,7 +31,7 @@ import (
 const (
 	// finalizeLimit is how long a finalize hook may take before people are told.
 	finalizeLimit = time.Minute
-	// finalizeInterval is how often this is looked at.
+	// finalizeInterval is the least time between two looks at this.
 	finalizeInterval = 2 * time.Second
 )
 
@@ -40,6 +40,8 @@ const (
 type finalizing struct {
 	mu    sync.Mutex
 	since map[parent.Key]finalization
+	// began has an element after the first call for a parent. Nil: nobody waits for it.
+	began chan struct{}
 }
 
 type finalization struct {
@@ -60,6 +62,10 @@ func (f *finalizing) called(key parent.Key, finalized bool, now time.Time) {
 			f.since = map[parent.Key]finalization{}
 		}
 		f.since[key] = finalization{since: now}
+		select {
+		case f.began <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -102,18 +108,34 @@ func (f *finalizing) report(now time.Time) (keys []parent.Key) {
 	return keys
 }
 
+// next returns when the next of them will be late that was not reported, false if there is none.
+func (f *finalizing) next() (due time.Time, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, each := range f.since {
+		if late := each.since.Add(finalizeLimit); !each.reported && (!ok || late.Before(due)) {
+			due, ok = late, true
+		}
+	}
+	return due, ok
+}
+
 // watchFinalizing reports, once for each, parents for which the finalize hook takes long.
 func (c *Controller) watchFinalizing(ctx context.Context) {
 	if c.hooks.Finalize == nil {
 		return
 	}
-	ticker := time.NewTicker(finalizeInterval)
-	defer ticker.Stop()
 	for {
+		var late <-chan time.Time
+		if due, ok := c.finalizing.next(); ok {
+			late = time.After(max(finalizeInterval, time.Until(due)))
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-c.finalizing.began:
+			continue
+		case <-late:
 		}
 		if c.paused.Load() {
 			continue

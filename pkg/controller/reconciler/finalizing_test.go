@@ -32,16 +32,21 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 		do          func()
 		after       time.Duration
 		n, reported int
+		due         time.Duration
+		waiting     bool
 	}{
-		{"A hook may take its time.", func() {}, finalizeLimit - 1, 0, 0},
-		{"It may not take more.", func() {}, finalizeLimit, 1, 1},
-		{"Further calls are the same finalization.", func() { f.called(a, false, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0},
-		{"Each parent has its own time.", func() { f.called(b, false, began.Add(time.Second)) }, finalizeLimit, 1, 0},
-		{"Both are late.", func() {}, finalizeLimit + time.Second, 2, 1},
-		{"One is finalized.", func() { f.called(a, true, began.Add(time.Hour)) }, time.Hour, 1, 0},
-		{"One is gone.", func() { f.forget(b) }, time.Hour, 0, 0},
+		{"A hook may take its time.", func() {}, finalizeLimit - 1, 0, 0, finalizeLimit, true},
+		{"It may not take more.", func() {}, finalizeLimit, 1, 1, finalizeLimit, true},
+		{"Further calls are the same finalization.", func() { f.called(a, false, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0, 0, false},
+		{"Each parent has its own time.", func() { f.called(b, false, began.Add(time.Second)) }, finalizeLimit, 1, 0, finalizeLimit + time.Second, true},
+		{"Both are late.", func() {}, finalizeLimit + time.Second, 2, 1, finalizeLimit + time.Second, true},
+		{"One is finalized.", func() { f.called(a, true, began.Add(time.Hour)) }, time.Hour, 1, 0, 0, false},
+		{"One is gone.", func() { f.forget(b) }, time.Hour, 0, 0, 0, false},
 	} {
 		step.do()
+		if due, ok := f.next(); ok != step.waiting || ok && !due.Equal(began.Add(step.due)) {
+			t.Errorf("the next one is late at %s, %t; want %s, %t: %s", due.Sub(began), ok, step.due, step.waiting, step.reason)
+		}
 		if n, reported := f.late(began.Add(step.after)), f.report(began.Add(step.after)); n != step.n || len(reported) != step.reported {
 			t.Errorf("%d are late, of which %d are reported now; want %d and %d: %s", n, len(reported), step.n, step.reported, step.reason)
 		}

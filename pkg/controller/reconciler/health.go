@@ -43,6 +43,16 @@ const (
 	recheckInterval = 30 * time.Second
 )
 
+// Activity has an element after something happened that Health, Counters, Hooks or LastErrors may show, but for what only time changes.
+func (c *Controller) Activity() <-chan struct{} { return c.activity }
+
+func (c *Controller) active() {
+	select {
+	case c.activity <- struct{}{}:
+	default: // It is known already.
+	}
+}
+
 // Health returns how the controller is doing.
 func (c *Controller) Health() health.State {
 	s := health.State{
@@ -143,6 +153,7 @@ func (c *Controller) checkCredentials(ctx context.Context) {
 				usable = c.hooks.CheckCredentials(ctx)
 				return nil
 			})
+			c.active()
 		}
 		var again <-chan time.Time
 		if !usable {
@@ -191,6 +202,7 @@ func message(err error) string {
 
 // permitted is called when the service account may do what it could not do before.
 func (c *Controller) permitted() {
+	defer c.active()
 	if !c.shared.Access.Held() {
 		for _, key := range c.parents.all() {
 			c.pool.Release(key)

@@ -29,6 +29,7 @@ import (
 type instance struct {
 	world     *world
 	started   chan struct{}
+	activity  chan struct{}
 	finalizes []string
 	missing   []string
 	redefined int
@@ -70,6 +71,9 @@ func (i *instance) Run(ctx context.Context) {
 
 // Started implements supervisor.Instance.
 func (i *instance) Started() <-chan struct{} { return i.started }
+
+// Activity implements supervisor.Instance.
+func (i *instance) Activity() <-chan struct{} { return i.activity }
 
 // Health implements supervisor.Instance.
 func (i *instance) Health() health.State {
@@ -126,10 +130,20 @@ func (w *world) is(change func(*health.State)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.instance.state)
+	w.active()
 }
 
 func (w *world) counted(change func(*v1alpha1.ControllerCounters)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.instance.counters)
+	w.active()
+}
+
+// active says that something happened, with the lock held.
+func (w *world) active() {
+	select {
+	case w.instance.activity <- struct{}{}:
+	default:
+	}
 }

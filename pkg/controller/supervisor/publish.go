@@ -35,10 +35,10 @@ import (
 )
 
 const (
-	// reportInterval is how often numbers are read, and failed publications tried again.
+	// reportInterval is how long after something happened numbers are read, and failed publications tried again.
 	reportInterval = 5 * time.Second
 	// quietInterval is the least time between a publication and the next one that has nothing new but numbers, or that
-	// repairs a status which another client wrote.
+	// repairs a status which another client wrote; and how often numbers are read while nothing happens: some change with time.
 	quietInterval = 30 * time.Second
 	// startTime is how long a start may take before the status says that it is under way. Until then only failures are published: a client
 	// that creates or updates a controller, and then updates what it got, finds it in that version, and a start is one write.
@@ -53,7 +53,9 @@ const (
 func (r *report) observe(d definition.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.overwritten = !showsAll(d.Status, r.published)
+	if r.overwritten = !showsAll(d.Status, r.published); r.overwritten {
+		r.active()
+	}
 }
 
 // showsAll reports whether other has all of s but counters and the times of transitions. It may have conditions of other clients.
@@ -73,16 +75,25 @@ func showsAll(other, s *v1alpha1.ControllerStatus) bool {
 	return true
 }
 
+// active says that the numbers may have changed.
+func (r *report) active() { poke(r.activity) }
+
 // run publishes until ctx ends.
 func (r *report) run(ctx context.Context) {
-	ticker := time.NewTicker(reportInterval)
-	defer ticker.Stop()
+	timer, soon := time.NewTimer(reportInterval), true
+	defer timer.Stop()
 	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-r.activity:
+			if !soon {
+				timer.Reset(reportInterval)
+				soon = true
+			}
+			continue
+		case <-timer.C:
 		case <-r.urgent:
 		case <-due:
 		}
@@ -94,6 +105,10 @@ func (r *report) run(ctx context.Context) {
 			}
 			return err
 		})
+		timer.Reset(quietInterval)
+		if soon = err != nil; soon {
+			timer.Reset(reportInterval)
+		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).Error(err, "Status of the controller is not published; trying again", "after", reportInterval)
 		}

@@ -229,6 +229,7 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 			defer w.mu.Unlock()
 			w.instance.hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: calls, P50Milliseconds: new(quantile + int64(n))}}
 			w.instance.errors = []v1alpha1.ParentError{{Resource: "things", Name: "a", Message: "boom", Time: metav1.NewTime(time.Unix(1, 0))}}
+			w.active()
 		}
 		change(0)
 		after(5 * time.Second)

@@ -37,6 +37,8 @@ type report struct {
 	// object is the definition that names the object.
 	object definition.Definition
 	urgent chan struct{}
+	// activity has an element after something happened that the numbers may show.
+	activity chan struct{}
 	// publishing is full while a status is being published.
 	publishing chan struct{}
 	// changes and rewordings bound how often conditions are published.
@@ -56,7 +58,7 @@ type report struct {
 
 func newReport(o Objects, d definition.Definition) *report {
 	r := &report{
-		objects: o, object: d, urgent: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
+		objects: o, object: d, urgent: make(chan struct{}, 1), activity: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
 		changes:    flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesBurst),
 		rewordings: flowcontrol.NewTokenBucketRateLimiter(rewordingsPerSecond, rewordingsBurst),
 		status:     *d.Status.DeepCopy(), published: d.Status.DeepCopy(), settled: time.Now().Add(startTime),
@@ -74,7 +76,7 @@ func (r *report) starting(d definition.Definition, instance Instance) {
 	r.instance, r.settled = instance, time.Now().Add(startTime)
 	r.mu.Unlock()
 	state := instance.Health()
-	r.set(d, append(append(state.Conditions(), health.Served(state.Missing)), r.brakes(&state)...)...)
+	r.set(d, r.conditions(&state)...)
 }
 
 func (r *report) stopped() {
@@ -87,6 +89,11 @@ func (r *report) stopped() {
 func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
 	idle := health.State{Paused: paused(d), Object: d.KubectlName()}
 	return r.set(d, append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)...)
+}
+
+// conditions returns the conditions of a running instance: Ready is the first.
+func (r *report) conditions(s *health.State) []metav1.Condition {
+	return append(append(s.Conditions(), health.Served(s.Missing)), r.brakes(s)...)
 }
 
 // brakes returns the conditions about brakes that are there to see, or were.

@@ -249,6 +249,8 @@ type Instance interface {
 	Run(ctx context.Context)
 	// Started is closed when the caches are filled and parents are being reconciled.
 	Started() <-chan struct{}
+	// Activity has an element after something happened that the following methods may show, but for what only time changes.
+	Activity() <-chan struct{}
 	// Health returns how the instance is doing. Releasing and SyncsFailing are not set.
 	Health() health.State
 	// Redefine gives the instance a definition for which SameSpec holds: other metadata, or other brakes, which it takes up whatever the error.
@@ -284,8 +286,6 @@ func changed(before, now []string) bool {
 }
 
 const (
-	// checkInterval is how often the health of a running instance is read.
-	checkInterval = 500 * time.Millisecond
 	// failingAfter is how long the last syncs of all parents must have failed before the controller counts as not ready.
 	failingAfter = time.Second
 )
@@ -318,8 +318,8 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopped, "Stopped controller: "+name)
 	}()
 
-	checks := time.NewTicker(checkInterval)
-	defer checks.Stop()
+	checks := newChecks()
+	defer checks.timer.Stop()
 	started := instance.Started()
 	var failing time.Time
 	for {
@@ -333,9 +333,15 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
 			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
 			failing = s.check(ctx, d, instance, failing)
-		case <-checks.C:
+			checks.active()
+		case <-instance.Activity():
+			s.report.active()
+			checks.active()
+		case <-checks.timer.C:
 			failing = s.check(ctx, d, instance, failing)
+			checks.next(started != nil)
 		case <-s.wake:
+			checks.active()
 			latest, fits := s.reconsider(ctx, d, fingerprint, instance)
 			if !fits {
 				return nil
@@ -389,8 +395,7 @@ func (s *Supervisor) check(ctx context.Context, d definition.Definition, instanc
 	if s.releaser.busy() {
 		state.UnderWay++
 	}
-	conditions := append(state.Conditions(), health.Served(state.Missing))
-	if s.report.set(d, append(conditions, s.report.brakes(&state)...)...) && state.Problem != nil {
+	if s.report.set(d, s.report.conditions(&state)...) && state.Problem != nil {
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil {

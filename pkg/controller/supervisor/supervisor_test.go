@@ -171,6 +171,7 @@ func TestCountersArePublishedAtMostEvery30Seconds(t *testing.T) {
 		// A condition is published at once.
 		w.mu.Lock()
 		w.instance.problem = errors.New("watching is forbidden")
+		w.active()
 		w.mu.Unlock()
 		after(2 * time.Second)
 		w.wantShows(v1alpha1.ConditionReady, "False Starting", "watching is forbidden")

@@ -319,7 +319,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := &instance{world: w, started: make(chan struct{}), problem: w.problem, state: health.State{Paused: d.Paused}}
+	i := &instance{world: w, started: make(chan struct{}), activity: make(chan struct{}, 1), problem: w.problem, state: health.State{Paused: d.Paused}}
 	names := []string{}
 	for _, rule := range d.Parents {
 		names = append(names, rule.Resource)

@@ -50,6 +50,8 @@ type Config struct {
 	Ready func(key parent.Key) bool
 	// Failed reports an error that is retried with backoff: an event, usually.
 	Failed func(ctx context.Context, key parent.Key, err error)
+	// Processed is called when a key is done with, synced or not. It must not block. Nil: nothing is called.
+	Processed func()
 	// Recovered reports that a parent was synced again after its last sync had failed. Nil: nothing is reported.
 	Recovered func(key parent.Key)
 	// Grace is how long a sync that is under way may take after Run's context ended. Default 5 s.
@@ -165,7 +167,7 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	defer p.queue.Done(key)
+	defer p.done(key)
 	if ready := p.config.Ready; ready != nil {
 		p.queue.Hold(key, priority)
 		if !ready(key) {
@@ -195,6 +197,13 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
 	}
 	return true
+}
+
+func (p *Pool) done(key parent.Key) {
+	p.queue.Done(key)
+	if p.config.Processed != nil {
+		p.config.Processed()
+	}
 }
 
 // sync syncs a key. It reports whether a pause cut the sync short, which then says nothing about the key.
