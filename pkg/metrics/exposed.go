@@ -40,6 +40,9 @@ func Register() {
 	exposed.once.Do(func() { legacyregistry.Registerer().MustRegister(&exposed) })
 }
 
+// Collector returns what collects the metrics of the controllers that run, for a registry other than that of /metrics.
+func Collector() prometheus.Collector { return &exposed }
+
 func (r *registry) add(c *Controller) {
 	Register()
 	r.mu.Lock()

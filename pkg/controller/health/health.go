@@ -27,6 +27,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
+// maxConditions is the number of conditions with those that a supervisor adds.
+const maxConditions = 8
+
 // State is how a controller is doing.
 type State struct {
 	// Started says that the caches are filled and parents are reconciled.
@@ -89,7 +92,8 @@ func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Paren
 
 // Conditions returns the conditions of a running controller, without generation and time: Ready is the first.
 func (s *State) Conditions() []metav1.Condition {
-	return []metav1.Condition{s.ready(), s.established(), s.hooksHealthy(), s.permitted(), s.progressing()}
+	list := make([]metav1.Condition, 0, maxConditions)
+	return append(list, s.ready(), s.established(), s.hooksHealthy(), s.permitted(), s.progressing())
 }
 
 // NotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release

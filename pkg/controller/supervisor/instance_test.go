@@ -19,6 +19,7 @@ package supervisor_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
@@ -30,6 +31,7 @@ type instance struct {
 	world     *world
 	started   chan struct{}
 	activity  chan struct{}
+	reads     atomic.Int64
 	finalizes []string
 	missing   []string
 	redefined int
@@ -77,6 +79,7 @@ func (i *instance) Activity() <-chan struct{} { return i.activity }
 
 // Health implements supervisor.Instance.
 func (i *instance) Health() health.State {
+	i.reads.Add(1)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	if i.world.panics["problem"] {

@@ -282,3 +282,35 @@ func TestProgressingTellsOfTheRelease(t *testing.T) {
 		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", "services/ns/a: refused")
 	})
 }
+
+func TestHealthIsReadSoonAfterSomethingHappenedAndElseRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := unfinalized(t)
+		defer w.run()()
+		after(time.Minute)
+		read := func(d time.Duration) int {
+			before := w.instance.reads.Load()
+			after(d)
+			return int(w.instance.reads.Load() - before)
+		}
+		if n := read(time.Hour); n > 60*60/5+1 {
+			t.Errorf("health of an idle instance was read %d times within an hour", n)
+		}
+		for range 3 {
+			w.is(func(*health.State) {})
+			if n := read(500 * time.Millisecond); n != 1 {
+				t.Errorf("health was read %d times within half a second after something happened", n)
+			}
+			if n := read(10 * time.Second); n < 5 || n > 9 {
+				t.Errorf("health was read %d times within the ten seconds that followed, want six for a while and one or two after it", n)
+			}
+		}
+		for range 100 {
+			w.is(func(*health.State) {})
+			after(10 * time.Millisecond)
+		}
+		if n := read(time.Millisecond); n > 1 {
+			t.Errorf("health was read %d times within a millisecond", n)
+		}
+	})
+}

@@ -20,12 +20,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -236,9 +238,16 @@ func stored(w apiserver.Write) bool {
 // perParent are the values of the metric of what is remembered that have at most one element for each parent.
 var perParent = []string{"parents", "customize_responses", "own_writes"}
 
+// controllers has the metrics of controllers alone: those of the process are slow to read.
+var controllers = sync.OnceValue(func() prometheus.Gatherer {
+	r := prometheus.NewRegistry()
+	r.MustRegister(metrics.Collector())
+	return r
+})
+
 // remembers checks that controllers remember nothing of parents that are gone, by the metrics of the engine.
 func (r *runner) remembers() bool {
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	families, err := controllers().Gather()
 	if err != nil {
 		r.violatedf(invariant.NothingRemembered, "the metrics cannot be read: %v", err)
 		return false

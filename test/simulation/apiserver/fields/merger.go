@@ -19,6 +19,7 @@ package fields
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -276,11 +277,12 @@ func (m *Manager) Apply(live, patch value.Object, manager string, force bool, no
 	if err != nil {
 		return nil, fmt.Errorf("failed to create typed patch object (%s): %w", describe(patch), err)
 	}
-	was, err := m.converter.typed(bare(live), typed.AllowDuplicates)
+	e := entry{identity: identity{orUnknown(manager), string(metav1.ManagedFieldsOperationApply), "", m.subresource}}
+	concerned, others := m.split(bare(live), patch, entries, e.name())
+	was, err := m.converter.typed(concerned, typed.AllowDuplicates)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create typed live object (%s): %w", describe(live), err)
 	}
-	e := entry{identity: identity{orUnknown(manager), string(metav1.ManagedFieldsOperationApply), "", m.subresource}}
 	before := entries.known[e.name()]
 	m.forgetLast(entries, e.name(), config)
 	merged, sets, err := m.updater.Apply(was, config, fieldpath.APIVersion(m.apiVersion), entries.sets, e.name(), force)
@@ -301,6 +303,8 @@ func (m *Manager) Apply(live, patch value.Object, manager string, force bool, no
 		if result, err = m.converter.untyped(merged); err != nil {
 			return nil, err
 		}
+		result = value.Shallow(result)
+		maps.Copy(result, others)
 	}
 	o := value.Copy(result)
 	set(o, entries.encode(m.converter.Types))

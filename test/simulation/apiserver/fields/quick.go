@@ -27,11 +27,8 @@ import (
 // quickly updates the entries of a write by comparing what the write has changed alone, as merge.Updater does with the whole objects.
 // It returns false, having done nothing, if entries are of other versions or of another schema.
 func (m *Manager) quickly(live, o value.Object, entries *managed) bool {
-	for name, versioned := range entries.sets {
-		s := entries.known[name].set
-		if string(versioned.APIVersion()) != m.apiVersion || s == nil || s.fits != m.converter.Types {
-			return false
-		}
+	if !m.fits(entries) {
+		return false
 	}
 	before, after := changed(bare(live), bare(o))
 	was, ok := m.unvalidated(before)
@@ -64,6 +61,40 @@ func (m *Manager) quickly(live, o value.Object, entries *managed) bool {
 		entries.sets[self] = fieldpath.NewVersionedSet(written, fieldpath.APIVersion(m.apiVersion), false)
 	}
 	return true
+}
+
+// fits reports whether all entries are of this version and have been reconciled with its schema.
+func (m *Manager) fits(entries *managed) bool {
+	for name, versioned := range entries.sets {
+		s := entries.known[name].set
+		if string(versioned.APIVersion()) != m.apiVersion || s == nil || s.fits != m.converter.Types {
+			return false
+		}
+	}
+	return true
+}
+
+// split returns the fields of a live object that applying a patch may change, and the others, which it leaves alone: those that neither
+// the patch has nor what the manager applied before.
+func (m *Manager) split(live, patch value.Object, entries *managed, name string) (concerned, others value.Object) {
+	if !m.fits(entries) {
+		return live, nil
+	}
+	concerned, others = value.Object{}, value.Object{}
+	last := fieldpath.NewSet()
+	if versioned, ok := entries.sets[name]; ok {
+		last = versioned.Set()
+	}
+	for field, inner := range live {
+		path := fieldpath.PathElement{FieldName: &field}
+		_, applied := last.Children.Get(path)
+		if _, patched := patch[field]; patched || applied || last.Members.Has(path) {
+			concerned[field] = inner
+		} else {
+			others[field] = inner
+		}
+	}
+	return concerned, others
 }
 
 // unvalidated returns an object with its type.
