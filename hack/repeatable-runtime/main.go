@@ -16,10 +16,12 @@ limitations under the License.
 
 // Command repeatable-runtime writes an overlay for "go build" and "go test" with which programs behave the same each time in bubbles of
 // testing/synctest: the order of maps, the choice of select, the order of timers that are due at once and math/rand are the same in every
-// bubble. Outside of bubbles, hashes are the same in every process. It is for the simulation (test/simulation) and for nothing that
+// bubble. Outside of bubbles, hashes are the same in every process. Nowhere is a goroutine preempted because it has run for long, which on a
+// machine with other work happens anywhere. It is for the simulation (test/simulation) and for nothing that
 // serves.
 //
-// Usage: repeatable-runtime FOLDER. It prints the path for -overlay. A history repeats exactly with GOMAXPROCS=1.
+// Usage: repeatable-runtime FOLDER. It prints the path for -overlay. A history repeats exactly with GOMAXPROCS=1, if no garbage is
+// collected meanwhile.
 package main
 
 import (
@@ -60,6 +62,7 @@ func (bubble *synctestBubble) random() uint64 {
 `},
 	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := randn(uint32(norder + 1))"},
 	{"time.go", "t.rand = cheaprand()", "t.rand = rand32()"},
+	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms\n", "const forcePreemptNS = 1 << 62 // For ever.\n"},
 }
 
 func main() {

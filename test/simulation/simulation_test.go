@@ -22,6 +22,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +52,25 @@ func TestMain(m *testing.M) {
 	for name := range strings.SplitSeq(*open, ",") {
 		invariant.Open[name] = true
 	}
+	// A collection lets goroutines run in an order that depends on the machine.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryLimit)
 	os.Exit(m.Run())
+}
+
+const (
+	// memoryLimit is the size of the heap at which garbage is collected within a history, and garbageLimit that at which it is before one.
+	memoryLimit, garbageLimit = 1 << 30, 192 << 20
+)
+
+// run lets a history happen. Garbage is collected before it.
+func run(t *testing.T, h history.History, logged bool) history.Result {
+	t.Helper()
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	if metrics.Read(heap); heap[0].Value.Uint64() > garbageLimit {
+		runtime.GC()
+	}
+	return history.Run(t, h, logged)
 }
 
 // TestHistories runs random histories in one process for each core, and shrinks the first one that violates each invariant.
@@ -99,7 +119,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := history.Run(t, h, true)
+	result := run(t, h, true)
 	show(t, h, result)
 	if result.Violation != nil {
 		t.Error(result.Violation)
@@ -121,7 +141,7 @@ func TestKeptHistories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := history.Run(t, h, false).Violation; v != nil {
+			if v := run(t, h, false).Violation; v != nil {
 				t.Errorf("%v\n%s\nreplay with: go test ./test/simulation -run TestReplay -simulation.replay %s", v, h.Explanation, file)
 			}
 		})
@@ -143,7 +163,7 @@ func TestOpenHistories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := history.Run(t, h, false).Violation
+			v := run(t, h, false).Violation
 			if v == nil {
 				t.Fatalf("%s holds now: move %s to history/testdata", h.Invariant, file)
 			}
@@ -177,7 +197,7 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 		if tell != nil {
 			tell(message{Seed: seed, Begin: true})
 		}
-		result := history.Run(t, history.Generate(seed), false)
+		result := run(t, history.Generate(seed), false)
 		pairs.Add(result.Happened)
 		m := message{Seed: seed, Decisions: result.Decisions, Calls: result.Calls, Writes: result.Writes}
 		if v := result.Violation; v != nil {
@@ -198,7 +218,7 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 func again(t *testing.T, h history.History) *invariant.Violation {
 	t.Helper()
 	for range 5 * *attempts {
-		if v := history.Run(t, h, false).Violation; v != nil {
+		if v := run(t, h, false).Violation; v != nil {
 			return v
 		}
 	}
@@ -217,10 +237,10 @@ func shrink(t *testing.T, h history.History) {
 		if time.Now().After(end) {
 			return false
 		}
-		found := history.Run(t, candidate, false).Violation
+		found := run(t, candidate, false).Violation
 		return found != nil && found.Invariant == v.Invariant
 	})
-	result := history.Run(t, small, true)
+	result := run(t, small, true)
 	var b strings.Builder
 	history.Table(&b, small, result)
 	small.Invariant = v.Invariant
