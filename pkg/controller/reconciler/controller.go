@@ -86,6 +86,7 @@ type Controller struct {
 	recorder  *eventrecorder.Controller
 	settling  settling.Tracker
 	unsettled unsettled
+	obstacles obstacles
 	noticed   notices
 	metrics   *metrics.Controller
 	counted   childcontrol.Counters
