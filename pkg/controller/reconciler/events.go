@@ -90,7 +90,7 @@ func (c *Controller) childEvent(e cache.Event) {
 	if e.Old != nil && (e.New == nil || !sameController(e.Old, e.New) || !c.config.Kind.Owns(e.New)) {
 		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
 		c.enqueueOwner(e.Old)
-		for _, key := range c.obstacles.blocked(children.KeyOf(e.Old)) {
+		for _, key := range c.obstacles.Blocked(children.KeyOf(e.Old)) {
 			c.pool.Enqueue(key, workqueue.Live)
 		}
 	}
@@ -182,7 +182,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 // informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
 	c.finalizing.forget(key)
-	c.obstacles.record(key, nil)
+	c.obstacles.Record(key, nil)
 	c.settling.Forget(key)
 	c.guard.Forget(key)
 	c.customizer.Forget(key)
@@ -226,7 +226,7 @@ func (c *Controller) kindsChanged(ctx context.Context) {
 // failed records a failed sync on the parent.
 func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	c.parents.synced(key)
-	c.obstacles.record(key, err)
+	c.obstacles.Record(key, err)
 	if hook.IsRejected(err) {
 		c.rejected.Add(1)
 	}
@@ -237,7 +237,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
-	c.obstacles.record(key, nil)
+	c.obstacles.Record(key, nil)
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
 		c.recorder.Normal(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}

@@ -32,7 +32,9 @@ import (
 
 // TestAParentIsSyncedWhenWhatBlocksItGoes fails syncs until the back-off is minutes long. No time passes between the event and the sync.
 func TestAParentIsSyncedWhenWhatBlocksItGoes(t *testing.T) {
-	stranger := func(t *testing.T, version int, owner string) *object.Object { return widget(t, "w", version, owner, "") }
+	stranger := func(t *testing.T, version int, owner string) *object.Object {
+		return widget(t, "w", version, owner, "")
+	}
 	for name, goes := range map[string]func(t *testing.T, s *scene){
 		"Deleted": func(t *testing.T, s *scene) {
 			if err := s.widgets.Delete(stranger(t, 2, "stranger")); err != nil {
@@ -79,4 +81,3 @@ func (s *scene) wantSyncs(syncs *atomic.Int64, want int64, something func()) {
 		s.t.Errorf("%d syncs at once, want %d", got, want)
 	}
 }
-

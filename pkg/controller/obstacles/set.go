@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package reconciler
+package obstacles
 
 import (
 	"errors"
@@ -25,50 +25,50 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-// obstacles are the objects that have the name of a child and are not the parent's, so that syncs of the parent fail. The zero value is
-// empty. It is safe for concurrent use.
-type obstacles struct {
+// Set is the objects that have the name of a child and are not the parent's, so that syncs of the parent fail. The zero value is empty. It is
+// safe for concurrent use.
+type Set struct {
 	mu sync.Mutex
 	// parents are those that an object blocks, objects those that block a parent.
 	parents map[children.Key]map[parent.Key]struct{}
 	objects map[parent.Key][]children.Key
 }
 
-// record replaces what blocks a parent by what the error of its last sync names; nil for a parent that nothing blocks.
-func (o *obstacles) record(p parent.Key, err error) {
+// Record replaces what blocks a parent by what the error of its last sync names; nil for a parent that nothing blocks.
+func (s *Set) Record(p parent.Key, err error) {
 	blocking := conflicts(nil, err)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, key := range o.objects[p] {
-		if delete(o.parents[key], p); len(o.parents[key]) == 0 {
-			delete(o.parents, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range s.objects[p] {
+		if delete(s.parents[key], p); len(s.parents[key]) == 0 {
+			delete(s.parents, key)
 		}
 	}
-	delete(o.objects, p)
+	delete(s.objects, p)
 	if len(blocking) == 0 {
 		return
 	}
-	if o.objects == nil {
-		o.objects, o.parents = map[parent.Key][]children.Key{}, map[children.Key]map[parent.Key]struct{}{}
+	if s.objects == nil {
+		s.objects, s.parents = map[parent.Key][]children.Key{}, map[children.Key]map[parent.Key]struct{}{}
 	}
-	o.objects[p] = blocking
+	s.objects[p] = blocking
 	for _, key := range blocking {
-		if o.parents[key] == nil {
-			o.parents[key] = map[parent.Key]struct{}{}
+		if s.parents[key] == nil {
+			s.parents[key] = map[parent.Key]struct{}{}
 		}
-		o.parents[key][p] = struct{}{}
+		s.parents[key][p] = struct{}{}
 	}
 }
 
-// blocked returns the parents that an object blocks.
-func (o *obstacles) blocked(key children.Key) []parent.Key {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.parents[key]) == 0 {
+// Blocked returns the parents that an object blocks.
+func (s *Set) Blocked(key children.Key) []parent.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parents[key]) == 0 {
 		return nil
 	}
-	all := make([]parent.Key, 0, len(o.parents[key]))
-	for p := range o.parents[key] {
+	all := make([]parent.Key, 0, len(s.parents[key]))
+	for p := range s.parents[key] {
 		all = append(all, p)
 	}
 	return all
