@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
@@ -37,7 +38,8 @@ func logUnhandledErrors() {
 
 func logUnhandled(ctx context.Context, err error, msg string, keysAndValues ...any) {
 	logger := klog.LoggerWithName(klog.FromContext(ctx).WithCallDepth(callDepth), "UnhandledError")
-	if errors.Is(err, http.ErrHandlerTimeout) {
+	// Some say it in the text only.
+	if errors.Is(err, http.ErrHandlerTimeout) || err != nil && strings.HasSuffix(err.Error(), http.ErrHandlerTimeout.Error()) {
 		logger.V(2).Info("A response came after the client had given up or the request's time was over", "err", err)
 		return
 	}

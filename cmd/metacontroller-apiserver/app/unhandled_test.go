@@ -37,6 +37,7 @@ func TestAClientThatGaveUpIsNoErrorOfTheServer(t *testing.T) {
 	var written bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&written), textlogger.Verbosity(1))))
 	utilruntime.HandleErrorWithContext(ctx, fmt.Errorf("writing a response: %w", http.ErrHandlerTimeout), "Unhandled Error")
+	utilruntime.HandleErrorWithContext(ctx, errors.New("writing a response: "+http.ErrHandlerTimeout.Error()), "Unhandled Error")
 	utilruntime.HandleErrorWithContext(ctx, errors.New("boom"), "Unhandled Error")
 	log := written.String()
 	if strings.Contains(log, "writing a response") || !strings.Contains(log, "boom") {
