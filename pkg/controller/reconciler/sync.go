@@ -99,10 +99,12 @@ type Decision struct {
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
 func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
+	began := time.Now()
 	s := c.open(key)
 	if s == nil {
 		return worker.Result{}, nil
 	}
+	defer func() { c.parents.timed(key, time.Now(), time.Since(began)) }()
 	uid := s.Parent.UID()
 	if c.settling.Contended(key) {
 		s.managers = c.children.Managers(ctx, s.Target)
