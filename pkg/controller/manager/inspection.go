@@ -19,6 +19,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,5 +42,26 @@ func (m *Manager) Controller(kind, name string, uid types.UID) (inspection.Contr
 
 // Candidate implements inspection.Engine.
 func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspection.Controller, func(), error) {
-	return nil, nil, errNotRunning
+	d, ok := definitionOf(object)
+	if !ok {
+		return nil, nil, fmt.Errorf("a %T is no controller", object)
+	}
+	shared := *m.shared
+	shared.Expectations = nil // It writes nothing, and must not be taken for the controller that runs.
+	instance, err := builder{shared: &shared}.Build(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	candidate, ok := instance.(interface {
+		inspection.Controller
+		Open(ctx context.Context) (shut func(), err error)
+	})
+	if !ok {
+		return nil, nil, fmt.Errorf("a %T cannot be asked", instance)
+	}
+	shut, err := candidate.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return candidate, shut, nil
 }

@@ -75,6 +75,8 @@ type Sync struct {
 	wroteParent bool
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
 	managers childcontrol.Managers
+	// preview takes note of what the sync would do in place of doing it; nil for one that does it.
+	preview *preview
 }
 
 // Decision is what the hook, called once or once for each revision, wants.
@@ -135,6 +137,12 @@ func (s *Sync) run(ctx context.Context) error {
 		if err := kind.Decide(ctx, s); err != nil {
 			return err
 		}
+		if s.OnlyAsks() {
+			return errEnough
+		}
+		if s.preview != nil {
+			return nil
+		}
 		s.notice()
 		if s.controller.hooks.Finalize != nil {
 			s.controller.finalizing.called(s.Key, s.Decision.Finalized || !s.finalizing(), time.Now())
@@ -183,6 +191,9 @@ func (s *Sync) release() {
 // ensureFinalizer puts the finalizer on the parent or takes it off (docs/reference/contract.md#s15).
 func ensureFinalizer(ctx context.Context, s *Sync) error {
 	c := s.controller
+	if s.preview != nil {
+		return s.previewFinalizer()
+	}
 	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if client.IsGone(err) {
 		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
@@ -204,6 +215,10 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 // relate finds the objects that the customize hook names (docs/reference/contract.md#s16).
 func relate(ctx context.Context, s *Sync) error {
 	var err error
+	if s.preview != nil {
+		s.Related, err = s.preview.relate(ctx, s)
+		return err
+	}
 	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, *s.controller.encoded.Load(), s.Parent)
 	return err
 }
@@ -234,7 +249,9 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 
 // Rollout notes whether a rolling update of the parent is under way, and how many of its children are not on the latest revision.
 func (s *Sync) Rollout(underWay bool, outdated int) {
-	s.controller.parents.rollout(s.Key, underWay, outdated)
+	if s.preview == nil {
+		s.controller.parents.rollout(s.Key, underWay, outdated)
+	}
 }
 
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
@@ -251,15 +268,20 @@ func (s *Sync) finalizing() bool {
 	return s.controller.hooks.Finalize != nil && (s.Parent.Deleting() || !s.Source.Selected(s.Parent))
 }
 
-// Call calls the hook about the parent, shown as it is or as it was in a former revision. The response is released with the sync.
-func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Response, error) {
+// Call calls the hook about the parent, shown as it is or, with the name of a revision, as it was in that. The response is released with
+// the sync.
+func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*hookclient.Response, error) {
 	c, finalizing := s.controller, s.finalizing()
+	hooks := c.hooks
+	if s.preview != nil {
+		hooks = s.preview.hooks
+	}
 	var called *hookclient.Hook
 	switch {
 	case finalizing:
-		called = c.hooks.Finalize
-	case c.hooks.Sync != nil:
-		called = c.hooks.Sync
+		called = hooks.Finalize
+	case hooks.Sync != nil:
+		called = hooks.Sync
 	default:
 		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
 	}
@@ -271,9 +293,18 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 	if c.config.Definition.Kind == definition.KindDecorator {
 		encode, decode = wire.Decorator, wire.DecodeDecorator
 	}
-	response, err := called.Call(ctx, s.Root, encode(request), decode)
+	var response *hookclient.Response
+	var err error
+	if s.preview == nil {
+		response, err = called.Call(ctx, s.Root, encode(request), decode)
+	} else {
+		response, err = s.preview.call(ctx, s, called, exchange{revision: revision, request: request, encode: encode, decode: decode})
+	}
 	if err != nil {
 		return nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)
+	}
+	if s.OnlyAsks() {
+		return nil, nil
 	}
 	s.responses = append(s.responses, response)
 	if response.Delete && !s.Source.AllowDelete {
@@ -290,9 +321,12 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 
 // Decide calls the hook once and takes its response as the Decision.
 func (s *Sync) Decide(ctx context.Context) error {
-	response, err := s.Call(ctx, s.Parent)
+	response, err := s.Call(ctx, s.Parent, "")
 	if err != nil {
 		return err
+	}
+	if s.OnlyAsks() {
+		return nil
 	}
 	s.Decision = Decision{
 		Observed: s.Observed, Status: response.Status, Labels: response.Labels, Annotations: response.Annotations,

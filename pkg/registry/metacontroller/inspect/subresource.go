@@ -68,6 +68,7 @@ func (i *Inspector) Subresources(kind, resource string, get Get) map[string]rest
 	s := &subresource{Inspector: i, kind: kind, resource: resource, get: get}
 	return map[string]rest.Storage{
 		resource + "/parents": &ParentsREST{s},
+		resource + "/plan":    &PlanREST{s},
 		resource + "/request": &RequestREST{s},
 		resource + "/resync":  &ResyncREST{s},
 	}
