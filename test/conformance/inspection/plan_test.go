@@ -17,6 +17,7 @@ limitations under the License.
 package inspection
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -139,7 +140,7 @@ func (sc scenario) play(s *stage) {
 	s.Idle(s.controller)
 	s.pause()
 	sc.change(s)
-	s.settlePaused()
+	s.settlePaused("a")
 
 	plans := s.planTwice()
 	at := slices.IndexFunc(plans.Parents, func(p v1alpha1.ParentPlan) bool { return p.Name == "a" })
@@ -155,24 +156,32 @@ func (sc scenario) play(s *stage) {
 	}
 	before := withoutEvents(s.written())
 	s.resume()
-	s.eventually("what was planned to be written", func() bool {
-		return cmp.Equal(writesOf(plans.Parents), added(before, withoutEvents(s.written())))
-	})
+	s.awaitWritten(before, plans)
 	s.Idle(s.controller)
 	if diff := cmp.Diff(writesOf(plans.Parents), added(before, withoutEvents(s.written()))); diff != "" {
 		s.T.Errorf("what was written is not what was planned (-planned +written):\n%s", diff)
 	}
 }
 
-// settlePaused waits until the paused controller has seen the latest state: a second controller, which shares its informers, has.
-func (s *stage) settlePaused() {
+// awaitWritten waits until what was planned was written since before, and nothing else.
+func (s *stage) awaitWritten(before []string, plans *v1alpha1.ControllerPlanStatus) {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, "what was planned to be written", func(context.Context) (bool, string) {
+		diff := cmp.Diff(writesOf(plans.Parents), added(before, withoutEvents(s.written())))
+		return diff == "", diff
+	})
+}
+
+// settlePaused waits until the paused controller has seen the latest state: a second controller, which shares its informers, has seen a
+// change of a parent that was made later.
+func (s *stage) settlePaused(parent string) {
 	s.T.Helper()
 	seen := s.NewScript(fixture.Decorator)
 	seen.Want()
 	s.Handle("/witness", seen)
 	d := fixture.Definition{Kind: fixture.Decorator, Name: s.Name + "-witness", Sync: s.At("/witness"), Children: []fixture.Child{{Resource: fixture.ConfigMaps}}}
 	witness := s.Run(d)
-	s.Patch(fixture.Things, "a", `{"metadata":{"annotations":{"seen":"now"}}}`)
+	s.Patch(fixture.Things, parent, `{"metadata":{"annotations":{"seen":"now"}}}`)
 	s.eventually("the witness to see the last change", func() bool {
 		last := seen.Last()
 		return last != nil && last.Parent.GetAnnotations()["seen"] == "now"
@@ -183,6 +192,12 @@ func (s *stage) settlePaused() {
 
 // planTwice plans all parents, and checks that a plan leaves no trace and is the same when it is made again.
 func (s *stage) planTwice() *v1alpha1.ControllerPlanStatus {
+	s.T.Helper()
+	return s.planTwiceOf(1)
+}
+
+// planTwiceOf is planTwice of parents of which there are so many revisions, for each of which the hook is called.
+func (s *stage) planTwiceOf(revisions int) *v1alpha1.ControllerPlanStatus {
 	s.T.Helper()
 	written, remembered, calls := s.written(), s.remembered(), s.script.Count()
 	first := s.planned(v1alpha1.ControllerPlanSpec{})
@@ -197,7 +212,7 @@ func (s *stage) planTwice() *v1alpha1.ControllerPlanStatus {
 		s.T.Errorf("plans left something behind (-before +after):\n%s", diff)
 	}
 	for name, n := range s.script.Count() {
-		if want := calls[name] + 2; n != want {
+		if want := calls[name] + 2*revisions; n != want {
 			s.T.Errorf("the hook was called %d times for %s, want %d", n, name, want)
 		}
 	}
