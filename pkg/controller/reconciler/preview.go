@@ -23,22 +23,23 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// preview is what a sync takes note of that does nothing: its phases are those of every sync, and what would write, record or remember
+// previewing is what a sync takes note of that does nothing: its phases are those of every sync, and what would write, record or remember
 // something comes here. One goroutine uses it.
-type preview struct {
+type previewing struct {
 	// hooks are quiet, and given are responses that are taken in place of their calls.
 	hooks *hookclient.Set
 	given map[asked][]byte
@@ -48,9 +49,7 @@ type preview struct {
 	asks bool
 	only hook.Name
 
-	requests []v1alpha1.HookRequest
-	plan     v1alpha1.ParentPlan
-	shown    map[inspection.Place]struct{}
+	notes preview.Notes
 }
 
 // asked is a call of a hook about one parent.
@@ -75,31 +74,31 @@ func (s *Sync) OnlyAsks() bool { return s.preview != nil && s.preview.asks }
 
 // Requests implements inspection.Controller.
 func (c *Controller) Requests(ctx context.Context, ref v1alpha1.ParentReference, only string) ([]v1alpha1.HookRequest, []inspection.Place, error) {
-	p := &preview{asks: true, only: hook.Name(only)}
+	p := &previewing{asks: true, only: hook.Name(only)}
 	if err := c.preview(ctx, ref, p); err != nil {
 		return nil, nil, errors.New(message(err))
 	}
-	return p.requests, p.places(), nil
+	return p.notes.Requests, p.notes.Places(), nil
 }
 
 // Plan implements inspection.Controller.
 func (c *Controller) Plan(ctx context.Context, ref v1alpha1.ParentReference, o inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
-	p := &preview{dryRun: o.DryRun, given: make(map[asked][]byte, len(o.Responses))}
+	p := &previewing{dryRun: o.DryRun, given: make(map[asked][]byte, len(o.Responses))}
 	for i := range o.Responses {
 		given := &o.Responses[i]
 		p.given[asked{hook.Name(given.Hook), given.Revision}] = given.Body.Raw
 	}
 	err := c.preview(ctx, ref, p)
-	p.plan.ParentReference = ref
+	p.notes.Plan.ParentReference = ref
 	if err != nil {
-		p.plan.Error = message(err)
+		p.notes.Plan.Error = message(err)
 	}
-	_, p.plan.Message = c.stateIs(keyOf(ref), true, nil, false)
-	return p.plan, p.places()
+	_, p.notes.Plan.Message = c.stateIs(keyOf(ref), true, nil, false)
+	return p.notes.Plan, p.notes.Places()
 }
 
 // preview does a sync of a parent that does nothing.
-func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, p *preview) error {
+func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, p *previewing) error {
 	if c.shared.Access.Held() {
 		return errors.New("the controller is held, because its service account may not read what it needs; see its condition Permitted")
 	}
@@ -107,7 +106,7 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 	if s == nil {
 		return errors.New("it is no parent of the controller, or not any more")
 	}
-	s.preview, p.hooks, p.shown = p, c.hooks.Quiet(), map[inspection.Place]struct{}{}
+	s.preview, p.hooks = p, c.hooks.Quiet()
 	err := recovery.Call(ctx, "previewing a sync", func() error {
 		// What a sync logs is what it does.
 		return s.run(klog.NewContext(ctx, klog.Logger{}))
@@ -118,16 +117,8 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 	return err
 }
 
-func (p *preview) places() []inspection.Place {
-	list := make([]inspection.Place, 0, len(p.shown))
-	for at := range p.shown {
-		list = append(list, at)
-	}
-	return list
-}
-
 // relate finds the related objects, as relate does.
-func (p *preview) relate(ctx context.Context, s *Sync) ([]wire.Group, error) {
+func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) {
 	c, called := s.controller, p.hooks.Customize
 	if called == nil {
 		if p.only == hook.Customize {
@@ -136,7 +127,7 @@ func (p *preview) relate(ctx context.Context, s *Sync) ([]wire.Group, error) {
 		return nil, nil
 	}
 	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.Key, s.Parent)) {
-		p.record(hook.Customize, "", wire.Customize(*c.encoded.Load(), withoutSecrets(s.Parent)))
+		p.notes.Request(hook.Customize, "", wire.Customize(*c.encoded.Load(), preview.WithoutSecrets(s.Parent)))
 	}
 	if p.only == hook.Customize {
 		return nil, errEnough
@@ -154,24 +145,22 @@ func (p *preview) relate(ctx context.Context, s *Sync) ([]wire.Group, error) {
 	for i, g := range found {
 		groups[i] = wire.GroupOf(g.Key, g.Objects)
 		for _, o := range g.Objects {
-			p.shown[inspection.Place{GroupResource: g.Resource.GroupResource(), Namespace: o.Namespace()}] = struct{}{}
+			p.notes.Show(g.Resource.GroupResource(), o)
 		}
 	}
 	return groups, err
 }
 
-func (p *preview) record(name hook.Name, revision string, body []byte) {
-	p.requests = append(p.requests, v1alpha1.HookRequest{Hook: string(name), Revision: revision, Body: runtime.RawExtension{Raw: body}})
-}
-
 // call is what Call does in a preview.
-func (p *preview) call(ctx context.Context, s *Sync, called *hookclient.Hook, x exchange) (*hookclient.Response, error) {
+func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook, x exchange) (*hookclient.Response, error) {
 	for _, o := range s.Observed {
-		p.shows(s, o)
+		if rule, ok := s.controller.rules.For(o.GroupVersionKind().GroupKind()); ok {
+			p.notes.Show(rule.Resource.GroupResource(), o)
+		}
 	}
 	if p.asks {
 		if p.only == "" || p.only == called.Name {
-			p.record(called.Name, x.revision, x.encode(requestWithoutSecrets(x.request)))
+			p.notes.Request(called.Name, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)))
 		}
 		return nil, nil
 	}
@@ -186,11 +175,43 @@ func (p *preview) call(ctx context.Context, s *Sync, called *hookclient.Hook, x 
 	return called.Call(ctx, s.Root, x.encode(x.request), x.decode)
 }
 
-// shows takes note of where a child is that is shown.
-func (p *preview) shows(s *Sync, o *object.Object) {
-	if rule, ok := s.controller.rules.For(o.GroupVersionKind().GroupKind()); ok {
-		p.shown[inspection.Place{GroupResource: rule.Resource.GroupResource(), Namespace: o.Namespace()}] = struct{}{}
+// ensureFinalizer is what the phase of that name does in a preview.
+func (p *previewing) ensureFinalizer(s *Sync) error {
+	wanted, changes := s.controller.finalizer.Wanted(s.Parent)
+	if !changes {
+		return nil
 	}
+	edited, err := p.notes.Finalizers(s.Parent, wanted)
+	if err != nil {
+		return err
+	}
+	if s.Parent = edited; !s.controller.relevant(s.Source, edited) {
+		s.Parent = nil
+	}
+	return nil
+}
+
+// children takes note of what would be done with the children. The error is that of the sync.
+func (p *previewing) children(ctx context.Context, s *Sync, in plan.Input) error {
+	c := s.controller
+	made, held, err := c.children.Plan(in)
+	v := preview.Verdicts{
+		Observed: s.Observed, Rules: c.rules, Err: err, Held: held, Text: message,
+		Conflict: func(child children.Key) error { return c.children.Conflict(s.Key, s.Parent, child) },
+	}
+	if p.dryRun {
+		v.Refused = c.shared.Applier.Check(ctx, made)
+	}
+	return p.notes.Children(made, &v)
+}
+
+// WouldWriteRevision takes note of a write of a ControllerRevision, and reports whether it must not be made.
+func (s *Sync) WouldWriteRevision(operation, name string) bool {
+	if s.preview == nil {
+		return false
+	}
+	s.preview.notes.Revision(operation, name)
+	return true
 }
 
 // Open fills the caches of a controller that does not run, so that it can be asked what it would do. It waits until ctx ends. Close ends

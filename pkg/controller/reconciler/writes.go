@@ -56,7 +56,7 @@ func (s *Sync) ChangeParent(ctx context.Context, changes parent.Changes) error {
 
 func (s *Sync) change(ctx context.Context, target client.Target, changes parent.Changes) error {
 	if s.preview != nil {
-		return s.preview.changeParent(s.Parent, changes)
+		return s.preview.notes.ChangeParent(s.Parent, changes)
 	}
 	return s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, target, s.Parent) })
 }
@@ -82,7 +82,7 @@ func (s *Sync) WriteParent(write func(*client.Client) (*object.Object, error)) e
 func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	c := s.controller
 	if s.preview != nil {
-		return s.preview.changeParent(s.Parent, parent.Changes{DropFinalizer: c.finalizer.Name})
+		return s.preview.notes.ChangeParent(s.Parent, parent.Changes{DropFinalizer: c.finalizer.Name})
 	}
 	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
 func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
 	if s.preview != nil {
-		s.preview.plan.Delete = true
+		s.preview.notes.Plan.Delete = true
 		return nil
 	}
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
@@ -143,7 +143,7 @@ func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Inp
 func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
 		if s.preview != nil {
-			s.preview.leaveAll(s.Observed)
+			s.preview.notes.LeaveAll(s.Observed)
 			return nil
 		}
 		s.controller.guard.Admit(s.Key, 0, time.Now()) // No deletion is wanted.
@@ -201,7 +201,7 @@ func (s *Sync) unserved() error {
 // AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
 func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) (*object.Object, error) {
 	if s.preview != nil {
-		return s.preview.claim(v1alpha1.ChildAdopt, o, patch)
+		return s.preview.notes.Claim(v1alpha1.ChildAdopt, o, patch)
 	}
 	return s.patchChild(ctx, t, informer, patch)
 }
@@ -209,7 +209,7 @@ func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.
 // ReleaseChild takes the parent off the owners of an object, by a merge patch.
 func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) error {
 	if s.preview != nil {
-		_, err := s.preview.claim(v1alpha1.ChildRelease, o, patch)
+		_, err := s.preview.notes.Claim(v1alpha1.ChildRelease, o, patch)
 		return err
 	}
 	_, err := s.patchChild(ctx, t, informer, patch)

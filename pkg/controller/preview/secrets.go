@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package reconciler
+package preview
 
 import (
 	"encoding/base64"
@@ -38,8 +38,8 @@ type shown struct {
 // JSON implements wire.Object.
 func (s shown) JSON() []byte { return s.encoded }
 
-// withoutSecrets returns an object as people may see it: a Secret has other values.
-func withoutSecrets(o wire.Object) wire.Object {
+// WithoutSecrets returns an object as people may see it: a Secret has other values.
+func WithoutSecrets(o wire.Object) wire.Object {
 	kind, ok := o.(interface {
 		GroupVersionKind() schema.GroupVersionKind
 	})
@@ -49,9 +49,9 @@ func withoutSecrets(o wire.Object) wire.Object {
 	return shown{Object: o, encoded: redact(o.JSON())}
 }
 
-// requestWithoutSecrets returns a request as people may see it.
-func requestWithoutSecrets(r wire.Request) wire.Request {
-	r.Parent, r.Children, r.Related = withoutSecrets(r.Parent), groupsWithoutSecrets(r.Children), groupsWithoutSecrets(r.Related)
+// RequestWithoutSecrets returns a request as people may see it.
+func RequestWithoutSecrets(r wire.Request) wire.Request {
+	r.Parent, r.Children, r.Related = WithoutSecrets(r.Parent), groupsWithoutSecrets(r.Children), groupsWithoutSecrets(r.Related)
 	return r
 }
 
@@ -60,7 +60,7 @@ func groupsWithoutSecrets(groups []wire.Group) []wire.Group {
 	for i, g := range groups {
 		list[i] = wire.Group{Key: g.Key, Objects: make([]wire.Object, len(g.Objects))}
 		for j, o := range g.Objects {
-			list[i].Objects[j] = withoutSecrets(o)
+			list[i].Objects[j] = WithoutSecrets(o)
 		}
 	}
 	return list
