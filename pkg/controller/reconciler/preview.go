@@ -133,6 +133,10 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		return nil, errEnough
 	}
 	body, given := p.given[asked{hook: hook.Customize}]
+	if given && !p.gives(hook.Sync) && !p.gives(hook.Finalize) {
+		// Else a caller would decide which objects of the cluster the hook is sent.
+		return nil, errors.New("a response of the customize hook is taken only together with those of the sync or finalize hook")
+	}
 	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, customize.Asking{Hook: called, Given: given,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
@@ -167,12 +171,20 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 	if body, ok := p.given[asked{called.Name, x.revision}]; ok {
 		return called.Given(s.Root, body, x.decode)
 	}
-	for given := range p.given {
-		if given.hook == called.Name {
-			return nil, fmt.Errorf("no response is given to the request of the %s hook about the revision %q", called.Name, x.revision)
-		}
+	if p.gives(hook.Sync) || p.gives(hook.Finalize) {
+		return nil, fmt.Errorf("responses are given, and none to the request of the %s hook with the revision %q", called.Name, x.revision)
 	}
 	return called.Call(ctx, s.Root, x.encode(x.request), x.decode)
+}
+
+// gives reports whether a response of a hook is given.
+func (p *previewing) gives(name hook.Name) bool {
+	for given := range p.given {
+		if given.hook == name {
+			return true
+		}
+	}
+	return false
 }
 
 // ensureFinalizer is what the phase of that name does in a preview.

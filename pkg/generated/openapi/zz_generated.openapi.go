@@ -3089,7 +3089,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_PlanSummary(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"parents": {
 						SchemaProps: spec.SchemaProps{
-							Description: "parents counts the parents that were planned, changing those of which something would be written, and failing those whose sync would fail.",
+							Description: "parents counts the parents that were planned.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -3097,21 +3097,23 @@ func schema_pkg_apis_metacontroller_v1alpha1_PlanSummary(ref common.ReferenceCal
 					},
 					"changing": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "changing counts the parents for which something would be written.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"failing": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "failing counts the parents whose sync would fail.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"create": {
 						SchemaProps: spec.SchemaProps{
-							Description: "create and the others count children by their action.",
+							Description: "create counts the children that would be created.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -3119,51 +3121,58 @@ func schema_pkg_apis_metacontroller_v1alpha1_PlanSummary(ref common.ReferenceCal
 					},
 					"update": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "update counts the children that would be changed in place.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"recreate": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "recreate counts the children that would be deleted, to be created again.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"delete": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "delete counts the children that would be deleted.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"adopt": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "adopt counts the objects that would be adopted.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"release": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "release counts the children that would be released.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"leave": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "leave counts the children that would be left as they are.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"refuse": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "refuse counts the children that should be changed and could not be.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 				},
