@@ -34,8 +34,8 @@ type Engine interface {
 	// none runs here.
 	Controller(kind, name string, uid types.UID) (Controller, error)
 	// Candidate builds a controller of a *v1alpha1.CompositeController or *v1alpha1.DecoratorController, which does not run: it answers
-	// as that controller would after its start. It waits for the caches until ctx ends. Close ends it, after the last use.
-	Candidate(ctx context.Context, object runtime.Object) (candidate Controller, close func(), err error)
+	// as that controller would after its start. It waits for the caches until ctx ends. Shut ends it, after the last use.
+	Candidate(ctx context.Context, object runtime.Object) (candidate Controller, shut func(), err error)
 }
 
 // Controller answers questions about one controller. It is safe for concurrent use.

@@ -17,6 +17,7 @@ limitations under the License.
 package preview_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -100,7 +101,7 @@ func TestSecretsAreShownWithoutValues(t *testing.T) {
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"s"},"data":{"k":"v"}}`,
 		`{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"s"},"data":{"k":"v"}}`,
 	} {
-		if o := parse(t, other); string(preview.WithoutSecrets(o).JSON()) != string(o.JSON()) {
+		if o := parse(t, other); !bytes.Equal(preview.WithoutSecrets(o).JSON(), o.JSON()) {
 			t.Errorf("%s is shown as %s", o.JSON(), preview.WithoutSecrets(o).JSON())
 		}
 	}

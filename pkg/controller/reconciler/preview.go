@@ -137,7 +137,8 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		// Else a caller would decide which objects of the cluster the hook is sent.
 		return nil, errors.New("a response of the customize hook is taken only together with those of the sync or finalize hook")
 	}
-	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, customize.Asking{Hook: called, Given: given,
+	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, customize.Asking{
+		Hook: called, Given: given,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
 				return called.GivenRelated(body)

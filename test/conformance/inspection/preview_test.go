@@ -124,7 +124,7 @@ func secrets(s *stage) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	children, err := json.Marshal(decode(s.T, shown.Items[0].Body.Raw).(map[string]any)[s.childrenField()]) //nolint:forcetypeassert // It panics.
+	children, err := json.Marshal(decode(s.T, shown.Items[0].Body.Raw).(map[string]any)[s.childrenField()])
 	if err != nil || !strings.Contains(string(children), "KGhpZGRlbik=") {
 		s.T.Errorf("the request shows %s, error %v", children, err)
 	}

@@ -28,21 +28,24 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
+// text is the type of most columns.
+const text = "string"
+
 // tableOf prints parents.
 func tableOf(list *v1alpha1.ControllerParentList) *metav1.Table {
 	table := &metav1.Table{
 		ListMeta: list.ListMeta,
 		ColumnDefinitions: []metav1.TableColumnDefinition{
-			{Name: "Namespace", Type: "string", Description: "The namespace of the parent."},
-			{Name: "Name", Type: "string", Format: "name", Description: "The name of the parent."},
-			{Name: "State", Type: "string", Description: "How the controller is doing with the parent."},
-			{Name: "Children", Type: "string", Description: "How many children are ready, if that is known, and how many there are."},
-			{Name: "Last Sync", Type: "string", Description: "How long ago the last sync ended."},
-			{Name: "Took", Type: "string", Description: "How long the last sync took."},
+			{Name: "Namespace", Type: text, Description: "The namespace of the parent."},
+			{Name: "Name", Type: text, Format: "name", Description: "The name of the parent."},
+			{Name: "State", Type: text, Description: "How the controller is doing with the parent."},
+			{Name: "Children", Type: text, Description: "How many children are ready, if that is known, and how many there are."},
+			{Name: "Last Sync", Type: text, Description: "How long ago the last sync ended."},
+			{Name: "Took", Type: text, Description: "How long the last sync took."},
 			{Name: "Retries", Type: "integer", Description: "How many syncs have failed in a row."},
-			{Name: "Next", Type: "string", Description: "When the parent is synced even if nothing changes."},
-			{Name: "Message", Type: "string", Description: "What the parent waits for, why it is held, or the error of the last sync."},
-			{Name: "Resource", Type: "string", Priority: 1, Description: "The resource of the parent."},
+			{Name: "Next", Type: text, Description: "When the parent is synced even if nothing changes."},
+			{Name: "Message", Type: text, Description: "What the parent waits for, why it is held, or the error of the last sync."},
+			{Name: "Resource", Type: text, Priority: 1, Description: "The resource of the parent."},
 		},
 		Rows: []metav1.TableRow{},
 	}
@@ -76,12 +79,12 @@ func children(c *v1alpha1.ChildCounts) string {
 	if c == nil {
 		return ""
 	}
-	text := fmt.Sprint(c.Total)
+	counts := fmt.Sprint(c.Total)
 	if c.Ready != nil {
-		text = fmt.Sprintf("%d/%d", *c.Ready, c.Total)
+		counts = fmt.Sprintf("%d/%d", *c.Ready, c.Total)
 	}
 	if c.Outdated != nil {
-		text += fmt.Sprintf(" (%d outdated)", *c.Outdated)
+		counts += fmt.Sprintf(" (%d outdated)", *c.Outdated)
 	}
-	return text
+	return counts
 }
