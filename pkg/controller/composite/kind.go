@@ -28,7 +28,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -171,9 +170,7 @@ func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync) error {
 		status = map[string]any{}
 	}
 	status["observedGeneration"] = s.Parent.Generation()
-	err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
-		return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
-	})
+	err := s.WriteStatus(ctx, status)
 	if err != nil {
 		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}

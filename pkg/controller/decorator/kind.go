@@ -168,9 +168,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
 	status := s.Decision.Status
 	if status != nil && s.Source.Resource.HasStatus {
-		err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
-			return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
-		})
+		err := s.WriteStatus(ctx, status)
 		if err != nil {
 			return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 		}
@@ -180,7 +178,7 @@ func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
 	if s.Decision.Finalized {
 		changes.DropFinalizer = s.FinalizerName()
 	}
-	err := s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, s.Target, s.Parent) })
+	err := s.ChangeParent(ctx, changes)
 	if err != nil {
 		return reconciler.InContext(fmt.Sprintf("can't update %s", s.Parent), err)
 	}

@@ -25,12 +25,14 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
@@ -40,8 +42,27 @@ func (s *Sync) Wrote(written *object.Object) {
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
 
+// WriteStatus makes status the status of the parent, of a kind with that subresource, as a whole.
+func (s *Sync) WriteStatus(ctx context.Context, status map[string]any) error {
+	target := s.Target
+	target.Subresource = "status"
+	return s.change(ctx, target, parent.Changes{Status: status})
+}
+
+// ChangeParent makes changes of the parent. It writes nothing if the parent is like that already.
+func (s *Sync) ChangeParent(ctx context.Context, changes parent.Changes) error {
+	return s.change(ctx, s.Target, changes)
+}
+
+func (s *Sync) change(ctx context.Context, target client.Target, changes parent.Changes) error {
+	if s.preview != nil {
+		return s.preview.notes.ChangeParent(s.Parent, changes)
+	}
+	return s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, target, s.Parent) })
+}
+
 // WriteParent does a write of the parent that may be the last one of the sync, and tells its event from those of other clients.
-// A write that turns out to be unnecessary returns nil.
+// A write that turns out to be unnecessary returns nil. It is not for previews; see ChangeParent.
 func (s *Sync) WriteParent(write func(*client.Client) (*object.Object, error)) error {
 	c := s.controller
 	written, mistaken, err := c.ownWrites.Write(s.Source.informer, s.Parent, func() (*object.Object, error) {
@@ -60,6 +81,9 @@ func (s *Sync) WriteParent(write func(*client.Client) (*object.Object, error)) e
 // RemoveFinalizer takes the controller's finalizer off the parent.
 func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	c := s.controller
+	if s.preview != nil {
+		return s.preview.notes.ChangeParent(s.Parent, parent.Changes{DropFinalizer: c.finalizer.Name})
+	}
 	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if err != nil {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
@@ -76,6 +100,10 @@ func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
 // DeleteParent deletes the parent because the hook says so. One that is gone is no error.
 func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
+	if s.preview != nil {
+		s.preview.notes.Plan.Delete = true
+		return nil
+	}
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
 	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
 	if client.IsGone(err) {
@@ -91,6 +119,9 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 
 // Event records a Normal event on the parent.
 func (s *Sync) Event(reason, message string) {
+	if s.preview != nil {
+		return
+	}
 	s.controller.recorder.Normal(childcontrol.Reference(s.Parent), nil, reason, message)
 }
 
@@ -111,6 +142,10 @@ func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Inp
 // ReconcileChildren makes the observed children of the Decision the desired ones. noun is what they are to people.
 func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
+		if s.preview != nil {
+			s.preview.notes.LeaveAll(s.Observed)
+			return nil
+		}
 		s.controller.guard.Admit(s.Key, 0, time.Now()) // No deletion is wanted.
 		return nil
 	}
@@ -122,7 +157,9 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 		in.Observed, in.Desired, in.Kept, in.Comparing = s.Decision.Observed, s.Decision.Desired, s.kept(), false
 		in, err = c.Complete(ctx, in)
 	}
-	if err == nil {
+	if err == nil && s.preview != nil {
+		err = s.preview.children(ctx, s, in)
+	} else if err == nil {
 		s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
 	}
 	if err = errors.Join(err, s.unserved()); err != nil {
@@ -161,8 +198,25 @@ func (s *Sync) unserved() error {
 	return fmt.Errorf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response", strings.Join(names, ", "))
 }
 
-// PatchChild writes who controls a child, by a merge patch.
-func (s *Sync) PatchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
+// AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
+func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) (*object.Object, error) {
+	if s.preview != nil {
+		return s.preview.notes.Claim(v1alpha1.ChildAdopt, o, patch)
+	}
+	return s.patchChild(ctx, t, informer, patch)
+}
+
+// ReleaseChild takes the parent off the owners of an object, by a merge patch.
+func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) error {
+	if s.preview != nil {
+		_, err := s.preview.notes.Claim(v1alpha1.ChildRelease, o, patch)
+		return err
+	}
+	_, err := s.patchChild(ctx, t, informer, patch)
+	return err
+}
+
+func (s *Sync) patchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
 	written, err := s.controller.shared.Applier.Patch(ctx, t, patch)
 	if err == nil {
 		s.controller.expectations.Wrote(s.Key, informer, written)
