@@ -152,6 +152,7 @@ lint: ## Run golangci-lint over every module.
 generate: ## Write all generated code and documents.
 	hack/update-codegen.sh
 	go run ./hack/hook-schema
+	go run ./hack/sdk-types
 	go run ./hack/api-reference > docs/reference/api.md
 	go run ./hack/metrics-reference > docs/reference/metrics.md
 
