@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/pause"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/rbac"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/scaffold"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/status"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/version"
@@ -65,7 +66,7 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
 		&cobra.Group{ID: groupOperators, Title: "For controllers that run:"},
 	)
-	add(root, groupAuthors, lint.NewCommand(streams), rbac.NewCommand(c))
+	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c))
 	add(root, groupOperators, status.NewCommand(c), tree.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
 	root.AddCommand(version.NewCommand(c))
 	return root
