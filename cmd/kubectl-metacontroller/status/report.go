@@ -47,11 +47,14 @@ func report(object controllerobject.Object, now time.Time, all bool) string {
 		}
 	}
 	for _, c := range troubles {
-		fmt.Fprintf(&b, "  %s is %s (%s): %s\n", c.Type, c.Status, c.Reason, oneLine(c.Message))
+		// Ready repeats what keeps the controller from running.
+		if ready == nil || !strings.Contains(oneLine(ready.Message), oneLine(c.Message)) {
+			fmt.Fprintf(&b, "  %s is %s (%s): %s\n", c.Type, c.Status, c.Reason, oneLine(c.Message))
+		}
 	}
 	for i := range status.LastErrors {
 		e := &status.LastErrors[i]
-		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), oneLine(e.Message))
+		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks))
 	}
 	for i, step := range next(object) {
 		if i == 0 {
@@ -152,6 +155,16 @@ func hookLine(h *v1alpha1.HookStatus, now time.Time) string {
 		line += fmt.Sprintf("; the last one succeeded %s ago", age(*h.LastSuccessTime, now))
 	}
 	return line + "."
+}
+
+// brief returns the error of a parent, in which the failure of a hook is not repeated: the line of the hook has it.
+func brief(message string, hooks []v1alpha1.HookStatus) string {
+	for i := range hooks {
+		if failure := oneLine(hooks[i].LastFailure); failure != "" {
+			message = strings.ReplaceAll(message, failure, "as the hook "+hooks[i].Name)
+		}
+	}
+	return message
 }
 
 // parentName names the parent of an error as kubectl takes it.

@@ -23,6 +23,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -105,11 +106,14 @@ func get(ctx context.Context, c *connection.Connection, client dynamic.Interface
 			return nil, err
 		}
 		resource = client.Resource(mapping.Resource).Namespace(namespace)
-		where = " in the namespace " + namespace + ", which --namespace changes"
+		where = " -n " + namespace
 	}
 	parent, err := resource.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: list those that there are with 'kubectl get %s%s'", err, mapping.Resource.GroupResource(), where)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s/%s%s: %w", mapping.Resource.GroupResource(), name, where, err)
+		return nil, fmt.Errorf("reading %s/%s: %w", mapping.Resource.GroupResource(), name, err)
 	}
 	return parent, nil
 }

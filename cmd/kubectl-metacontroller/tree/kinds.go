@@ -35,14 +35,14 @@ type kinds map[schema.GroupResource][]schema.GroupVersionResource
 func kindsOf(controllers []controllerobject.Object) kinds {
 	k := kinds{}
 	for parent, children := range map[schema.GroupResource][]schema.GroupVersionResource{
-		{Group: "apps", Resource: "deployments"}:                {{Group: "apps", Version: "v1", Resource: "replicasets"}},
-		{Group: "apps", Resource: "replicasets"}:                {{Version: "v1", Resource: "pods"}},
-		{Group: "apps", Resource: "statefulsets"}:               {{Version: "v1", Resource: "pods"}},
-		{Group: "apps", Resource: "daemonsets"}:                 {{Version: "v1", Resource: "pods"}},
-		{Group: "batch", Resource: "cronjobs"}:                  {{Group: "batch", Version: "v1", Resource: "jobs"}},
-		{Group: "batch", Resource: "jobs"}:                      {{Version: "v1", Resource: "pods"}},
-		{Resource: "replicationcontrollers"}:                    {{Version: "v1", Resource: "pods"}},
-		{Resource: "services"}:                                  {{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}},
+		{Group: "apps", Resource: "deployments"}:  {{Group: "apps", Version: "v1", Resource: "replicasets"}},
+		{Group: "apps", Resource: "replicasets"}:  {{Version: "v1", Resource: "pods"}},
+		{Group: "apps", Resource: "statefulsets"}: {{Version: "v1", Resource: "pods"}},
+		{Group: "apps", Resource: "daemonsets"}:   {{Version: "v1", Resource: "pods"}},
+		{Group: "batch", Resource: "cronjobs"}:    {{Group: "batch", Version: "v1", Resource: "jobs"}},
+		{Group: "batch", Resource: "jobs"}:        {{Version: "v1", Resource: "pods"}},
+		{Resource: "replicationcontrollers"}:      {{Version: "v1", Resource: "pods"}},
+		{Resource: "services"}:                    {{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}},
 	} {
 		k.add(parent, children...)
 	}
