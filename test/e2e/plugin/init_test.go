@@ -23,19 +23,17 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// From an empty folder to a Deployment in four commands, and to a changed one with a fifth.
-func TestInit(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
+// begin goes from an empty folder to a Deployment in four commands, and to a changed one with a fifth, in each language.
+func begin(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
 	for language, run := range map[string]string{"python": "python3 hook.py", "javascript": "node main.js", "go": "go run ."} {
 		t.Run(language, func(t *testing.T) {
 			if _, err := exec.LookPath("node"); err != nil && language == "javascript" {
 				t.Skip("node is not installed")
 			}
-			s := shellOf(t, c)
+			s := newShell(t, c)
 			namespace := c.Namespace(t)
 			s.must(t, "kubectl metacontroller init begun --lang "+language+" --parent Shop."+language+".example.com --child deployments,services")
 			s.start(t, "cd begun && exec "+run)
@@ -50,10 +48,10 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// A decorator adds to what is there and asks for it, and to nothing else.
-func TestInitADecorator(t *testing.T) {
-	c := cluster.Shared(t)
-	s := newShell(t)
+// beginADecorator shows that a decorator adds to what is there and asks for it, and to nothing else.
+func beginADecorator(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	s := newShell(t, c)
 	namespace := c.Namespace(t)
 	s.must(t, "kubectl metacontroller init budget --decorator --parent Deployment.apps --child poddisruptionbudgets")
 	s.start(t, "cd budget && exec python3 hook.py")

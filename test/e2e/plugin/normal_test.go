@@ -29,6 +29,7 @@ var varying = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
 	{regexp.MustCompile(`\b[1-9]\d* syncs?,`), "12 syncs,"},
+	{regexp.MustCompile(`, \d+ waiting to be synced`), ""},
 	{regexp.MustCompile(`, [1-9]\d* failed\.`), ", 3 failed."},
 	{regexp.MustCompile(`\b\d+ calls?,? half of them within \d+ ms, 99 of 100 within \d+ ms`), "12 calls, half of them within 3 ms, 99 of 100 within 9 ms"},
 	{regexp.MustCompile(`\b\d+ calls?\b`), "12 calls"},

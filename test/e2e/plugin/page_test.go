@@ -26,6 +26,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 var update = flag.Bool("update", false, "write what is printed to docs/kubectl-plugin.md")
@@ -43,9 +44,19 @@ spec:
 // block is a command of the page with what it prints.
 var block = regexp.MustCompile("(?s)```console\n\\$ ([^\n]+)\n(.*?)```\n")
 
-// TestThePage runs the page docs/kubectl-plugin.md from its top to its end.
-func TestThePage(t *testing.T) {
-	s := newShell(t)
+// TestPlugin has one server for all, since the first to come is the page, which lists all controllers.
+func TestPlugin(t *testing.T) {
+	c := cluster.Shared(t)
+	server.Start(t, c, server.Options{})
+	t.Run("Page", func(t *testing.T) { playPage(t, c) })
+	t.Run("Init", func(t *testing.T) { begin(t, c) })
+	t.Run("InitADecorator", func(t *testing.T) { beginADecorator(t, c) })
+}
+
+// playPage runs the page docs/kubectl-plugin.md from its top to its end.
+func playPage(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	s := newShell(t, c)
 	if err := os.WriteFile(filepath.Join(s.folder, "broken.yaml"), []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,12 +33,11 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
-	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 const (
 	// patience is more than anything here takes on a busy machine.
-	patience = time.Minute
+	patience = 2 * time.Minute
 	// settledPolls is how often a command prints the same before it is taken to be settled.
 	settledPolls = 8
 	// pagePort is the port of hooks in the page; tests take a free one.
@@ -81,15 +80,8 @@ type shell struct {
 	environment []string
 }
 
-// newShell returns a shell whose cluster has the server.
-func newShell(t *testing.T) *shell {
-	t.Helper()
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
-	return shellOf(t, c)
-}
-
-func shellOf(t *testing.T, c *cluster.Cluster) *shell {
+// newShell returns a shell for a cluster.
+func newShell(t *testing.T, c *cluster.Cluster) *shell {
 	t.Helper()
 	folder, err := plugin()
 	if err != nil {
