@@ -32,9 +32,11 @@ FIRST ?= 1
 # The commit whose engine `make simulate-before` runs, and invariants that it does not check.
 BEFORE ?= 6a24bce
 OPEN ?=
-# How often each microbenchmark is run, and the commit with which they are compared.
+# How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
 BASE ?= HEAD
+# How often `make bench-compare` measures each of the two versions.
+TURNS ?= 3
 
 ##@ General
 
@@ -129,6 +131,10 @@ simulate-mutants: ## Put small faults into the engine, one at a time, and count 
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)
+
+.PHONY: bench-compare
+bench-compare: build control-plane-build ## Measure the working tree and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.
+	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh $(BASE) $(TURNS) $(BENCH_ARGS)
 
 .PHONY: microbench
 microbench: ## Run the microbenchmarks COUNT times.

@@ -16,7 +16,12 @@ limitations under the License.
 
 package rights
 
-import "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+import (
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
 
 // Account names a service account. It is comparable.
 type Account struct {
@@ -32,19 +37,15 @@ func AccountOf(ref *metacontroller.ServiceAccountReference) (a Account, ok bool)
 	return Account{Namespace: ref.Namespace, Name: ref.Name}, true
 }
 
-const (
-	// userPrefix, with namespace and name behind it, is the user name of a service account.
-	userPrefix = "system:serviceaccount:"
-	// serviceAccounts are the resource of service accounts.
-	serviceAccounts = "serviceaccounts"
-)
+// serviceAccounts are the resource of service accounts.
+const serviceAccounts = "serviceaccounts"
 
 // User returns the user name that API servers know the account by.
-func (a Account) User() string { return userPrefix + a.Namespace + ":" + a.Name }
+func (a Account) User() string { return serviceaccount.MakeUsername(a.Namespace, a.Name) }
 
 // Groups returns the groups that API servers put the account into.
 func (a Account) Groups() []string {
-	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
+	return append(serviceaccount.MakeGroupNames(a.Namespace), user.AllAuthenticated)
 }
 
 // String returns namespace/name.

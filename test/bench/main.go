@@ -62,7 +62,11 @@ func command(ctx context.Context) error {
 	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")
 	document := flag.String("document", "", "a document in which the texts between the markers are replaced")
 	flag.StringVar(&o.profile, "profile", "", "a folder for CPU and heap profiles of the creation of 3000x3, or of the last size")
+	compare := flag.String("compare", "", "two files of results, comma separated: nothing is measured, and the second is compared with the first")
 	flag.Parse()
+	if *compare != "" {
+		return printComparison(*compare)
+	}
 	var err error
 	if p.sizes, err = parseSizes(*sizes); err != nil {
 		return err
@@ -97,6 +101,24 @@ func command(ctx context.Context) error {
 		return err
 	}
 	return write(ctx, *document, results, versions, o)
+}
+
+// printComparison prints how the results in the second of two files differ from those in the first.
+func printComparison(files string) error {
+	first, second, ok := strings.Cut(files, ",")
+	if !ok {
+		return fmt.Errorf("comparing %q: it must be two files, comma separated", files)
+	}
+	base, err := report.Read(first)
+	if err != nil {
+		return err
+	}
+	changed, err := report.Read(second)
+	if err != nil {
+		return err
+	}
+	fmt.Print(report.Comparison(base, changed))
+	return nil
 }
 
 // measureAll measures everything as often as it is told. It returns a sentence about the machine, empty without runs.

@@ -56,7 +56,9 @@ const (
 	goroutineSlack = 320
 	heapSlack      = 8 << 20
 	heapGrowth     = 1.15
-	// The profile is a sample: one allocation in half a megabyte is seen.
+	// The profile is a sample: of memory that is held in small pieces, one in sampleRate bytes is seen. What is held for a controller that
+	// is gone would be megabytes after a round.
+	sampleRate      = 32 << 10
 	engineHeapSlack = 3 << 20
 	// Numbers in objects, such as versions, get longer.
 	bytesGrowth = 1.02
@@ -78,6 +80,7 @@ func (c *tally) String() string {
 
 // TestChurn compares what the server holds after each round, when all parents and controllers are gone.
 func TestChurn(t *testing.T) {
+	t.Setenv("GODEBUG", fmt.Sprintf("memprofilerate=%d", sampleRate))
 	e := fixture.SetUp(t, fixture.Options{Limit: 2 * time.Minute})
 	test := e.NewTest(t)
 	site := newSite(test)

@@ -86,14 +86,20 @@ func takeHeap(t *fixture.Test) heap {
 	if _, err := fmt.Sscan(after, &h.total); err != nil || !found {
 		t.T.Fatalf("reading the heap's size: %v", err)
 	}
+	_, after, _ = strings.Cut(text, "@ heap/")
+	var twice float64
+	if _, err := fmt.Sscan(after, &twice); err != nil || twice == 0 {
+		t.T.Fatalf("reading the rate of the samples: %v", err)
+	}
 	for block := range strings.SplitSeq(text, "\n\n") {
-		h.add(block)
+		h.add(block, twice/2)
 	}
 	return h
 }
 
-// add adds a block of a profile: how many objects of how many bytes are in use, and the stack that allocated them.
-func (h heap) add(block string) {
+// add adds a block of a profile, which samples one allocation in rate bytes: how many objects of how many bytes are in use, and the stack
+// that allocated them.
+func (h heap) add(block string, rate float64) {
 	// The first block begins with a line about the whole profile.
 	if head, rest, _ := strings.Cut(block, "\n"); strings.HasPrefix(head, "heap profile:") {
 		block = rest
@@ -120,7 +126,6 @@ func (h heap) add(block string) {
 		}
 	}
 	// An allocation of s bytes is seen with the probability 1-exp(-s/rate), and the text form of the profile is not scaled.
-	const rate = 512 << 10
 	estimate := bytes / (1 - math.Exp(-bytes/objects/rate))
 	h.owners[owner] += estimate
 	h.stacks[owner+": "+strings.Join(functions[:min(6, len(functions))], " < ")] += estimate

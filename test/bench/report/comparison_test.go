@@ -1,0 +1,37 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package report
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestComparison(t *testing.T) {
+	create := func(ratio float64) Result { return Result{Workload: "create", Parents: 300, Children: 3, Ratio: ratio} }
+	base := []Result{create(2), create(1.5), create(1), {Workload: "update", Parents: 300, Children: 3, Ratio: 1}}
+	got := Comparison(base, []Result{create(3), {Workload: "create", Parents: 3000, Children: 3, Ratio: 1}})
+	want := "| create | 300×3 | time ÷ limit | 1.50 (1.00 to 2.00, 3 runs) | 3.00 (3.00 to 3.00, 1 runs) | +100 % |"
+	if !strings.Contains(got, want) {
+		t.Errorf("got\n%swithout\n%s", got, want)
+	}
+	for _, missing := range []string{"update", "3000×3", "seconds"} {
+		if strings.Contains(got, missing) {
+			t.Errorf("%s was not measured of both, but is compared:\n%s", missing, got)
+		}
+	}
+}
