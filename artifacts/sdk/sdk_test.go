@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package artifacts_test
+package sdk_test
 
 import (
 	"os/exec"
@@ -27,8 +27,8 @@ func TestModulesForAuthorsOfHooks(t *testing.T) {
 		folder  string
 		command []string
 	}{
-		"python":     {"sdk/python", []string{"python3", "-m", "unittest"}},
-		"javascript": {"sdk/javascript", []string{"node", "--test"}},
+		"python":     {"python", []string{"python3", "-m", "unittest"}},
+		"javascript": {"javascript", []string{"node", "--test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			program, err := exec.LookPath(tc.command[0])
