@@ -66,9 +66,9 @@ def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
     """
     values = os.environ if environment is None else environment
     server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT", "8080")))
-    print("hook listens on port %d" % server.server_address[1], flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Before anybody is told that the hook runs.
     try:
+        print("hook listens on port %d" % server.server_address[1], flush=True)
         server.serve_forever()
     except KeyboardInterrupt:
         pass
