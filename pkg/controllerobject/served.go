@@ -28,11 +28,11 @@ import (
 )
 
 // Version is the version of the API group that this program speaks, such as example.com/v1.
-var Version = v1alpha1.SchemeGroupVersion.String()
+func Version() string { return v1alpha1.SchemeGroupVersion.String() }
 
 // Served returns an error that says what to do if the cluster does not serve the API group, and nil if it does.
 func Served(ctx context.Context, client versioned.Interface) error {
-	version := Version
+	version := Version()
 	_, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerResourcesForGroupVersionWithContext(ctx, version)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the cluster does not serve %s: install metacontroller-apiserver, or register a running one with "+

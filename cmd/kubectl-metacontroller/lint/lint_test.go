@@ -119,7 +119,8 @@ func TestWhatIsPrinted(t *testing.T) {
 		"an empty folder":  {"", []string{"-f", filepath.Join(folder, "wrong")}, "", "look into its folders with -R"},
 		"of another group": {configMap, []string{"-f", "-"}, "", "there is no object of metacontroller.k8s.io to look at"},
 		"the second document": {
-			configMap + "---\n" + wrong, []string{"-f", "-"},
+			configMap + "---\n" + wrong,
+			[]string{"-f", "-"},
 			"-:2: error: CompositeController/web: spec.workers: Invalid value: 0: must be greater than or equal to 1\n",
 			"the server would refuse this: 1 error, 0 warnings in 1 object",
 		},
@@ -134,7 +135,8 @@ func TestWhatIsPrinted(t *testing.T) {
 		"in a list": {
 			`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"DecoratorController","metadata":{"name":"web"},` +
 				`"spec":{"resources":[],"hooks":{"sync":{"webhook":{"timeout":"1d"}}}}}]}`,
-			[]string{"-f", "-"}, "-:1: error: DecoratorController/web: spec.hooks.sync.webhook.timeout: Invalid value: \"1d\"", "1 error",
+			[]string{"-f", "-"},
+			"-:1: error: DecoratorController/web: spec.hooks.sync.webhook.timeout: Invalid value: \"1d\"", "1 error",
 		},
 		"as JSON": {wrong, []string{"-f", "-", "-o", "json"}, `"message": "spec.workers: Invalid value: 0`, "1 error"},
 	} {

@@ -25,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -72,7 +71,7 @@ func NewResumeCommand(c *connection.Connection) *cobra.Command {
 
 func newCommand(c *connection.Connection, a action) *cobra.Command {
 	flags := genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)
-	flags.OutputFormat = ptr.To("")
+	flags.OutputFormat = new("")
 	cmd := &cobra.Command{
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.CompleteName,

@@ -50,7 +50,7 @@ func (r resource) Full() string {
 }
 
 var (
-	version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+	version = regexp.MustCompile(`^v\d+((alpha|beta)\d+)?$`)
 	kind    = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 )
 

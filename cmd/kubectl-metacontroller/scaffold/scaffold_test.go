@@ -95,9 +95,11 @@ func TestTheRecordedResponseHasTheChildren(t *testing.T) {
 	}
 	var response struct {
 		Children []struct {
-			Kind string
-			Spec struct{ Replicas int }
-		}
+			Kind string `json:"kind"`
+			Spec struct {
+				Replicas int `json:"replicas"`
+			} `json:"spec"`
+		} `json:"children"`
 	}
 	if err := json.Unmarshal(text, &response); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -37,7 +36,7 @@ import (
 // NewCommand returns the command status.
 func NewCommand(c *connection.Connection) *cobra.Command {
 	flags := genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)
-	flags.OutputFormat = ptr.To("")
+	flags.OutputFormat = new("")
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Tell how a controller is doing, or all of them, and what to do next",

@@ -23,7 +23,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -74,7 +73,7 @@ CompositeController web has a change that the engine has not taken up yet (gener
 			Conditions: []metav1.Condition{ready, condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "")},
 			Counters:   &v1alpha1.ControllerCounters{Parents: 3, Synced: 3, Syncs: 1},
 			Hooks: []v1alpha1.HookStatus{
-				{Name: "sync", Calls: 7, P50Milliseconds: ptr.To[int64](3), P99Milliseconds: ptr.To[int64](9), LastSuccessTime: ptr.To(before(5))},
+				{Name: "sync", Calls: 7, P50Milliseconds: new(int64(3)), P99Milliseconds: new(int64(9)), LastSuccessTime: new(before(5))},
 				{Name: "finalize"},
 			},
 		}, `
@@ -113,7 +112,7 @@ CompositeController web is ready.
 				condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonHookFailing, "The sync hook fails: refused."),
 			},
 			Hooks: []v1alpha1.HookStatus{{
-				Name: "sync", Calls: 1, LastSuccessTime: ptr.To(before(60)), LastFailureTime: ptr.To(before(5)), LastFailure: "refused",
+				Name: "sync", Calls: 1, LastSuccessTime: new(before(60)), LastFailureTime: new(before(5)), LastFailure: "refused",
 			}},
 			LastErrors: []v1alpha1.ParentError{{Resource: "pods", Namespace: "a", Name: "b", Time: before(5), Message: "sync hook failed: refused"}},
 		}, `

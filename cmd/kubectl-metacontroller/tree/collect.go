@@ -80,7 +80,7 @@ func (c *collector) collect(ctx context.Context, mapping *meta.RESTMapping, pare
 		return nil, err
 	}
 	if c.full {
-		c.note("There are more than %d objects; --limit prints more of them.", c.limit)
+		c.notef("There are more than %d objects; --limit prints more of them.", c.limit)
 	}
 	return root, nil
 }
@@ -96,7 +96,7 @@ func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *nod
 	for _, resource := range c.kinds[mapping.Resource.GroupResource()] {
 		m, err := mappingOf(c.mapper, resource)
 		if meta.IsNoMatchError(err) {
-			c.note("The cluster does not serve %s.", resource.GroupResource())
+			c.notef("The cluster does not serve %s.", resource.GroupResource())
 			continue
 		}
 		if err != nil {
@@ -112,7 +112,7 @@ func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *nod
 				continue
 			}
 			if depth == 0 {
-				c.note("There are more generations of children; --depth prints more of them.")
+				c.notef("There are more generations of children; --depth prints more of them.")
 				return nil
 			}
 			if c.objects >= c.limit {
@@ -158,7 +158,7 @@ func (c *collector) list(ctx context.Context, mapping *meta.RESTMapping, namespa
 	for page := 0; ; page++ {
 		list, err := resource.List(ctx, options)
 		if apierrors.IsForbidden(err) {
-			c.note("You may not list %s: see 'kubectl auth can-i list %[1]s'.", mapping.Resource.GroupResource())
+			c.notef("You may not list %s: see 'kubectl auth can-i list %[1]s'.", mapping.Resource.GroupResource())
 			break
 		}
 		if err != nil {
@@ -169,7 +169,7 @@ func (c *collector) list(ctx context.Context, mapping *meta.RESTMapping, namespa
 			break
 		}
 		if page+1 >= maxPages {
-			c.note("There are more than %d %s; only these were looked at.", len(items), mapping.Resource.GroupResource())
+			c.notef("There are more than %d %s; only these were looked at.", len(items), mapping.Resource.GroupResource())
 			break
 		}
 	}
@@ -177,7 +177,7 @@ func (c *collector) list(ctx context.Context, mapping *meta.RESTMapping, namespa
 	return items, nil
 }
 
-func (c *collector) note(format string, args ...any) {
+func (c *collector) notef(format string, args ...any) {
 	if note := fmt.Sprintf(format, args...); !slices.Contains(c.notes, note) {
 		c.notes = append(c.notes, note)
 	}

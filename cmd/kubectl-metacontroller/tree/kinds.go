@@ -85,7 +85,7 @@ func resolve(mapper meta.RESTMapper, args []string) (*meta.RESTMapping, string, 
 		return nil, "", fmt.Errorf("name one object, as KIND.GROUP/NAME or RESOURCE NAME: for example '%s' or '%s'",
 			"kubectl metacontroller tree Website.example.com/shop", "kubectl metacontroller tree deployment web")
 	}
-	if !both {
+	if len(args) == 2 {
 		name = args[1]
 	}
 	// A kind in lower case is the singular name of its resource.

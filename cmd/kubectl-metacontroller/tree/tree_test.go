@@ -62,7 +62,9 @@ func owned(o *unstructured.Unstructured, uid, owner types.UID, controlled bool) 
 func testMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{
-		{Group: "example.com", Version: "v1", Kind: "Website"}, {Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Pod"},
+		{Group: "example.com", Version: "v1", Kind: "Website"},
+		{Version: "v1", Kind: "ConfigMap"},
+		{Version: "v1", Kind: "Pod"},
 		v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision"),
 	} {
 		m.Add(kind, meta.RESTScopeNamespace)

@@ -76,7 +76,7 @@ func (v *versions) ask(ctx context.Context, c *connection.Connection) error {
 	if err := controllerobject.Served(ctx, client); err != nil {
 		return connection.Explain(err)
 	}
-	v.API = controllerobject.Version
+	v.API = controllerobject.Version()
 	return nil
 }
 

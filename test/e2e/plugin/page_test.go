@@ -79,7 +79,7 @@ func playPage(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("the page has %d commands, want 20 and more", commands)
 	}
 	if *update && !t.Failed() {
-		if err := os.WriteFile(path, []byte(written), 0o644); err != nil { //nolint:gosec // a document, for everyone
+		if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,7 +112,7 @@ func (s *shell) command(ctx context.Context, text string) *exec.Cmd {
 		text += fmt.Sprintf(" --port=%d", s.port)
 	}
 	command := exec.CommandContext(ctx, "bash", "-c", text)
-	command.Dir, command.Env = s.folder, append(s.environment, "PORT="+strconv.Itoa(s.port))
+	command.Dir, command.Env = s.folder, append(slices.Clone(s.environment), "PORT="+strconv.Itoa(s.port))
 	return command
 }
 
