@@ -86,7 +86,7 @@ func resolve(mapper meta.RESTMapper, args []string) (*meta.RESTMapping, string, 
 			"kubectl metacontroller tree Website.example.com/shop", "kubectl metacontroller tree deployment web")
 	}
 	if len(args) == 2 {
-		name = args[1]
+		name = args[1] //nolint:gosec // There are two of them, as the condition says.
 	}
 	// A kind in lower case is the singular name of its resource.
 	kind = strings.ToLower(kind)
