@@ -92,7 +92,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 .PHONY: test
-test: build-race control-plane-build ## Run every test with the race detector, and report coverage.
+test: build build-race control-plane-build ## Run every test with the race detector, and report coverage.
 	@hack/test.sh all
 
 .PHONY: test-unit
