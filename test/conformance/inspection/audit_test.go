@@ -18,6 +18,7 @@ package inspection
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
 	"slices"
@@ -59,7 +60,11 @@ func (s *stage) written() []string {
 	list := []string{}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
+	namespace := []byte(`"namespace":"` + s.Name + `"`)
 	for lines.Scan() {
+		if !bytes.Contains(lines.Bytes(), namespace) {
+			continue // Most of the log is about others, and is read again and again.
+		}
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			continue // The last line may be half written.
