@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -38,10 +39,16 @@ func logUnhandledErrors() {
 
 func logUnhandled(ctx context.Context, err error, msg string, keysAndValues ...any) {
 	logger := klog.LoggerWithName(klog.FromContext(ctx).WithCallDepth(callDepth), "UnhandledError")
-	// Some say it in the text only.
-	if errors.Is(err, http.ErrHandlerTimeout) || err != nil && strings.HasSuffix(err.Error(), http.ErrHandlerTimeout.Error()) {
+	if abandoned(err) {
 		logger.V(2).Info("A response came after the client had given up or the request's time was over", "err", err)
 		return
 	}
 	logger.Error(err, msg, keysAndValues...)
+}
+
+// abandoned reports whether an error says that a request was given up. Some errors say it in their text only.
+func abandoned(err error) bool {
+	return err != nil && slices.ContainsFunc([]error{http.ErrHandlerTimeout, context.Canceled}, func(cause error) bool {
+		return errors.Is(err, cause) || strings.HasSuffix(err.Error(), cause.Error())
+	})
 }
