@@ -153,8 +153,10 @@ func metacontrollerKinds() []*Kind {
 	for _, controller := range all[:2] {
 		controller.Versions[0].Subresources = []string{statusOf}
 		controller.Inspections = []Inspection{
-			{"parents", "ControllerParentList", "get"}, {"plan", "ControllerPlan", "create"},
-			{"request", "HookRequestList", "get"}, {"resync", "ControllerResync", "create"},
+			{"parents", "ControllerParentList", "get"},
+			{"plan", "ControllerPlan", "create"},
+			{"request", "HookRequestList", "get"},
+			{"resync", "ControllerResync", "create"},
 		}
 	}
 	all[2].Namespaced = true
