@@ -17,65 +17,23 @@ limitations under the License.
 package inspection
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// A request is one that the kube-apiserver has noted. See audit.k8s.io/v1.
-type request struct {
-	Stage      string `json:"stage"`
-	Verb       string `json:"verb"`
-	RequestURI string `json:"requestURI"`
-	UserAgent  string `json:"userAgent"`
-	ObjectRef  struct {
-		Resource    string `json:"resource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
-// String is verb, resource and name, as in "patch things/status a".
-func (r *request) String() string {
-	return r.Verb + " " + strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/") + " " + r.ObjectRef.Name
-}
-
-// written returns what the server wrote in the stage's namespace, in its order, events included. Dry runs, and what was refused, is left out.
+// written returns what the server wrote in the stage's namespace, in its order, events included, each as in "patch things/status a". Dry runs,
+// and what was refused, is left out.
 func (s *stage) written() []string {
 	s.T.Helper()
-	file, err := os.Open(s.AuditLog())
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	defer file.Close() //nolint:errcheck // It is read.
 	list := []string{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	namespace := []byte(`"namespace":"` + s.Name + `"`)
-	for lines.Scan() {
-		if !bytes.Contains(lines.Bytes(), namespace) {
-			continue // Most of the log is about others, and is read again and again.
+	for _, e := range s.Audited(s.T, s.Name) {
+		if strings.HasPrefix(e.UserAgent, "metacontroller-apiserver/") && !strings.Contains(e.RequestURI, "dryRun=All") &&
+			(e.ResponseStatus == nil || e.ResponseStatus.Code < 300) {
+			list = append(list, cluster.AuditedRequest(&e)+" "+e.ObjectRef.Name)
 		}
-		var r request
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			continue // The last line may be half written.
-		}
-		if r.Stage == "ResponseComplete" && strings.HasPrefix(r.UserAgent, "metacontroller-apiserver/") && r.ObjectRef.Namespace == s.Name &&
-			!strings.Contains(r.RequestURI, "dryRun=All") && r.ResponseStatus.Code < 300 {
-			list = append(list, r.String())
-		}
-	}
-	if err := lines.Err(); err != nil {
-		s.T.Fatal(err)
 	}
 	return list
 }
