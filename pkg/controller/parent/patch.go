@@ -43,6 +43,18 @@ type Changes struct {
 	DropFinalizer string
 }
 
+// OnlyStatus reports whether nothing but the status is to be changed.
+func (c Changes) OnlyStatus() bool {
+	return c.Status != nil && len(c.Labels) == 0 && len(c.Annotations) == 0 && c.DropFinalizer == ""
+}
+
+// OfMetadata reports whether labels, annotations or finalizers of o have to be written.
+func (c Changes) OfMetadata(o *object.Object) bool {
+	c.Status = nil
+	operations, _ := c.operations(o) // Without a status nothing is decoded that could fail.
+	return len(operations) > 0
+}
+
 // operation is one operation of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
@@ -118,15 +130,20 @@ func WriteStatus(ctx context.Context, api *client.Client, t client.Target, o *ob
 
 // HasStatus reports whether status is the status of o. The error says that what o has cannot be decoded.
 func HasStatus(o *object.Object, status map[string]any) (bool, error) {
+	current, ok, err := StatusOf(o)
+	return ok && err == nil && equality.Semantic.DeepEqual(current, status), err
+}
+
+// StatusOf decodes the status of o; ok is false if it has none.
+func StatusOf(o *object.Object) (status map[string]any, ok bool, err error) {
 	raw, ok := o.Field("status")
 	if !ok {
-		return false, nil
+		return nil, false, nil
 	}
-	var current map[string]any
-	if err := utiljson.Unmarshal(raw, &current); err != nil {
-		return false, fmt.Errorf("decoding the current status: %w", err)
+	if err := utiljson.Unmarshal(raw, &status); err != nil {
+		return nil, false, fmt.Errorf("decoding the current status: %w", err)
 	}
-	return equality.Semantic.DeepEqual(current, status), nil
+	return status, true, nil
 }
 
 // Finalizer is the finalizer that one controller adds to its parents while it has a finalize hook (docs/reference/contract.md#s15).

@@ -77,6 +77,7 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 	switch was := c.paused.Swap(paused); {
 	case paused && !was:
 		c.pool.Pause()
+		c.deferred.HurryAll()
 	case !paused && was:
 		c.finalizing.restart()
 		select {
