@@ -308,21 +308,34 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 			return phase(ctx, s)
 		}
 		var written *object.Object
-		done := make(chan struct{})
-		timer := time.AfterFunc(left, func() {
-			defer close(done)
-			_ = recovery.Call(ctx, "writing a deferred status", func() (err error) { // It is logged, and written by the sync.
+		write := func() {
+			err := recovery.Call(ctx, "writing a deferred status", func() (err error) {
 				written, err = c.writeStatus(ctx, s.Key, true)
 				return err
 			})
-		})
-		defer func() {
-			if timer.Stop() {
-				return
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the sync makes another one", "parent", s.Key, "err", err)
 			}
-			<-done
+		}
+		take := func() {
 			if written != nil {
 				s.stored, s.Parent, s.opened = written, written, written
+			}
+		}
+		if left <= 0 {
+			write()
+			take()
+			return phase(ctx, s)
+		}
+		done := make(chan struct{})
+		timer := time.AfterFunc(left, func() {
+			defer close(done)
+			write()
+		})
+		defer func() {
+			if !timer.Stop() {
+				<-done
+				take()
 			}
 		}()
 		return phase(ctx, s)
