@@ -36,16 +36,10 @@ import (
 type Changes struct {
 	// Labels and Annotations are set; nil values remove.
 	Labels, Annotations map[string]*string
-	// Status becomes the status as a whole. Nil: the status stays. It is for kinds without a status subresource; see
-	// WriteStatus for the others.
+	// Status becomes the status as a whole. Nil: the status stays. Kinds with a status subresource take it there, and nothing else.
 	Status map[string]any
 	// DropFinalizer is taken off. Empty: none.
 	DropFinalizer string
-}
-
-// OnlyStatus reports whether nothing but the status is to be changed.
-func (c Changes) OnlyStatus() bool {
-	return c.Status != nil && len(c.Labels) == 0 && len(c.Annotations) == 0 && c.DropFinalizer == ""
 }
 
 // OfMetadata reports whether labels, annotations or finalizers of o have to be written.
@@ -121,17 +115,13 @@ func IgnoreGone(err error) error {
 	return err
 }
 
-// WriteStatus makes status the status of o, as a whole, and returns the object as written. It writes nothing, and returns
-// nil, when o already has that status. It is for kinds with a status subresource.
-func WriteStatus(ctx context.Context, api *client.Client, t client.Target, o *object.Object, status map[string]any) (*object.Object, error) {
-	t.Subresource = "status"
-	return Changes{Status: status}.Write(ctx, api, t, o)
-}
-
 // HasStatus reports whether status is the status of o. The error says that what o has cannot be decoded.
 func HasStatus(o *object.Object, status map[string]any) (bool, error) {
 	current, ok, err := StatusOf(o)
-	return ok && err == nil && equality.Semantic.DeepEqual(current, status), err
+	if !ok || err != nil {
+		return false, err
+	}
+	return equality.Semantic.DeepEqual(current, status), nil
 }
 
 // StatusOf decodes the status of o; ok is false if it has none.

@@ -82,7 +82,7 @@ func (s *Sync) statusTarget() client.Target {
 func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Changes) error {
 	c := s.controller
 	write, shown := c.ownWrites.Write, false
-	if s.Parent != s.stored && changes.OnlyStatus() {
+	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
 		var err error
 		if shown, err = parent.HasStatus(s.Parent, changes.Status); err != nil {
 			return err

@@ -69,7 +69,8 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		i.retryAt = unset
 		q.schedule(i)
 	}
-	p = min(i.urgency(p), i.held)
+	p = min(p, i.held)
+	urgency := i.urgency(p)
 	switch {
 	case i.processing:
 		if i.again == none {
@@ -77,14 +78,14 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		}
 		i.again = min(i.again, p)
 		return
-	case i.queued <= p:
+	case i.queued <= urgency:
 		return
 	case i.queued != none:
 		q.lists[i.queued].remove(i)
 	default:
 		q.added(i)
 	}
-	q.push(i, p)
+	q.push(i, urgency)
 }
 
 // added notes that an item was added which was not.

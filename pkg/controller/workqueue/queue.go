@@ -303,7 +303,6 @@ func (q *Queue[K]) Continue(key K, wrote bool) {
 			return
 		}
 		i.begun = min(i.begun+1, maxBegun+1)
-		i.again = i.urgency(i.again)
 	}
 }
 
@@ -385,7 +384,7 @@ func (q *Queue[K]) Done(key K) {
 	}
 	if p := i.again; p != none && !q.closed {
 		i.again = none
-		q.push(i, min(p, i.held))
+		q.push(i, min(i.urgency(p), i.held))
 	}
 	q.drop(i)
 }
