@@ -115,7 +115,11 @@ func (b *bench) allSizes(ctx context.Context) error {
 // others measures the workloads that have a size of their own.
 func (b *bench) others(ctx context.Context) error {
 	return b.each(ctx, []named{
-		{"slow-hook", b.slowHook}, {"decorator", b.decorator}, {"customize", b.customize}, {"controllers", b.controllers}, {"neighbour", b.neighbour},
+		{"slow-hook", b.slowHook},
+		{"decorator", b.decorator},
+		{"customize", b.customize},
+		{"controllers", b.controllers},
+		{"neighbour", b.neighbour},
 		{"rolling", b.rolling},
 	})
 }

@@ -133,7 +133,7 @@ func TestSlotsAreNeverMoreThanTheLimitAndNeverLost(t *testing.T) {
 			var running sync.WaitGroup
 			for n := range uint64(100) {
 				running.Go(func() {
-					r := rand.New(rand.NewPCG(seed, n)) //nolint:gosec // A schedule is no secret.
+					r := rand.New(rand.NewPCG(seed, n))
 					ctx, giveUp := context.WithCancel(t.Context())
 					defer giveUp()
 					if r.IntN(3) == 0 {

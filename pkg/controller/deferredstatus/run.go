@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -53,6 +55,12 @@ func (s *Store) Run(ctx context.Context, w Writing) {
 	defer timer.Stop()
 	ended := ctx.Done()
 	var over <-chan time.Time
+	var grace clock.Timer
+	defer func() {
+		if grace != nil {
+			grace.Stop()
+		}
+	}()
 	for {
 		next, more := r.begin(work)
 		if !more {
@@ -64,8 +72,7 @@ func (s *Store) Run(ctx context.Context, w Writing) {
 		case <-s.changed:
 		case <-ended:
 			ended = nil
-			grace := s.clock.NewTimer(w.Grace)
-			defer grace.Stop()
+			grace = s.clock.NewTimer(w.Grace)
 			over = grace.C()
 			s.Close()
 		case <-over:

@@ -55,7 +55,9 @@ func statusOf(t *testing.T, o *object.Object) int {
 	if !ok {
 		return -1
 	}
-	var content struct{ N int }
+	var content struct {
+		N int `json:"n"`
+	}
 	if err := json.Unmarshal(raw, &content); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func TestAStatusIsDeferredForTheLimitAfterTheFirstOne(t *testing.T) {
 			if left, ok := s.Left(keyOf("a")); !ok || left != Limit-time.Duration(n)*Limit/5 {
 				t.Errorf("status %d has %v left, %v", n, left, ok)
 			}
-			time.Sleep(Limit / 5)
+			<-time.After(Limit / 5)
 		}
 		if mustDefer(t, s, "a", on, 5) {
 			t.Error("a status is deferred after the limit")
@@ -126,7 +128,7 @@ func TestARecreatedParentHasNothingDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
 		mustDefer(t, s, "a", thing(t, "old", 1, ""), 1)
-		time.Sleep(Limit / 2)
+		<-time.After(Limit / 2)
 		kept, _ := s.Get(keyOf("a"))
 		if kept.Applies(thing(t, "new", 2, "")) {
 			t.Error("the status of an object applies to the one that came after it")
@@ -230,7 +232,7 @@ func (c *cluster) done(key parent.Key) {
 
 // write writes what is deferred, as it takes a while.
 func (c *cluster) write(_ context.Context, key parent.Key) {
-	time.Sleep(3 * time.Millisecond)
+	<-time.After(3 * time.Millisecond)
 	if kept, ok := c.s.Get(key); ok {
 		c.store(key, int(kept.Content["n"].(int64)))
 	}
@@ -254,7 +256,7 @@ func (c *cluster) sync(key parent.Key, on *object.Object, n int, took time.Durat
 		return
 	}
 	defer c.done(key)
-	time.Sleep(took)
+	<-time.After(took)
 	c.mu.Lock()
 	c.last[key.Name] = n
 	c.mu.Unlock()
@@ -274,7 +276,7 @@ func (c *cluster) sync(key parent.Key, on *object.Object, n int, took time.Durat
 func TestTheLastStatusIsAlwaysThatOfTheLastResponse(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A schedule is no secret.
+			r := rand.New(rand.NewPCG(seed, 1))
 			c, on := newCluster(t), thing(t, "u", 1, "")
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
@@ -288,7 +290,7 @@ func TestTheLastStatusIsAlwaysThatOfTheLastResponse(t *testing.T) {
 				if r.IntN(8) == 0 {
 					c.s.Hurry(key)
 				}
-				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+				<-time.After(time.Duration(r.IntN(100)) * time.Millisecond)
 			}
 			stop()
 			running.Wait()

@@ -345,10 +345,12 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 // writeDeferred writes the status that was deferred before a sync that failed.
 func (s *Sync) writeDeferred(ctx context.Context) error {
 	c := s.controller
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		// The controller is paused or stopped: it is written without this sync.
 		c.deferred.Hurry(s.Key)
 		return nil
+	default:
 	}
 	written, err := c.writeStatus(ctx, s.Key, false)
 	if written != nil {
