@@ -36,10 +36,15 @@ type Clients struct {
 	Versioned versioned.Interface
 }
 
-// NewClients makes the clients for an access, which is that of Config unless a test has one of its own.
+// NewClients makes the clients for an access, which is that of Config unless a test has one of its own. Warnings of the API server are not
+// logged, unless the access says so.
 func NewClients(t testing.TB, config *rest.Config) *Clients {
 	t.Helper()
 	c := new(Clients)
+	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
+		config = rest.CopyConfig(config)
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+	}
 	var err error
 	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
 		t.Fatalf("making the dynamic client: %v", err)

@@ -40,6 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/obstacles"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -88,6 +89,7 @@ type Controller struct {
 	recorder  *eventrecorder.Controller
 	settling  settling.Tracker
 	unsettled unsettled
+	obstacles obstacles.Set
 	noticed   notices
 	metrics   *metrics.Controller
 	counted   childcontrol.Counters

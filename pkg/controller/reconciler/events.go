@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -94,6 +95,9 @@ func (c *Controller) childEvent(e cache.Event) {
 	if e.Old != nil && (e.New == nil || !sameController(e.Old, e.New) || !c.config.Kind.Owns(e.New)) {
 		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
 		c.enqueueOwner(e.Old)
+		for _, key := range c.obstacles.Blocked(children.KeyOf(e.Old)) {
+			c.pool.Enqueue(key, workqueue.Live)
+		}
 	}
 	switch {
 	case e.New == nil:
@@ -183,6 +187,7 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 // informers show what was written before.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
 	c.finalizing.forget(key)
+	c.obstacles.Record(key, nil)
 	c.settling.Forget(key)
 	c.guard.Forget(key)
 	c.deferred.Drop(key)
@@ -227,6 +232,7 @@ func (c *Controller) kindsChanged(ctx context.Context) {
 // failed records a failed sync on the parent.
 func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	c.parents.synced(key)
+	c.obstacles.Record(key, err)
 	if hook.IsRejected(err) {
 		c.rejected.Add(1)
 	}
@@ -237,6 +243,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
+	c.obstacles.Record(key, nil)
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
 		c.recorder.Normal(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}

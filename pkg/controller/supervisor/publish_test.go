@@ -242,6 +242,19 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 		if s := w.controller.Status; len(s.Hooks) != 1 || s.Hooks[0].Calls != 8 {
 			t.Errorf("after 30 seconds the status is %+v", s)
 		}
+		// Between two looks at the numbers a condition is published.
+		after(2 * time.Second)
+		w.is(func(s *health.State) {
+			s.Called, s.Hooks = true, []health.Hook{{Name: "sync", Since: time.Now(), Cause: "boom", Blocking: true}}
+		})
+		after(time.Second)
+		calls++
+		change(0)
+		after(30 * time.Second)
+		if s := w.controller.Status; s.Hooks[0].Calls != 9 {
+			t.Errorf("30 seconds after a condition was published the status is %+v", s)
+		}
+		before += 2
 		// How long calls take changes without calls.
 		for n := range 100 {
 			change(n)

@@ -286,8 +286,9 @@ func changed(before, now []string) bool {
 const (
 	// checkInterval is how often the health of a running instance is read.
 	checkInterval = 500 * time.Millisecond
-	// failingAfter is how long the last syncs of all parents must have failed before the controller counts as not ready.
-	failingAfter = time.Second
+	// failingAfter is how long the last syncs of all parents must have failed before the controller counts as not ready: two intervals,
+	// less what the third check may come early.
+	failingAfter = 2*checkInterval - 100*time.Millisecond
 )
 
 // errEnded says that an instance ended before its context did.
