@@ -33,7 +33,7 @@ const callDepth = 3
 // more: a client that gave up is no error of this server. apiserver_request_terminations_total and apiserver_request_post_timeout_total
 // count them. It is to be called before anything is started.
 func logUnhandledErrors() {
-	utilruntime.ErrorHandlers[0] = logUnhandled //nolint:reassign // It is made for that.
+	utilruntime.ErrorHandlers[0] = logUnhandled
 }
 
 func logUnhandled(ctx context.Context, err error, msg string, keysAndValues ...any) {

@@ -277,10 +277,15 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 		return fmt.Errorf("reading the object of that name: %w", err)
 	}
 	if owner := existing.Controller(); owner == nil || owner.UID != p.Parent {
-		return &ConflictError{Key: outcome.Key, Parent: p.ParentName, Owner: nameOf(owner, existing.Namespace())}
+		return NewConflict(outcome.Key, p.ParentName, existing)
 	}
 	outcome.Stale, outcome.Existing = true, existing
 	return nil
+}
+
+// NewConflict returns the error of a child whose name an object has that the parent does not control.
+func NewConflict(key children.Key, parentName string, existing *object.Object) *ConflictError {
+	return &ConflictError{Key: key, Parent: parentName, Owner: nameOf(existing.Controller(), existing.Namespace())}
 }
 
 // nameOf names the owner of an object in a namespace for people, empty for none.

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +89,27 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 		return operations, err
 	}
 	return append(operations, operation{"add", "/status", c.Status}), nil
+}
+
+// Field is a field of an object, with the value that it gets.
+type Field struct {
+	// Path leads to the field, as in metadata, labels.
+	Path []string
+	// Value is what it becomes as a whole.
+	Value any
+}
+
+// Fields returns what Write would change of o.
+func (c Changes) Fields(o *object.Object) ([]Field, error) {
+	operations, err := c.operations(o)
+	if err != nil {
+		return nil, err
+	}
+	fields := make([]Field, len(operations))
+	for i, each := range operations {
+		fields[i] = Field{Path: strings.Split(each.Path[1:], "/"), Value: each.Value}
+	}
+	return fields, nil
 }
 
 // texts appends the operation that changes a map of strings in the metadata, if it changes.
@@ -171,13 +193,26 @@ func (f Finalizer) ShouldFinalize(o *object.Object) bool {
 // Sync adds the finalizer to a parent that needs it, and removes it from one whose controller has no finalize hook. It
 // returns the parent as it is afterwards, and whether it was written.
 func (f Finalizer) Sync(ctx context.Context, c *client.Client, t client.Target, o *object.Object) (*object.Object, bool, error) {
-	switch on := f.On(o); {
-	case f.Enabled && !on && !o.Deleting():
-		return f.write(ctx, c, t, o, append(slices.Clone(o.Finalizers()), f.Name))
-	case !f.Enabled && on:
-		return f.Remove(ctx, c, t, o)
+	if wanted, changes := f.Wanted(o); changes {
+		return f.write(ctx, c, t, o, wanted)
 	}
 	return o, false, nil
+}
+
+// Wanted returns the finalizers that Sync gives a parent, and whether these are others than it has.
+func (f Finalizer) Wanted(o *object.Object) (finalizers []string, changes bool) {
+	switch on := f.On(o); {
+	case f.Enabled && !on && !o.Deleting():
+		return append(slices.Clone(o.Finalizers()), f.Name), true
+	case !f.Enabled && on:
+		return f.Without(o), true
+	}
+	return o.Finalizers(), false
+}
+
+// Without returns the other finalizers of a parent.
+func (f Finalizer) Without(o *object.Object) []string {
+	return slices.DeleteFunc(slices.Clone(o.Finalizers()), func(name string) bool { return name == f.Name })
 }
 
 // Remove removes the finalizer from o if it is there.
@@ -185,8 +220,7 @@ func (f Finalizer) Remove(ctx context.Context, c *client.Client, t client.Target
 	if !f.On(o) {
 		return o, false, nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(o.Finalizers()), func(name string) bool { return name == f.Name })
-	return f.write(ctx, c, t, o, rest)
+	return f.write(ctx, c, t, o, f.Without(o))
 }
 
 func (f Finalizer) write(ctx context.Context, c *client.Client, t client.Target, o *object.Object, finalizers []string) (*object.Object, bool, error) {

@@ -26,6 +26,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -80,6 +81,9 @@ func (s *Sync) statusTarget() client.Target {
 // write makes changes of the parent. Hooks were shown what was deferred, so that its event enqueues nothing. What was deferred and has
 // become unnecessary is a change for them, of which no event comes.
 func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Changes) error {
+	if s.preview != nil {
+		return s.preview.notes.ChangeParent(s.Parent, changes)
+	}
 	c := s.controller
 	write, shown := c.ownWrites.Write, false
 	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
@@ -120,6 +124,9 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 // RemoveFinalizer takes the controller's finalizer off the parent.
 func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	c := s.controller
+	if s.preview != nil {
+		return s.preview.notes.ChangeParent(s.Parent, parent.Changes{DropFinalizer: c.finalizer.Name})
+	}
 	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if err != nil {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
@@ -136,6 +143,10 @@ func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
 // DeleteParent deletes the parent because the hook says so. One that is gone is no error.
 func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
+	if s.preview != nil {
+		s.preview.notes.Plan.Delete = true
+		return nil
+	}
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
 	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
 	if client.IsGone(err) {
@@ -151,6 +162,9 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 
 // Event records a Normal event on the parent.
 func (s *Sync) Event(reason, message string) {
+	if s.preview != nil {
+		return
+	}
 	s.controller.recorder.Normal(childcontrol.Reference(s.Parent), nil, reason, message)
 }
 
@@ -171,6 +185,10 @@ func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Inp
 // ReconcileChildren makes the observed children of the Decision the desired ones. noun is what they are to people.
 func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
+		if s.preview != nil {
+			s.preview.notes.LeaveAll(s.Observed)
+			return nil
+		}
 		s.controller.guard.Admit(s.Key, 0, time.Now()) // No deletion is wanted.
 		return nil
 	}
@@ -182,7 +200,11 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 		in.Observed, in.Desired, in.Kept, in.Comparing = s.Decision.Observed, s.Decision.Desired, s.kept(), false
 		in, err = c.Complete(ctx, in)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.preview != nil:
+		err = s.preview.children(ctx, s, in)
+	default:
 		err = meanwhile(func(ctx context.Context, s *Sync) (err error) {
 			s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
 			return err
@@ -224,8 +246,25 @@ func (s *Sync) unserved() error {
 	return fmt.Errorf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response", strings.Join(names, ", "))
 }
 
-// PatchChild writes who controls a child, by a merge patch.
-func (s *Sync) PatchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
+// AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
+func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) (*object.Object, error) {
+	if s.preview != nil {
+		return s.preview.notes.Claim(v1alpha1.ChildAdopt, o, patch)
+	}
+	return s.patchChild(ctx, t, informer, patch)
+}
+
+// ReleaseChild takes the parent off the owners of an object, by a merge patch.
+func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) error {
+	if s.preview != nil {
+		_, err := s.preview.notes.Claim(v1alpha1.ChildRelease, o, patch)
+		return err
+	}
+	_, err := s.patchChild(ctx, t, informer, patch)
+	return err
+}
+
+func (s *Sync) patchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
 	written, err := s.controller.shared.Applier.Patch(ctx, t, patch)
 	if err == nil {
 		s.controller.expectations.Wrote(s.Key, informer, written)
@@ -283,19 +322,34 @@ func (s *Sync) deferStatus(status map[string]any) (deferred bool, err error) {
 	return true, nil
 }
 
-// shown returns the parent as hooks are shown it: with the status that is deferred. One that another client has overtaken is dropped.
+// shown returns the parent as hooks are shown it: with the status that is deferred. One that another client has overtaken is dropped. It is for
+// those who have the key.
 func (c *Controller) shown(key parent.Key, o *object.Object) *object.Object {
+	over, overtaken := c.overlaid(key, o)
+	if overtaken {
+		c.deferred.Drop(key)
+	}
+	return over
+}
+
+// displayed is shown for those who do not have the key: it changes nothing.
+func (c *Controller) displayed(key parent.Key, o *object.Object) *object.Object {
+	over, _ := c.overlaid(key, o)
+	return over
+}
+
+// overlaid returns the parent with the status that is deferred, and whether another client has overtaken that, so that it does not count.
+func (c *Controller) overlaid(key parent.Key, o *object.Object) (over *object.Object, overtaken bool) {
 	deferred, ok := c.deferred.Get(key)
 	if !ok {
-		return o
+		return o, false
 	}
 	if deferred.Applies(o) {
 		if over, err := deferred.Over(o); err == nil {
-			return over
+			return over, false
 		}
 	}
-	c.deferred.Drop(key)
-	return o
+	return o, true
 }
 
 // meanwhile returns a phase of a sync during which the status is written that was deferred before, if its time comes. Hooks are shown
@@ -304,7 +358,7 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 	return func(ctx context.Context, s *Sync) error {
 		c := s.controller
 		left, ok := c.deferred.Left(s.Key)
-		if !ok {
+		if !ok || s.preview != nil {
 			return phase(ctx, s)
 		}
 		var written *object.Object

@@ -259,6 +259,16 @@ func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)
 	return e.until.Sub(now)
 }
 
+// HeldUntil returns until when a parent is held back, zero for not at all.
+func (t *Tracker) HeldUntil(key parent.Key, now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok && now.Before(e.until) {
+		return e.until
+	}
+	return time.Time{}
+}
+
 // Unsettled returns how many parents do not settle now, by the two causes.
 func (t *Tracker) Unsettled(now time.Time) (differing, changedBack int) {
 	if t.unsettled.Load() == 0 {
