@@ -50,7 +50,7 @@ func TestSmoke(t *testing.T) {
 		plan: plan{
 			sizes: []size{s}, settle: 250 * time.Millisecond, steady: time.Second, trials: 10, fresh: 10, quick: true,
 			rolling: s, removed: s, slow: size{20, 2}, delay: 50 * time.Millisecond, customized: size{20, 1}, related: 10, changes: 5,
-			fleet: s, controllers: 5, pods: 40, matching: 10,
+			fleet: s, controllers: 5, crowd: s, pods: 40, matching: 10,
 		},
 		keep: func(r report.Result) error {
 			results[r.Workload] = r
@@ -151,6 +151,9 @@ var expectations = []expectation{
 	{"customize-change", "children updated", requests("PUT configmaps", "PATCH configmaps"), 10, 10, "only those of the selecting parents"},
 	{"5-controllers", "calls per parent", calls, 1, 3, "each parent belongs to one controller"},
 	{"5-controllers", "children created", requests("POST configmaps"), 40, 40, "each child is created once"},
+	{"neighbour", "children created", requests("POST configmaps"), 40, 40, "each child of the other controller is created once"},
+	{"neighbour", "changes meanwhile", func(r report.Result) float64 { return r.P99 }, 0.001, 60_000, "there is one at least"},
+	{"neighbour", "changes alone", func(r report.Result) float64 { return r.WriteP99 }, 0.001, 60_000, "they were measured before"},
 	{"rolling", "children updated", requests("PUT configmaps", "PATCH configmaps"), 40, 40, "each child is updated once"},
 	{"delete", "writes by others than the bench", requests("DELETE configmaps"), 40, 40, "the garbage collector deletes each child once"},
 	{"finalize", "children deleted", requests("DELETE configmaps"), 40, 40, "each child is deleted once"},

@@ -37,11 +37,17 @@ import (
 type Changes struct {
 	// Labels and Annotations are set; nil values remove.
 	Labels, Annotations map[string]*string
-	// Status becomes the status as a whole. Nil: the status stays. It is for kinds without a status subresource; see
-	// WriteStatus for the others.
+	// Status becomes the status as a whole. Nil: the status stays. Kinds with a status subresource take it there, and nothing else.
 	Status map[string]any
 	// DropFinalizer is taken off. Empty: none.
 	DropFinalizer string
+}
+
+// OfMetadata reports whether labels, annotations or finalizers of o have to be written.
+func (c Changes) OfMetadata(o *object.Object) bool {
+	c.Status = nil
+	operations, _ := c.operations(o) // Without a status nothing is decoded that could fail.
+	return len(operations) > 0
 }
 
 // operation is one operation of a JSON patch (RFC 6902).
@@ -131,24 +137,25 @@ func IgnoreGone(err error) error {
 	return err
 }
 
-// WriteStatus makes status the status of o, as a whole, and returns the object as written. It writes nothing, and returns
-// nil, when o already has that status. It is for kinds with a status subresource.
-func WriteStatus(ctx context.Context, api *client.Client, t client.Target, o *object.Object, status map[string]any) (*object.Object, error) {
-	t.Subresource = "status"
-	return Changes{Status: status}.Write(ctx, api, t, o)
-}
-
 // HasStatus reports whether status is the status of o. The error says that what o has cannot be decoded.
 func HasStatus(o *object.Object, status map[string]any) (bool, error) {
-	raw, ok := o.Field("status")
-	if !ok {
-		return false, nil
-	}
-	var current map[string]any
-	if err := utiljson.Unmarshal(raw, &current); err != nil {
-		return false, fmt.Errorf("decoding the current status: %w", err)
+	current, ok, err := StatusOf(o)
+	if !ok || err != nil {
+		return false, err
 	}
 	return equality.Semantic.DeepEqual(current, status), nil
+}
+
+// StatusOf decodes the status of o; ok is false if it has none.
+func StatusOf(o *object.Object) (status map[string]any, ok bool, err error) {
+	raw, ok := o.Field("status")
+	if !ok {
+		return nil, false, nil
+	}
+	if err := utiljson.Unmarshal(raw, &status); err != nil {
+		return nil, false, fmt.Errorf("decoding the current status: %w", err)
+	}
+	return status, true, nil
 }
 
 // Finalizer is the finalizer that one controller adds to its parents while it has a finalize hook (docs/reference/contract.md#s15).

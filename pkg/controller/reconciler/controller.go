@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -86,6 +87,7 @@ type Controller struct {
 	children     *childcontrol.Control
 	customizer   *customize.Customizer
 	pool         *worker.Pool
+	deferred     *deferredstatus.Store
 
 	recorder  *eventrecorder.Controller
 	settling  settling.Tracker
@@ -162,6 +164,7 @@ func (c *Controller) assemble() {
 		}, Failed: c.failed,
 		Recovered: c.recovered, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
+	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
@@ -250,8 +253,16 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
+	written := make(chan struct{})
+	running.Go(func() {
+		defer close(written)
+		c.deferred.Run(ctx, deferredstatus.Writing{
+			Take: c.pool.Take, Done: c.pool.Done, Write: c.deferredDue, Parallel: hookclient.Syncs(c.workers()), Grace: worker.DefaultGrace,
+		})
+	})
 	close(c.started)
 	c.pool.Run(ctx)
+	<-written
 	if errors.Is(context.Cause(ctx), definition.ErrReplaced) {
 		c.expectations.Await(context.WithoutCancel(ctx))
 	}
@@ -347,6 +358,7 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 	switch was := c.paused.Swap(paused); {
 	case paused && !was:
 		c.pool.Pause()
+		c.deferred.HurryAll()
 	case !paused && was:
 		c.finalizing.restart()
 		select {

@@ -82,7 +82,7 @@ func keyOf(p v1alpha1.ParentReference) parent.Key {
 // State implements inspection.Controller.
 func (c *Controller) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParent, bool) {
 	key := keyOf(p)
-	s := c.open(key)
+	s := c.open(key, c.displayed)
 	if s == nil {
 		return v1alpha1.ControllerParent{}, false
 	}

@@ -53,7 +53,8 @@ type Sync struct {
 	Source *Source
 	Target client.Target
 	Root   webhook.RootKey
-	// Parent is the parent; a phase that writes it puts the new state here, and nil if nothing is left to do.
+	// Parent is the parent, with the status that is deferred for it, as hooks are shown it; a phase that writes it puts the new state
+	// here, and nil if nothing is left to do.
 	Parent *object.Object
 	// Scope is what decides, besides the declared kinds, whether the children of a response are valid.
 	Scope children.Scope
@@ -67,8 +68,10 @@ type Sync struct {
 	Decision Decision
 
 	controller *Controller
-	seen       map[children.Key]struct{}
-	responses  []*hookclient.Response
+	// stored is the parent as the API server has it.
+	stored    *object.Object
+	seen      map[children.Key]struct{}
+	responses []*hookclient.Response
 	// gathered is the input of the plan, as far as a rollout needed it.
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
@@ -107,7 +110,7 @@ type Decision struct {
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
 func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
 	began := time.Now()
-	s := c.open(key)
+	s := c.open(key, c.shown)
 	if s == nil {
 		return worker.Result{}, nil
 	}
@@ -117,6 +120,9 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 		s.managers = c.children.Managers(ctx, s.Target)
 	}
 	err := s.run(ctx)
+	if err != nil && s.Parent != nil {
+		err = errors.Join(err, s.writeDeferred(ctx))
+	}
 	if c.left(s, uid) {
 		c.forgetSynced(key, s.Root, uid)
 		if err != nil {
@@ -131,7 +137,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	if err == nil {
 		again = worker.Earliest(again, c.settle(ctx, s))
 	}
-	return worker.Result{ResyncAfter: again}, err
+	return worker.Result{ResyncAfter: again, Wrote: s.wroteChildren()}, err
 }
 
 func (s *Sync) run(ctx context.Context) error {
@@ -154,6 +160,7 @@ func (s *Sync) run(ctx context.Context) error {
 		}
 		return nil
 	}
+	relate, decide := meanwhile(relate), meanwhile(decide)
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
 			return err
@@ -162,8 +169,8 @@ func (s *Sync) run(ctx context.Context) error {
 	return nil
 }
 
-// open returns the sync of a parent, nil if there is nothing to do for it.
-func (c *Controller) open(key parent.Key) *Sync {
+// open returns the sync of a parent, which it shows hooks as a function says; nil if there is nothing to do for it.
+func (c *Controller) open(key parent.Key, show func(parent.Key, *object.Object) *object.Object) *Sync {
 	source, ok := c.byResource[key.Resource]
 	if !ok {
 		return nil
@@ -172,9 +179,10 @@ func (c *Controller) open(key parent.Key) *Sync {
 	if !ok || !c.relevant(source, o) {
 		return nil
 	}
+	shown := show(key, o)
 	return &Sync{
-		Key: key, Source: source, Parent: o, opened: o, controller: c, seen: map[children.Key]struct{}{},
-		Target: client.Target{Resource: source.Resource.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()},
+		Key: key, Source: source, Parent: shown, stored: o, opened: shown, controller: c, seen: map[children.Key]struct{}{},
+		Target: source.target(o),
 		Root:   source.root(o),
 	}
 }

@@ -165,6 +165,15 @@ func (e *entry) count(s Sync, now time.Time) Cause {
 	return None
 }
 
+// Stored takes note that the API server has what the last sync left of Written, and how it stores that: the sync did not write it itself.
+func (t *Tracker) Stored(key parent.Key, left, stored uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok && e.left.Written == left {
+		e.left.Written = stored
+	}
+}
+
 // Contended reports whether it was changed back often, or nearly so, what syncs write to a parent.
 func (t *Tracker) Contended(key parent.Key) bool {
 	t.mu.Lock()
