@@ -228,10 +228,16 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 }
 
 // attribute reduces reads to as many as the server can have made: it counts its GETs itself, watches among them, and the
-// rest are the garbage collector's.
+// rest are the garbage collector's, which lists nothing.
 func attribute(requests map[string]int64, own int64) {
 	for key, n := range requests {
-		if verb, _, _ := strings.Cut(key, " "); verb == "GET" || verb == "LIST" {
+		if verb, _, _ := strings.Cut(key, " "); verb == "LIST" {
+			requests[key] = min(n, own)
+			own -= requests[key]
+		}
+	}
+	for key, n := range requests {
+		if verb, _, _ := strings.Cut(key, " "); verb == "GET" {
 			requests[key] = min(n, own)
 		}
 	}
