@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 BIN := bin
 SERVER := $(BIN)/metacontroller-apiserver
+PLUGIN := $(BIN)/kubectl-metacontroller
 # Tests run this one: the server with the race detector and coverage counters.
 SERVER_RACE := $(BIN)/race/metacontroller-apiserver
 
@@ -48,9 +49,13 @@ help: ## Print this help.
 ##@ Build
 
 .PHONY: build
-build: ## Build the server at bin/metacontroller-apiserver.
+build: build-plugin ## Build the server at bin/metacontroller-apiserver, and the plugin.
 	@echo "Building $(SERVER) $(VERSION); the first time takes about two minutes on two cores"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER) ./cmd/metacontroller-apiserver
+
+.PHONY: build-plugin
+build-plugin: ## Build the plugin of kubectl at bin/kubectl-metacontroller.
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-metacontroller
 
 .PHONY: build-race
 build-race: ## Build the server as the tests run it: with race detector and coverage counters.
@@ -87,7 +92,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 .PHONY: test
-test: build-race control-plane-build ## Run every test with the race detector, and report coverage.
+test: build build-race control-plane-build ## Run every test with the race detector, and report coverage.
 	@hack/test.sh all
 
 .PHONY: test-unit
@@ -153,6 +158,7 @@ lint: ## Run golangci-lint over every module.
 generate: ## Write all generated code and documents.
 	hack/update-codegen.sh
 	go run ./hack/hook-schema
+	go run ./hack/sdk-types
 	go run ./hack/api-reference > docs/reference/api.md
 	go run ./hack/metrics-reference > docs/reference/metrics.md
 

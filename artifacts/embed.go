@@ -17,7 +17,8 @@ limitations under the License.
 // Package artifacts holds the manifests of an installation, so that the program and `kubectl apply -k` use the same ones.
 //
 // The folders base, components and overlays are kustomizations; this package embeds the base alone, for the registration of
-// a server that runs outside of the cluster (package registration). It contains no logic.
+// a server that runs outside of the cluster (package registration), and the modules for authors of hooks, which the plugin of kubectl
+// copies beside a new hook. It contains no logic.
 package artifacts
 
 import "embed"
@@ -26,3 +27,9 @@ import "embed"
 //
 //go:embed base/*.yaml
 var Base embed.FS
+
+// SDK holds the modules for authors of hooks, without their tests and packaging.
+//
+//go:embed sdk/python/metacontroller_hook/*.py sdk/javascript/index.js sdk/javascript/*.d.ts
+//go:embed sdk/go/metacontroller/doc.go sdk/go/metacontroller/replay.go sdk/go/metacontroller/server.go sdk/go/metacontroller/types.go
+var SDK embed.FS

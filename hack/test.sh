@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module with the race detector, and reports the coverage of the packages written here.
-# `unit` leaves out test/, which needs the control plane and the server of `make build-race control-plane-build`.
+# `unit` leaves out test/, which needs the control plane and the servers of `make build build-race control-plane-build`.
 # Usage: hack/test.sh all|unit
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
@@ -35,10 +35,15 @@ if [[ "${scope}" == all ]]; then
         kept go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 30s "${target##*:}" || complain "${target} failed"
     done
     # Results are not cached: go test does not know that these depend on programs that it did not build.
-    # They wait more than they compute: two more at a time than there are processors.
-    echo "go test -race: the server on a real control plane"
-    kept go test -race -count=1 -skip '^TestHistories$' -p "$(($(nproc) + 2))" -timeout 30m -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" \
-        ./test/... || complain "tests under test/ failed"
+    # They wait more than they compute: one more at a time than there are processors.
+    control_plane=(go test -race -count=1 -skip '^TestHistories$' -p "$(($(nproc) + 1))" -timeout 30m)
+    mapfile -t suites < <(go list ./test/... | grep -v -e '/test/e2e/' -e '/test/bench$')
+    echo "go test -race: the server, with the race detector, on a real control plane"
+    kept "${control_plane[@]}" -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" "${suites[@]}" ||
+        complain "tests under test/ failed"
+    echo "go test -race: the server as it is shipped, from one end to the other"
+    METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept "${control_plane[@]}" ./test/e2e/... ./test/bench ||
+        complain "tests from one end to the other failed"
     echo "go test: 90 seconds of histories of the simulated cluster"
     kept hack/simulate.sh -simulation.budget 90s || complain "the simulation found something"
     while IFS= read -r module; do

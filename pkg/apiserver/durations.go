@@ -18,25 +18,19 @@ package apiserver
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
-	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
 )
 
 // A duration such as 1d, which the schema of Metacontroller's CRDs admitted (docs/reference/contract.md#s1.5), does not decode, and neither
@@ -51,7 +45,7 @@ type durationNaming struct {
 func (d durationNaming) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		if bad := badDurations(data); len(bad) > 0 {
+		if bad := validation.MalformedDurations(data); len(bad) > 0 {
 			err = bad.ToAggregate()
 		}
 	}
@@ -68,7 +62,7 @@ func nameDurations(next http.Handler, limit int64) http.Handler {
 			return
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-		if bad := badDurations(body); err == nil && len(bad) > 0 {
+		if bad := validation.MalformedDurations(body); err == nil && len(bad) > 0 {
 			invalid := apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: info.Resource}, info.Name, bad)
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(invalid, Codecs, gv, w, r)
@@ -88,49 +82,4 @@ func isApply(r *http.Request) bool {
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && types.PatchType(media) == types.ApplyYAMLPatchType
-}
-
-// badDurations finds the timeouts of webhooks that are not durations, in JSON or YAML.
-func badDurations(data []byte) field.ErrorList {
-	var tree any
-	if json.Unmarshal(data, &tree) != nil && yaml.Unmarshal(data, &tree) != nil {
-		return nil
-	}
-	errs := walkDurations(tree, nil)
-	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
-	return errs
-}
-
-func walkDurations(node any, path *field.Path) field.ErrorList {
-	object, ok := node.(map[string]any)
-	if !ok {
-		return nil
-	}
-	var errs field.ErrorList
-	for key, value := range object {
-		at := path.Child(key)
-		if webhook, ok := value.(map[string]any); ok && key == "webhook" {
-			if err := checkDuration(webhook["timeout"]); err != nil {
-				errs = append(errs, field.Invalid(at.Child("timeout"), webhook["timeout"], err.Error()))
-			}
-		}
-		errs = append(errs, walkDurations(value, at)...)
-	}
-	return errs
-}
-
-var errDuration = errors.New(`must be a duration in hours, minutes and seconds, such as "1h30m", "90s" or "500ms"`)
-
-func checkDuration(value any) error {
-	if value == nil {
-		return nil
-	}
-	text, ok := value.(string)
-	if !ok {
-		return errDuration
-	}
-	if _, err := time.ParseDuration(text); err != nil {
-		return errDuration
-	}
-	return nil
 }

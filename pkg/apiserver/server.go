@@ -20,13 +20,14 @@ import (
 	"fmt"
 	"net/http"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	generatedopenapi "github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
 	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/inspect"
 )
 
 // Name is the name of the server in logs and in its OpenAPI documents.
@@ -39,11 +40,14 @@ type Config struct {
 	// ProcessMetrics adds the metrics of the process's default Prometheus registry to /metrics: those of an etcd that runs
 	// in this process.
 	ProcessMetrics bool
+	// Inspection is what the endpoints need that say what controllers do.
+	Inspection inspect.Config
 }
 
 type completedConfig struct {
 	generic        genericapiserver.CompletedConfig
 	processMetrics bool
+	inspection     inspect.Config
 }
 
 // CompletedConfig is a configuration from which a Server can be made. It comes from Config.Complete alone.
@@ -67,7 +71,7 @@ func NewConfig() *Config {
 
 // Complete fills in what can be derived. It changes the receiver, which is of no use any more afterwards.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), processMetrics: c.ProcessMetrics}}
+	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), processMetrics: c.ProcessMetrics, inspection: c.Inspection}}
 }
 
 // Server is the API server. Generic is prepared and run by the caller.
@@ -91,11 +95,11 @@ func (c CompletedConfig) New() (*Server, error) {
 }
 
 func (s *Server) install(c CompletedConfig) error {
-	storage, err := registry.NewStorage(Scheme, c.generic.RESTOptionsGetter)
+	storage, err := registry.NewStorage(Scheme, c.generic.RESTOptionsGetter, c.inspection)
 	if err != nil {
 		return err
 	}
-	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, metav1.ParameterCodec, Codecs)
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, Scheme, runtime.NewParameterCodec(Scheme), Codecs)
 	// Not before: NewDefaultAPIGroupInfo replaces the serializer that it is given.
 	group.NegotiatedSerializer = jsonOnly{group.NegotiatedSerializer}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage.Resources()

@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
@@ -79,4 +80,44 @@ func Example() {
 	}`)))
 	fmt.Println(recorder.Body)
 	// Output: {"status":{"greeted":false},"children":[{"apiVersion":"v1","data":{"text":"Hello Ada"},"kind":"ConfigMap","metadata":{"name":"a"}}]}
+}
+
+// Observed objects are found by their kind, and turned into typed ones by the converter of apimachinery.
+func ExampleObjectMap_OfType() {
+	var request hook.CompositeRequest
+	if err := json.Unmarshal([]byte(`{"children": {"ConfigMap.v1": {
+		"a": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"text": "Hello Ada"}}
+	}}}`), &request); err != nil {
+		panic(err)
+	}
+	for name, object := range request.Children.OfType("v1", "ConfigMap") {
+		var configMap corev1.ConfigMap
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &configMap); err != nil {
+			panic(err)
+		}
+		fmt.Println(name, configMap.Data["text"])
+	}
+	// Output: a Hello Ada
+}
+
+// A DecoratorController sets labels on its target, and removes those whose value is nil.
+func ExampleDecoratorResponse() {
+	team := "shop"
+	encoded, err := json.Marshal(hook.DecoratorResponse{Labels: map[string]*string{"team": &team, "owner": nil}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(encoded))
+	// Output: {"labels":{"owner":null,"team":"shop"},"status":null,"attachments":null}
+}
+
+// A customize hook selects the objects that the other hooks are shown beside the children.
+func ExampleRelatedResourceRule() {
+	rule := hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", Namespace: "shop", Names: []string{"settings"}}
+	fmt.Println(rule.Validate())
+	rule.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}
+	fmt.Println(rule.Validate())
+	// Output:
+	// <nil>
+	// names and labelSelector exclude each other; remove one of them
 }

@@ -79,11 +79,11 @@ var (
 var (
 	queueKeys = declare(Family{
 		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{labelController, "state"},
-		Help: "Parents in a controller's workqueue by state. A parent may be counted in several: queued by priority (live, " +
+		Help: "Parents in a controller's workqueue by state. A parent may be counted in several: queued by priority (begun, live, " +
 			"retry, self_triggered, resync), queued again after its sync (again), being synced (processing), held back by " +
 			"expectations (held), in back-off or postponed (retrying), and with a time for its next resync (scheduled).",
 		Values: map[string][]string{"state": {
-			"live", "retry", "self_triggered", "resync", "again", "processing", "held", "retrying", "scheduled",
+			"begun", "live", "retry", "self_triggered", "resync", "again", "processing", "held", "retrying", "scheduled",
 		}},
 	})
 	syncs = declare(Family{

@@ -35,8 +35,8 @@ type Queue struct {
 
 // QueueState is the state of a workqueue at one instant. Numbers are numbers of keys.
 type QueueState struct {
-	// Live, Retry, SelfTriggered and Resync are queued, by priority.
-	Live, Retry, SelfTriggered, Resync int
+	// Begun, Live, Retry, SelfTriggered and Resync are queued, by priority.
+	Begun, Live, Retry, SelfTriggered, Resync int
 	// Again are queued as soon as the worker that has them is done.
 	Again int
 	// Processing are with a worker.
@@ -52,7 +52,9 @@ type QueueState struct {
 }
 
 // Depth is the number of keys that are to be processed as soon as a worker is free.
-func (s QueueState) Depth() int { return s.Live + s.Retry + s.SelfTriggered + s.Resync + s.Again }
+func (s QueueState) Depth() int {
+	return s.Begun + s.Live + s.Retry + s.SelfTriggered + s.Resync + s.Again
+}
 
 func newQueue(name string) Queue {
 	return Queue{
@@ -114,7 +116,7 @@ func (q *Queue) collect(ch chan<- prometheus.Metric, controller string) QueueSta
 	ch <- unfinishedWork.constant(s.Unfinished.Seconds(), controller)
 	ch <- longestRunning.constant(s.Longest.Seconds(), controller)
 	for name, n := range map[string]int{
-		"live": s.Live, "retry": s.Retry, "self_triggered": s.SelfTriggered, "resync": s.Resync, "again": s.Again,
+		"begun": s.Begun, "live": s.Live, "retry": s.Retry, "self_triggered": s.SelfTriggered, "resync": s.Resync, "again": s.Again,
 		"processing": s.Processing, "held": s.Held, "retrying": s.Retrying, "scheduled": s.Scheduled,
 	} {
 		ch <- queueKeys.constant(float64(n), controller, name)

@@ -16,12 +16,7 @@ limitations under the License.
 
 package rights
 
-import (
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-)
+import "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 
 // Account names a service account. It is comparable.
 type Account struct {
@@ -37,15 +32,19 @@ func AccountOf(ref *metacontroller.ServiceAccountReference) (a Account, ok bool)
 	return Account{Namespace: ref.Namespace, Name: ref.Name}, true
 }
 
-// serviceAccounts are the resource of service accounts.
-const serviceAccounts = "serviceaccounts"
+const (
+	// userPrefix, with namespace and name behind it, is the user name of a service account.
+	userPrefix = "system:serviceaccount:"
+	// serviceAccounts are the resource of service accounts.
+	serviceAccounts = "serviceaccounts"
+)
 
 // User returns the user name that API servers know the account by.
-func (a Account) User() string { return serviceaccount.MakeUsername(a.Namespace, a.Name) }
+func (a Account) User() string { return userPrefix + a.Namespace + ":" + a.Name }
 
 // Groups returns the groups that API servers put the account into.
 func (a Account) Groups() []string {
-	return append(serviceaccount.MakeGroupNames(a.Namespace), user.AllAuthenticated)
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
 }
 
 // String returns namespace/name.

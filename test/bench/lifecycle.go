@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -25,6 +26,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 )
 
 // rolling measures a rolling update of all parents at once, one child of each at a time.
@@ -220,4 +222,74 @@ func (b *bench) controllers(ctx context.Context) error {
 // poke changes an annotation that hooks read as the revision.
 func (m *meter) poke(revision string) (types.PatchType, []byte) {
 	return types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"revision":%q}}}`, revision)
+}
+
+// neighbour changes the one parent of a controller again and again, alone first, and then while another controller has many parents to
+// create. P50 and P99 are those of the changes meanwhile, WriteP50 and WriteP99 those alone.
+func (b *bench) neighbour(ctx context.Context) error {
+	hooks := map[string]string{hookSync: hookserver.PathSync}
+	return b.with(ctx, b.plan.crowd, composite{name: "crowd", hooks: hooks, method: inPlace}, func(m *meter) error {
+		remove, err := b.controller(ctx, composite{name: "quiet", hooks: hooks, method: inPlace})
+		if err != nil {
+			return err
+		}
+		quiet, err := b.meterOf(ctx, size{1, m.size.children}, "quiet")
+		if err != nil {
+			return err
+		}
+		defer quiet.close()
+		if err := quiet.createParents(ctx); err != nil {
+			return err
+		}
+		ended := make(chan struct{})
+		close(ended)
+		quiet.times()
+		if err := quiet.changes(ctx, b.plan.trials, ended); err != nil {
+			return err
+		}
+		alone := quiet.times()
+		r, err := m.measure(ctx, workload{name: "neighbour", cached: m.size.parents * (1 + m.size.children), run: func(ctx context.Context) error {
+			crowd, ended := make(chan error, 1), make(chan struct{})
+			go func() {
+				defer close(ended)
+				crowd <- m.createParents(ctx)
+			}()
+			err := quiet.changes(ctx, 1, ended)
+			return errors.Join(err, <-crowd)
+		}})
+		if err != nil {
+			return err
+		}
+		meanwhile := quiet.times()
+		r.P50, r.P99 = report.Percentile(meanwhile, 0.5), report.Percentile(meanwhile, 0.99)
+		r.WriteP50, r.WriteP99 = report.Percentile(alone, 0.5), report.Percentile(alone, 0.99)
+		if err := errors.Join(b.clear(ctx, quiet.namespace), remove(ctx)); err != nil {
+			return err
+		}
+		return m.keep(r)
+	})
+}
+
+// changes changes the first parent at least so many times, one after the other, until others have ended.
+func (m *meter) changes(ctx context.Context, least int, others <-chan struct{}) error {
+	for n := 0; ; n++ {
+		select {
+		case <-others:
+			if n >= least {
+				return nil
+			}
+		default:
+		}
+		m.serial++
+		m.revision = fmt.Sprintf("n%d", m.serial)
+		m.expect(1)
+		m.note(parentName(0), m.revision, m.size.children)
+		patch := fmt.Appendf(nil, `{"spec":{"revision":%q}}`, m.revision)
+		if _, err := m.client.Patch(ctx, target(m.namespace, parentName(0)), types.MergePatchType, patch); err != nil {
+			return err
+		}
+		if err := m.await(ctx); err != nil {
+			return err
+		}
+	}
 }

@@ -35,6 +35,8 @@ type limit struct {
 	namespace string
 	mu        sync.Mutex
 	parents   map[string]*object.Object
+	// ended is how long after the start each parent was done with, in milliseconds, of what was timed last.
+	ended []float64
 }
 
 func (b *bench) newLimit(ctx context.Context, s size) (*limit, error) {
@@ -45,7 +47,14 @@ func (b *bench) newLimit(ctx context.Context, s size) (*limit, error) {
 // timed returns the seconds that do takes for all parents from all clients.
 func (l *limit) timed(ctx context.Context, do func(name string) error) (float64, error) {
 	started := time.Now()
-	err := each(ctx, l.size.parents, func(i int) error { return do(parentName(i)) })
+	l.ended = nil
+	err := each(ctx, l.size.parents, func(i int) error {
+		err := do(parentName(i))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ended = append(l.ended, float64(time.Since(started).Microseconds())/1000)
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("the bare writes: %w", err)
 	}

@@ -55,6 +55,11 @@ func (b *bench) newMeter(ctx context.Context, s size, controller string) (*meter
 			return nil, err
 		}
 	}
+	return b.meterOf(ctx, s, controller)
+}
+
+// meterOf returns a meter for the server as it is.
+func (b *bench) meterOf(ctx context.Context, s size, controller string) (*meter, error) {
 	namespace, err := b.namespace(ctx, "bench")
 	if err != nil {
 		return nil, err
@@ -197,9 +202,10 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		per = float64(m.size.parents)
 	}
 	took, calls, callsBefore := m.times(), after.hook.Total(), before.hook.Total()
+	fromStart := m.timesFromStart()
 	r := report.Result{
 		Workload: w.name, Parents: m.size.parents, Children: m.size.children, Seconds: seconds, Limit: w.limit,
-		P50: report.Percentile(took, 0.5), P99: report.Percentile(took, 0.99),
+		P50: report.Percentile(took, 0.5), P99: report.Percentile(took, 0.99), StartP50: report.Percentile(fromStart, 0.5),
 		CallsPerParent:    float64(calls.Calls-callsBefore.Calls) / per,
 		BytesInPerParent:  float64(calls.BytesIn-callsBefore.BytesIn) / per,
 		BytesOutPerParent: float64(calls.BytesOut-callsBefore.BytesOut) / per,
@@ -222,10 +228,16 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 }
 
 // attribute reduces reads to as many as the server can have made: it counts its GETs itself, watches among them, and the
-// rest are the garbage collector's.
+// rest are the garbage collector's, which lists nothing.
 func attribute(requests map[string]int64, own int64) {
 	for key, n := range requests {
-		if verb, _, _ := strings.Cut(key, " "); verb == "GET" || verb == "LIST" {
+		if verb, _, _ := strings.Cut(key, " "); verb == "LIST" {
+			requests[key] = min(n, own)
+			own -= requests[key]
+		}
+	}
+	for key, n := range requests {
+		if verb, _, _ := strings.Cut(key, " "); verb == "GET" {
 			requests[key] = min(n, own)
 		}
 	}
@@ -286,6 +298,10 @@ type waits struct {
 	mu    sync.Mutex
 	wants map[string]want
 	took  []float64
+	// began is when it was begun to wait, and fromStart how long after that each change has had its effect, in milliseconds.
+	began     time.Time
+	fromStart []float64
+
 	left  int
 	done  chan struct{}
 	first time.Time
@@ -303,6 +319,7 @@ func (w *waits) expect(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wants, w.left, w.done, w.first = make(map[string]want, n), n, make(chan struct{}), time.Time{}
+	w.began, w.fromStart = time.Now(), nil
 }
 
 // note says that an object is changed now.
@@ -323,6 +340,7 @@ func (w *waits) is(key, revision string, children int) {
 	delete(w.wants, key)
 	now := time.Now()
 	w.took = append(w.took, float64(now.Sub(wanted.since).Microseconds())/1000)
+	w.fromStart = append(w.fromStart, float64(now.Sub(w.began).Microseconds())/1000)
 	if w.first.IsZero() {
 		w.first = now
 	}
@@ -357,4 +375,11 @@ func (w *waits) times() []float64 {
 	took := w.took
 	w.took = nil
 	return took
+}
+
+// timesFromStart returns how long after expect each change had its effect, in milliseconds.
+func (w *waits) timesFromStart() []float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fromStart
 }

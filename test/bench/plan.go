@@ -41,7 +41,7 @@ type plan struct {
 	// trials is the number of single changes, fresh the least number of parents created after a restart.
 	trials, fresh int
 
-	rolling, removed, slow, customized, fleet size
+	rolling, removed, slow, customized, fleet, crowd size
 	// delay is how long the slow hook takes.
 	delay time.Duration
 	// pods are those of the decorator, of which some match.
@@ -59,7 +59,7 @@ func defaultPlan() plan {
 	return plan{
 		settle: 2 * time.Second, steady: 15 * time.Second, trials: 200, fresh: 100,
 		rolling: size{300, 3}, removed: size{300, 3}, slow: size{1000, 3}, delay: 50 * time.Millisecond,
-		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50,
+		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50, crowd: size{3000, 3},
 		pods: 5000, matching: 100,
 	}
 }
@@ -68,7 +68,7 @@ func defaultPlan() plan {
 const sizedWorkloads = "create,steady,update,drift,resync,single,restart"
 
 // otherWorkloads have a size of their own.
-const otherWorkloads = "slow-hook,decorator,customize,controllers,rolling,delete,finalize"
+const otherWorkloads = "slow-hook,decorator,customize,controllers,neighbour,rolling,delete,finalize"
 
 const allWorkloads = sizedWorkloads + "," + otherWorkloads
 
@@ -115,7 +115,12 @@ func (b *bench) allSizes(ctx context.Context) error {
 // others measures the workloads that have a size of their own.
 func (b *bench) others(ctx context.Context) error {
 	return b.each(ctx, []named{
-		{"slow-hook", b.slowHook}, {"decorator", b.decorator}, {"customize", b.customize}, {"controllers", b.controllers}, {"rolling", b.rolling},
+		{"slow-hook", b.slowHook},
+		{"decorator", b.decorator},
+		{"customize", b.customize},
+		{"controllers", b.controllers},
+		{"neighbour", b.neighbour},
+		{"rolling", b.rolling},
 	})
 }
 

@@ -60,7 +60,8 @@ func (b *bench) sized(ctx context.Context, s size) error {
 	}
 	for _, r := range results {
 		if limit, ok := before[r.Workload]; ok {
-			r = r.Against(limit, after[r.Workload])
+			r = r.Against(limit.seconds, after[r.Workload].seconds)
+			r.LimitStartP50 = (limit.median + after[r.Workload].median) / 2
 		}
 		if err := b.keep(r); err != nil {
 			return err
@@ -111,8 +112,11 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 	return results, b.clear(ctx, m.namespace)
 }
 
-// bare measures the limits of the selected workloads: the seconds that bare writes take, by workload.
-func (b *bench) bare(ctx context.Context, s size) (map[string]float64, error) {
+// bareTimes are the seconds that the bare writes of a workload take, and the milliseconds until half of the parents are done with.
+type bareTimes struct{ seconds, median float64 }
+
+// bare measures the limits of the selected workloads.
+func (b *bench) bare(ctx context.Context, s size) (map[string]bareTimes, error) {
 	if !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
 		return nil, nil
 	}
@@ -120,7 +124,7 @@ func (b *bench) bare(ctx context.Context, s size) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	took := map[string]float64{}
+	took := map[string]bareTimes{}
 	for _, w := range []struct {
 		name  string
 		write func(context.Context) (float64, error)
@@ -132,9 +136,11 @@ func (b *bench) bare(ctx context.Context, s size) (map[string]float64, error) {
 		if w.name != workCreate && !b.plan.selected(w.name) {
 			continue
 		}
-		if took[w.name], err = w.write(ctx); err != nil {
+		seconds, err := w.write(ctx)
+		if err != nil {
 			return nil, err
 		}
+		took[w.name] = bareTimes{seconds, report.Percentile(l.ended, 0.5)}
 	}
 	return took, b.clear(ctx, l.namespace)
 }

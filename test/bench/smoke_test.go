@@ -50,7 +50,7 @@ func TestSmoke(t *testing.T) {
 		plan: plan{
 			sizes: []size{s}, settle: 250 * time.Millisecond, steady: time.Second, trials: 10, fresh: 10, quick: true,
 			rolling: s, removed: s, slow: size{20, 2}, delay: 50 * time.Millisecond, customized: size{20, 1}, related: 10, changes: 5,
-			fleet: s, controllers: 5, pods: 40, matching: 10,
+			fleet: s, controllers: 5, crowd: s, pods: 40, matching: 10,
 		},
 		keep: func(r report.Result) error {
 			results[r.Workload] = r
@@ -135,7 +135,7 @@ var expectations = []expectation{
 	{"drift", "reads", reads, 0, watches, "the cache has everything"},
 	{"resync", "calls per parent", calls, 1, 1, "every parent is synced once"},
 	{"resync", "writes", unasked, 0, 0, "all are settled"},
-	{"resync", "reads", reads, 0, watches, "the cache has everything"},
+	{"resync", "reads", reads, 0, watches + 2, "informers start with one list each, and have everything then"},
 	{"single", "children repaired", requests("PUT configmaps", "PATCH configmaps"), 10, 10, "one repair for each trial"},
 	{"single", "calls per trial", calls, 1, 3, "only the child's own parent is synced"},
 	{"restart", "unasked writes", unasked, 0, 0, "what was settled before stays as it is"},
@@ -151,6 +151,9 @@ var expectations = []expectation{
 	{"customize-change", "children updated", requests("PUT configmaps", "PATCH configmaps"), 10, 10, "only those of the selecting parents"},
 	{"5-controllers", "calls per parent", calls, 1, 3, "each parent belongs to one controller"},
 	{"5-controllers", "children created", requests("POST configmaps"), 40, 40, "each child is created once"},
+	{"neighbour", "children created", requests("POST configmaps"), 40, 40, "each child of the other controller is created once"},
+	{"neighbour", "changes meanwhile", func(r report.Result) float64 { return r.P99 }, 0.001, 60_000, "there is one at least"},
+	{"neighbour", "changes alone", func(r report.Result) float64 { return r.WriteP99 }, 0.001, 60_000, "they were measured before"},
 	{"rolling", "children updated", requests("PUT configmaps", "PATCH configmaps"), 40, 40, "each child is updated once"},
 	{"delete", "writes by others than the bench", requests("DELETE configmaps"), 40, 40, "the garbage collector deletes each child once"},
 	{"finalize", "children deleted", requests("DELETE configmaps"), 40, 40, "each child is deleted once"},

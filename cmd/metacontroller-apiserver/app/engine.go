@@ -31,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // engineGrace is how long the engine may take to stop before the API server begins to stop. It is longer than the grace of the
@@ -52,6 +53,8 @@ type EngineConfig struct {
 	Cluster *rest.Config
 	// Controllers are the settings.
 	Controllers options.Controllers
+	// Inspection lets the API server ask the engine while it runs. Nil: it does not ask.
+	Inspection *inspection.Link
 }
 
 // NewEngine creates an engine. It is called when the API server serves.
@@ -100,7 +103,12 @@ func (h *engineRunner) start(hook genericapiserver.PostStartHookContext) error {
 		h.fail(fmt.Errorf("preparing to run controllers: %w", err))
 		return nil
 	}
+	cut := func() {}
+	if asked, ok := engine.(inspection.Engine); ok && h.config.Inspection != nil {
+		cut = h.config.Inspection.Connect(asked)
+	}
 	h.running.Go(func() {
+		defer cut()
 		err := engine.Run(h.ctx)
 		if h.ctx.Err() != nil {
 			err = nil

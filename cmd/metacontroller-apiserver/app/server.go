@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
@@ -40,7 +41,8 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if err != nil {
 		return nil, err
 	}
-	engine := EngineConfig{Cluster: cluster, Controllers: *o.Controllers}
+	config.Inspection.Engine = &inspection.Link{}
+	engine := EngineConfig{Cluster: cluster, Controllers: *o.Controllers, Inspection: config.Inspection.Engine}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -33,15 +34,21 @@ const callDepth = 3
 // more: a client that gave up is no error of this server. apiserver_request_terminations_total and apiserver_request_post_timeout_total
 // count them. It is to be called before anything is started.
 func logUnhandledErrors() {
-	utilruntime.ErrorHandlers[0] = logUnhandled //nolint:reassign // It is made for that.
+	utilruntime.ErrorHandlers[0] = logUnhandled
 }
 
 func logUnhandled(ctx context.Context, err error, msg string, keysAndValues ...any) {
 	logger := klog.LoggerWithName(klog.FromContext(ctx).WithCallDepth(callDepth), "UnhandledError")
-	// Some say it in the text only.
-	if errors.Is(err, http.ErrHandlerTimeout) || err != nil && strings.HasSuffix(err.Error(), http.ErrHandlerTimeout.Error()) {
+	if abandoned(err) {
 		logger.V(2).Info("A response came after the client had given up or the request's time was over", "err", err)
 		return
 	}
 	logger.Error(err, msg, keysAndValues...)
+}
+
+// abandoned reports whether an error says that a request was given up. Some errors say it in their text only.
+func abandoned(err error) bool {
+	return err != nil && slices.ContainsFunc([]error{http.ErrHandlerTimeout, context.Canceled}, func(cause error) bool {
+		return errors.Is(err, cause) || strings.HasSuffix(err.Error(), cause.Error())
+	})
 }

@@ -18,6 +18,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,6 +39,7 @@ func TestAClientThatGaveUpIsNoErrorOfTheServer(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&written), textlogger.Verbosity(1))))
 	utilruntime.HandleErrorWithContext(ctx, fmt.Errorf("writing a response: %w", http.ErrHandlerTimeout), "Unhandled Error")
 	utilruntime.HandleErrorWithContext(ctx, errors.New("writing a response: "+http.ErrHandlerTimeout.Error()), "Unhandled Error")
+	utilruntime.HandleErrorWithContext(ctx, errors.New("writing a response: "+context.Canceled.Error()), "Unhandled Error")
 	utilruntime.HandleErrorWithContext(ctx, errors.New("boom"), "Unhandled Error")
 	log := written.String()
 	if strings.Contains(log, "writing a response") || !strings.Contains(log, "boom") {

@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -254,6 +255,62 @@ func TestWarningsAboutKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, warningsIn(t, cluster(), test.object, nil)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWarningsBeforeAKindIsServed are about controllers that are applied together with the CustomResourceDefinitions of their kinds.
+func TestWarningsBeforeAKindIsServed(t *testing.T) {
+	const notServed = "spec.parentResource: the cluster does not serve bananas in example.org/v1; the controller starts when it does"
+	definition := func(change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+		d := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.org", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "bananas", Kind: "Banana"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true,
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+			}},
+		}}
+		change(d)
+		return d
+	}
+	for name, test := range map[string]struct {
+		definition any
+		want       []string
+	}{
+		"it is about to be served": {definition: definition(func(*apiextensionsv1.CustomResourceDefinition) {})},
+		"without status": {
+			definition(func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Subresources = nil }),
+			[]string{"spec.parentResource: bananas have no status subresource; the status that hooks return is not written"},
+		},
+		"in another version": {definition(func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Name = "v2" }), []string{notServed}},
+		"in a version that is not served": {
+			definition(func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Served = false }), []string{notServed},
+		},
+		"its names are taken": {
+			definition(func(d *apiextensionsv1.CustomResourceDefinition) {
+				d.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
+					Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionFalse,
+				}}
+			}), []string{notServed},
+		},
+		"it is being deleted": {
+			definition(func(d *apiextensionsv1.CustomResourceDefinition) { d.DeletionTimestamp = new(metav1.Now()) }), []string{notServed},
+		},
+		"it may not be read":           {http.StatusForbidden, []string{notServed}},
+		"nobody knows":                 {definition: http.StatusInternalServerError},
+		"there is no such definition":  {nil, []string{notServed}},
+		"the response is not readable": {definition: "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster()
+			w["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bananas.example.org"] = test.definition
+			object := deployments(func(s *metacontroller.CompositeControllerSpec) {
+				s.ParentResource.ResourceRule = metacontroller.ResourceRule{APIVersion: "example.org/v1", Resource: "bananas"}
+			})
+			if diff := cmp.Diff(test.want, warningsIn(t, w, object, nil)); diff != "" {
 				t.Errorf("warnings differ (-want +got):\n%s", diff)
 			}
 		})

@@ -101,6 +101,13 @@ func (s *served) find(ctx context.Context, u use) (metav1.APIResource, map[strin
 	if found, ok := resources[u.rule.Resource]; ok {
 		return found, resources, nil, nil
 	}
+	declared, err := s.declared(ctx, gv, u.rule.Resource)
+	if err != nil {
+		return metav1.APIResource{}, nil, nil, err
+	}
+	if found, ok := declared[u.rule.Resource]; ok {
+		return found, declared, nil, nil
+	}
 	text := fmt.Sprintf("the cluster does not serve %s in %s; the controller %s", u.rule.Resource, gv, u.missing)
 	if near := s.nearest(ctx, gv, u.rule.Resource, slices.Collect(maps.Values(resources))); near != "" {
 		text += "; did you mean " + near + "?"

@@ -74,13 +74,15 @@ type Applier struct {
 	slots  *slots
 	// each bounds the writes of one parent.
 	each int
+	// controller is whose children are written.
+	controller string
 }
 
 // Options configure an Applier.
 type Options struct {
 	// Client writes.
 	Client *client.Client
-	// Writes is the number of concurrent writes of all parents. Default 64.
+	// Writes is the number of concurrent writes of all parents. Default 64. Controllers that wait for them have turns.
 	Writes int
 	// Behind reports whether the caches are so far behind that fewer writes should be made at once: a quarter of Writes. An API
 	// server that is kept busy with writes delivers their events late, and parents wait for those. Nil: never.
@@ -102,7 +104,13 @@ func New(o Options) *Applier {
 
 // With returns an applier that writes with another client, within the limits of a.
 func (a *Applier) With(c *client.Client) *Applier {
-	return &Applier{client: c, slots: a.slots, each: a.each}
+	return &Applier{client: c, slots: a.slots, each: a.each, controller: a.controller}
+}
+
+// For returns an applier that writes the children of a controller, within the limits of a: it has turns with those of other controllers
+// where writes have to wait.
+func (a *Applier) For(controller string) *Applier {
+	return &Applier{client: a.client, slots: a.slots, each: a.each, controller: controller}
 }
 
 // Apply carries out a plan and returns what happened to each child that was to be changed. The error joins those of all
@@ -141,7 +149,7 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 		carryOut := func() {
 			defer func() { <-mine }()
 			errs[i] = recovery.Call(ctx, what, func() error {
-				release, err := a.slots.take(ctx)
+				release, err := a.slots.take(ctx, a.controller)
 				if err != nil {
 					return err
 				}
@@ -269,10 +277,15 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 		return fmt.Errorf("reading the object of that name: %w", err)
 	}
 	if owner := existing.Controller(); owner == nil || owner.UID != p.Parent {
-		return &ConflictError{Key: outcome.Key, Parent: p.ParentName, Owner: nameOf(owner, existing.Namespace())}
+		return NewConflict(outcome.Key, p.ParentName, existing)
 	}
 	outcome.Stale, outcome.Existing = true, existing
 	return nil
+}
+
+// NewConflict returns the error of a child whose name an object has that the parent does not control.
+func NewConflict(key children.Key, parentName string, existing *object.Object) *ConflictError {
+	return &ConflictError{Key: key, Parent: parentName, Owner: nameOf(existing.Controller(), existing.Namespace())}
 }
 
 // nameOf names the owner of an object in a namespace for people, empty for none.
@@ -303,45 +316,6 @@ func targetOf(resource schema.GroupVersionResource, key children.Key) client.Tar
 
 var verbs = map[plan.Action]string{
 	plan.Create: "creating", plan.Update: "updating", plan.Recreate: "replacing", plan.Delete: "deleting",
-}
-
-// slots bound the writes of all parents together.
-type slots struct {
-	all chan struct{}
-	// few are a part of all, and needed as well while behind says so.
-	few    chan struct{}
-	behind func() bool
-}
-
-func newSlots(writes int, behind func() bool) *slots {
-	if behind == nil {
-		behind = func() bool { return false }
-	}
-	return &slots{all: make(chan struct{}, writes), few: make(chan struct{}, max(1, writes/4)), behind: behind}
-}
-
-// take waits for a slot. release gives it back. The error is that of ctx.
-func (s *slots) take(ctx context.Context) (release func(), err error) {
-	if err := enter(ctx, s.all); err != nil {
-		return nil, err
-	}
-	if !s.behind() {
-		return func() { <-s.all }, nil
-	}
-	if err := enter(ctx, s.few); err != nil {
-		<-s.all
-		return nil, err
-	}
-	return func() { <-s.few; <-s.all }, nil
-}
-
-func enter(ctx context.Context, slots chan<- struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // The caller says what was to be written.
-	}
 }
 
 // request is a request that writes a child.

@@ -237,11 +237,11 @@ func (in *Input) step(d children.Desired, o *object.Object) (Step, error) {
 	return c.step, err
 }
 
-// hidden stands for a value of a Secret.
-const hidden = "(hidden)"
+// Hidden stands for a value of a Secret.
+const Hidden = "(hidden)"
 
-// secret reports whether values of the child are not to be shown.
-func (s Step) secret() bool { return s.Group == "" && s.Kind == "Secret" }
+// Secret reports whether values of the child are not to be shown.
+func (s Step) Secret() bool { return s.Group == "" && s.Kind == "Secret" }
 
 // MarshalJSON encodes the step for people and programs. Of a Secret it shows no values.
 func (s Step) MarshalJSON() ([]byte, error) {
@@ -262,30 +262,31 @@ func (s Step) MarshalJSON() ([]byte, error) {
 		Body       json.RawMessage `json:"body,omitempty"`
 	}{
 		Group: s.Group, Version: s.Resource.Version, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Action: s.Action,
-		Reason: s.Reason, Manager: s.Manager, Force: s.Force, RecordOnly: s.RecordOnly, Changed: s.shownChanges(),
+		Reason: s.Reason, Manager: s.Manager, Force: s.Force, RecordOnly: s.RecordOnly, Changed: s.ShownChanges(),
 		Migration: s.Migration, Body: s.Body,
 	}
 	if s.Observed != nil {
 		encoded.Observed = s.Observed.ResourceVersion()
 	}
-	if s.secret() {
+	if s.Secret() {
 		encoded.Body = nil
 	}
 	return json.Marshal(encoded)
 }
 
-func (s Step) shownChanges() []Change {
-	if !s.secret() {
+// ShownChanges returns Changed as people may see it: without values of Secrets.
+func (s Step) ShownChanges() []Change {
+	if !s.Secret() {
 		return s.Changed
 	}
 	shown := make([]Change, len(s.Changed))
 	for i, c := range s.Changed {
 		shown[i].Path = c.Path
 		if c.Observed != nil {
-			shown[i].Observed = hidden
+			shown[i].Observed = Hidden
 		}
 		if c.Desired != nil {
-			shown[i].Desired = hidden
+			shown[i].Desired = Hidden
 		}
 	}
 	return shown
@@ -302,7 +303,7 @@ func (p Plan) String() string {
 			fmt.Fprintf(&b, " (%s)", s.Reason)
 		}
 		b.WriteByte('\n')
-		for _, c := range s.shownChanges() {
+		for _, c := range s.ShownChanges() {
 			fmt.Fprintf(&b, "  %s: %s -> %s\n", c.Path, shownValue(c.Observed), shownValue(c.Desired))
 		}
 	}

@@ -253,6 +253,41 @@ func (o *Object) Members() iter.Seq2[string, []byte] {
 	}
 }
 
+// WithStatus returns the object as it is with another status, which is given as JSON. All else is the same, its version included.
+func (o *Object) WithStatus(status []byte) (*Object, error) {
+	s := scanner{data: bytesOf(o.json)}
+	var at span
+	first := true
+	err := s.members(func(key span, _ bool) error {
+		first = false
+		value, err := s.value()
+		if unquote(o.json[key.start:key.end]) == "status" {
+			at = value
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the fields of %s: %w", o, err)
+	}
+	const name = `"status":`
+	data := make([]byte, 0, len(o.json)+len(name)+len(status)+1)
+	if at.none() {
+		data = append(data, o.json[:len(o.json)-1]...)
+		if !first {
+			data = append(data, ',')
+		}
+		data = append(append(append(data, name...), status...), '}')
+	} else {
+		data = append(append(append(data, o.json[:at.start]...), status...), o.json[at.end:]...)
+	}
+	changed, err := Parse(data, ParseOptions{APIVersion: o.APIVersion(), Kind: o.Kind(), KeepManagedFields: true})
+	if err != nil {
+		return nil, err
+	}
+	changed.applied = o.applied
+	return changed, nil
+}
+
 // RawLabels returns the JSON of the labels, empty if the object has none. The bytes must not be modified.
 func (o *Object) RawLabels() []byte { return bytesOf(o.json[o.labels.start:o.labels.end]) }
 

@@ -255,12 +255,7 @@ func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.
 	if a == nil {
 		return nil
 	}
-	wanted := make([]rights.Right, 0, 2*len(resources))
-	for _, r := range resources {
-		for _, verb := range []string{rights.List, rights.Watch} {
-			wanted = append(wanted, rights.Right{Verb: verb, Group: r.Group, Resource: r.Resource})
-		}
-	}
+	wanted := readsOf(resources)
 	unknown := a.need(key, wanted)
 	if len(unknown) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -278,6 +273,35 @@ func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.
 		return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
 	}
 	return nil
+}
+
+// Permits is Relate for a parent of which nothing is to be remembered.
+func (a *Access) Permits(ctx context.Context, resources []schema.GroupResource) error {
+	if a == nil || len(resources) == 0 {
+		return nil
+	}
+	wanted := readsOf(resources)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	missing, err := a.config.Cluster.Missing(ctx, a.config.Account, wanted)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
+	}
+	return nil
+}
+
+// readsOf are the rights to list and watch resources.
+func readsOf(resources []schema.GroupResource) []rights.Right {
+	wanted := make([]rights.Right, 0, 2*len(resources))
+	for _, r := range resources {
+		for _, verb := range []string{rights.List, rights.Watch} {
+			wanted = append(wanted, rights.Right{Verb: verb, Group: r.Group, Resource: r.Resource})
+		}
+	}
+	return wanted
 }
 
 // Forget drops a parent's related objects.

@@ -250,6 +250,34 @@ func (c *Control) Reconcile(
 	return Result{Again: worker.Earliest(p.Again(), again), Outcomes: outcomes}, err
 }
 
+// Plan works out what Reconcile would do, and does nothing of it. Held are the deletions that would not be carried out; the plan has them.
+// The error is about children for which no step could be worked out.
+func (c *Control) Plan(in plan.Input) (p plan.Plan, held bool, err error) {
+	p, err = c.makePlan(in)
+	return p, !c.config.Guard.Would(p.Deletions(), time.Now()), err
+}
+
+// Conflict returns why a child cannot be created: an object of its name is there that is no child of the parent and this controller, as
+// far as the cache shows. Nil if it can be.
+func (c *Control) Conflict(key parent.Key, parent *object.Object, child children.Key) error {
+	informer := c.config.Informers[child.GroupKind()]
+	if informer == nil {
+		return nil
+	}
+	existing, ok := informer.Get(child.Namespace, child.Name)
+	if !ok {
+		return nil
+	}
+	owner := existing.Controller()
+	if owner != nil && owner.UID == parent.UID() {
+		if c.config.Mine(parent, existing) {
+			return nil
+		}
+		return &apply.ConflictError{Key: child, Parent: parent.String(), Controlled: true, Owner: c.whose(key, existing)}
+	}
+	return apply.NewConflict(child, parent.String(), existing)
+}
+
 // expect lets the parent wait until the cache shows what was done.
 func (c *Control) expect(key parent.Key, o *plan.Outcome) {
 	informer := c.config.Informers[o.GroupKind()]

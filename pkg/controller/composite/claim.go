@@ -122,7 +122,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
-	written, err := c.sync.PatchChild(ctx, target, informer, patch)
+	written, err := c.sync.AdoptChild(ctx, target, informer, o, patch)
 	if client.IsGone(err) {
 		return nil, nil
 	}
@@ -139,7 +139,7 @@ func (c *claiming) release(ctx context.Context, target client.Target, informer *
 		return err
 	}
 	klog.FromContext(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
-	_, err = c.sync.PatchChild(ctx, target, informer, patch)
+	err = c.sync.ReleaseChild(ctx, target, informer, o, patch)
 	if client.IsGone(err) || apierrors.IsGone(err) {
 		return nil
 	}

@@ -28,7 +28,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -158,11 +157,11 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	if s.ManagesChildren() {
 		err = s.ReconcileChildren(ctx, "children")
 	}
-	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s)))
+	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)))
 }
 
-// writeStatus replaces the parent's status by the hook's, if they differ.
-func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync) error {
+// writeStatus replaces the parent's status by the hook's, if they differ. One of a sync that did not fail may be written later.
+func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable bool) error {
 	if !s.Source.Resource.HasStatus {
 		return nil
 	}
@@ -171,10 +170,7 @@ func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync) error {
 		status = map[string]any{}
 	}
 	status["observedGeneration"] = s.Parent.Generation()
-	err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
-		return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
-	})
-	if err != nil {
+	if err := s.WriteStatus(ctx, status, deferrable); err != nil {
 		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
 	responses, called, err := k.callRevisions(ctx, s, revisions)
-	if err != nil {
+	if err != nil || s.OnlyAsks() {
 		return err
 	}
 	p, err := k.plan(ctx, s, revisions, responses, called)
@@ -153,16 +153,21 @@ func (k *kind) callRevisions(
 	responses, called := make([]revisionResponse, len(revisions)), make([]rollout.Response, len(revisions))
 	for i := range revisions {
 		var shown wire.Object = s.Parent
+		name := ""
 		if i > 0 {
+			name = revisions[i].Object.Name
 			encoded, err := revisions[i].ParentJSON()
 			if err != nil {
 				return nil, nil, err
 			}
 			shown = formerParent{s.Parent, encoded}
 		}
-		response, err := s.Call(ctx, shown)
+		response, err := s.Call(ctx, shown, name)
 		if err != nil {
 			return nil, nil, err
+		}
+		if s.OnlyAsks() {
+			continue
 		}
 		desired, unserved, err := s.Validate(response)
 		// The next call waits for room among all responses that are held.
@@ -219,6 +224,9 @@ func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []
 }
 
 func (k *kind) writeRevision(ctx context.Context, s *reconciler.Sync, w rollout.Write) error {
+	if s.WouldWriteRevision(string(w.Operation), w.Revision.Name) {
+		return nil
+	}
 	client := k.shared.Own.Client.MetacontrollerV1alpha1().ControllerRevisions(w.Revision.Namespace)
 	var written *v1alpha1.ControllerRevision
 	var err error

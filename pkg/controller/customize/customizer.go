@@ -86,8 +86,11 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 	}
 	rules, ok := z.responses.Get(key, parent)
 	if !ok {
-		var err error
-		if rules, err = z.ask(ctx, root, controller, parent); err != nil {
+		response, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
+		if err != nil {
+			return nil, err
+		}
+		if rules, err = z.compile(ctx, z.config.Hook, root, response, parent); err != nil {
 			return nil, err
 		}
 		z.responses.Put(key, parent, rules)
@@ -98,15 +101,9 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 	used := z.use(rules)
 	// Last: informers stay while the index names them, and those of the present rules while they are read.
 	defer z.keep(key, used)
-	informers := related.Informers[*object.Object]{Of: func(r schema.GroupVersionResource) related.Informer[*object.Object] {
-		return used.informer(r)
-	}}
-	if rules.SelectsNamespaces() {
-		informers.Namespaces = used.informer(namespaces)
-	}
 	// The index comes first: what changes from here on enqueues the parent.
 	z.index.Update(key, rules)
-	groups, err := related.Select(rules, informers)
+	groups, err := related.Select(rules, used.informers(rules))
 	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
 		return nil, wait(missing, used)
 	}
@@ -150,22 +147,21 @@ func resources(rules related.Rules) []schema.GroupVersionResource {
 	return list
 }
 
-func (z *Customizer) ask(ctx context.Context, root webhook.RootKey, controller []byte, parent *object.Object) (related.Rules, error) {
-	response, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
-	if err != nil {
-		return related.Rules{}, err
-	}
-	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: z.config.Hook.Version, Namespace: parent.Namespace()},
+// compile reads the rules of a response of hook.
+func (z *Customizer) compile(
+	ctx context.Context, called *hookclient.Hook, root webhook.RootKey, response *wire.CustomizeResponse, parent *object.Object,
+) (related.Rules, error) {
+	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: called.Version, Namespace: parent.Namespace()},
 		func(ctx context.Context, apiVersion, resource string) (related.Type, error) {
 			r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
 			return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 		})
 	if refused, ok := errors.AsType[*related.RuleError](err); ok {
-		return related.Rules{}, z.config.Hook.Reject(root, &hook.RejectedError{Detail: refused.Error()})
+		return related.Rules{}, called.Reject(root, &hook.RejectedError{Detail: refused.Error()})
 	}
-	z.config.Hook.Used()
+	called.Used()
 	if err != nil {
-		return related.Rules{}, z.config.Hook.Failed(err)
+		return related.Rules{}, called.Failed(err)
 	}
 	return rules, nil
 }
@@ -249,6 +245,17 @@ type watching struct {
 // uses are the watches that a parent's rules need, by resource.
 type uses map[schema.GroupVersionResource]*watch
 
+// informers gives access to those that rules need.
+func (u uses) informers(rules related.Rules) related.Informers[*object.Object] {
+	informers := related.Informers[*object.Object]{Of: func(r schema.GroupVersionResource) related.Informer[*object.Object] {
+		return u.informer(r)
+	}}
+	if rules.SelectsNamespaces() {
+		informers.Namespaces = u.informer(namespaces)
+	}
+	return informers
+}
+
 func (u uses) informer(r schema.GroupVersionResource) *cache.Informer { return u[r].start().informer }
 
 // use takes the informers that rules need. A declared child kind may be related too, so an informer may be there already for another
@@ -293,7 +300,11 @@ func (z *Customizer) start(w *watch) *watching {
 
 // keep holds the informers of a parent's present rules, nil for none, and gives back those that only its former rules needed.
 func (z *Customizer) keep(key parent.Key, present uses) {
-	for _, w := range z.unused(key, present) {
+	z.giveBack(z.unused(key, present))
+}
+
+func (z *Customizer) giveBack(unused []*watch) {
+	for _, w := range unused {
 		given := w.start()
 		z.namespaces.CompareAndSwap(given, nil)
 		given.release()
@@ -309,7 +320,11 @@ func (z *Customizer) unused(key parent.Key, present uses) []*watch {
 	if len(present) > 0 {
 		z.parents[key] = present
 	}
-	var unused []*watch
+	return z.drop(former)
+}
+
+// drop ends uses, and returns the watches that nothing uses any more. It is called with the lock held.
+func (z *Customizer) drop(former uses) (unused []*watch) {
 	for r, w := range former {
 		if w.uses--; w.uses == 0 {
 			delete(z.watches, r)

@@ -147,6 +147,10 @@ func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
 	manages := s.ManagesChildren()
+	if manages && k.statusLast(s) {
+		err := s.ReconcileChildren(ctx, "attachments")
+		return errors.Join(parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)), err)
+	}
 	errTarget := k.writeTarget(ctx, s)
 	if client.IsGone(errTarget) {
 		// Attachments of a target that is gone would only be collected again.
@@ -166,23 +170,39 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 // writeTarget gives the target the status, labels and annotations of the response, and takes the finalizer off when the hook
 // is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
 func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
-	status := s.Decision.Status
-	if status != nil && s.Source.Resource.HasStatus {
-		err := s.WriteParent(func(api *client.Client) (*object.Object, error) {
-			return parent.WriteStatus(ctx, api, s.Target, s.Parent, status)
-		})
-		if err != nil {
-			return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
+	changes := k.metadata(s)
+	if s.Source.Resource.HasStatus {
+		if err := k.writeStatus(ctx, s, false); err != nil {
+			return err
 		}
-		status = nil
+	} else {
+		changes.Status = s.Status()
 	}
-	changes := parent.Changes{Labels: s.Decision.Labels, Annotations: s.Decision.Annotations, Status: status}
+	if err := s.WriteParent(ctx, changes); err != nil {
+		return reconciler.InContext(fmt.Sprintf("can't update %s", s.Parent), err)
+	}
+	return nil
+}
+
+// statusLast reports whether nothing of the target may change but its status, while its attachments may have to be written: the status
+// that follows from those is the one to write.
+func (k *kind) statusLast(s *reconciler.Sync) bool {
+	return !s.Decision.Settled && !s.Decision.Delete && !s.Decision.Finalized && !k.metadata(s).OfMetadata(s.Parent)
+}
+
+// metadata returns what the hook wants to change of the target's metadata.
+func (k *kind) metadata(s *reconciler.Sync) parent.Changes {
+	changes := parent.Changes{Labels: s.Decision.Labels, Annotations: s.Decision.Annotations}
 	if s.Decision.Finalized {
 		changes.DropFinalizer = s.FinalizerName()
 	}
-	err := s.WriteParent(func(api *client.Client) (*object.Object, error) { return changes.Write(ctx, api, s.Target, s.Parent) })
-	if err != nil {
-		return reconciler.InContext(fmt.Sprintf("can't update %s", s.Parent), err)
+	return changes
+}
+
+// writeStatus gives the target the status of the response.
+func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable bool) error {
+	if err := s.WriteStatus(ctx, s.Decision.Status, deferrable); err != nil {
+		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}
 	return nil
 }

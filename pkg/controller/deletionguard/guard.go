@@ -121,7 +121,7 @@ func (g *Guard) Admit(key parent.Key, n int, now time.Time) (admitted, first, ne
 	}
 	g.expire(now)
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
-	if len(g.held) == 0 && g.count()+n <= g.most() {
+	if len(g.held) == 0 && g.count()+n <= most(g.limit, g.before) {
 		g.passed = append(g.passed, passed{now, n})
 		return true, false, false
 	}
@@ -164,6 +164,39 @@ func (g *Guard) Held() (Hold, bool) {
 	return Hold{Deletions: g.total, Parents: len(g.held), Limit: g.limit.String(), Confirmation: g.confirmation()}, true
 }
 
+// HeldOf returns how many deletions of a parent are held.
+func (g *Guard) HeldOf(key parent.Key) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held[key]
+}
+
+// Would reports whether Admit would admit n deletions of a parent now. It changes nothing.
+func (g *Guard) Would(n int, now time.Time) bool {
+	if g == nil {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n == 0 || g.limit == nil || now.Before(g.open) {
+		return true
+	}
+	if len(g.held) > 0 {
+		return false
+	}
+	count := 0
+	for _, p := range g.passed {
+		if now.Sub(p.at) < window {
+			count += p.n
+		}
+	}
+	before := g.before
+	if g.limit.Type == intstr.String && (before == 0 || count == 0) {
+		before = g.children()
+	}
+	return count+n <= most(g.limit, before)
+}
+
 // The functions below are called with the lock held.
 
 // begin begins a hold. No two of them have one time, by which they are confirmed.
@@ -202,14 +235,15 @@ func (g *Guard) count() int {
 	return n
 }
 
-// most returns how many deletions a minute may have. A limit that cannot be read, which validation refuses, allows none.
-func (g *Guard) most() int {
-	if g.limit.Type == intstr.Int {
-		return g.limit.IntValue()
+// most returns how many deletions a minute may have that began with so many children. A limit that cannot be read, which validation
+// refuses, allows none.
+func most(limit *intstr.IntOrString, before int) int {
+	if limit.Type == intstr.Int {
+		return limit.IntValue()
 	}
-	percent, err := strconv.Atoi(strings.TrimSuffix(g.limit.StrVal, "%"))
+	percent, err := strconv.Atoi(strings.TrimSuffix(limit.StrVal, "%"))
 	if err != nil || percent <= 0 {
 		return 0
 	}
-	return max(1, g.before*percent/100)
+	return max(1, before*percent/100)
 }

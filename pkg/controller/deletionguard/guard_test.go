@@ -56,6 +56,9 @@ func (b *bench) configure(limit *intstr.IntOrString, confirmation string) []pare
 // want asks for n deletions of a parent.
 func (b *bench) want(name string, n int, admitted bool) {
 	b.t.Helper()
+	if got := b.Would(n, b.now); got != admitted {
+		b.t.Errorf("%s: %d deletions of %s would be admitted: %v, want %v", b.now.Format(time.TimeOnly), n, name, got, admitted)
+	}
 	if got, _, _ := b.Admit(key(name), n, b.now); got != admitted {
 		b.t.Errorf("%s: %d deletions of %s are admitted: %v, want %v", b.now.Format(time.TimeOnly), n, name, got, admitted)
 	}

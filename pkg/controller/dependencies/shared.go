@@ -53,7 +53,7 @@ type Shared struct {
 	Cluster *cluster.Cluster
 	// Own reaches the objects that this server stores.
 	Own Own
-	// Applier writes children, under one limit for all controllers.
+	// Applier writes children, under one limit for all controllers, of which each has its share.
 	Applier *apply.Applier
 	// Rights says what service accounts may do.
 	Rights access.Cluster
@@ -161,20 +161,21 @@ func (o Options) ResyncPeriod(seconds *int32) time.Duration {
 // What is stored in this server is not reached by way of the cluster, and is written by the server for all controllers; so are events.
 // The caller runs the Access, and the Credentials of the Cluster if there is one.
 func (s *Shared) For(d definition.Definition) (*Shared, error) {
+	own := *s
+	own.Applier = s.Applier.For(d.Kind + "/" + d.Meta.Name)
 	if d.Account == nil {
-		return s, nil
+		return &own, nil
 	}
 	needs, err := d.Needs()
 	if err != nil {
 		return nil, err
 	}
-	own := *s
 	own.Access = access.New(access.Config{Account: *d.Account, Needs: needs, Cluster: s.Rights, Random: s.Options.Random})
 	own.Cluster, err = s.Cluster.As(client.Identity{User: d.Account.User(), Observe: own.Access.Observe})
 	if err != nil {
 		return nil, fmt.Errorf("acting as the service account %s: %w", d.Account, err)
 	}
-	own.Applier = s.Applier.With(own.Cluster.Client)
+	own.Applier = own.Applier.With(own.Cluster.Client)
 	return &own, nil
 }
 

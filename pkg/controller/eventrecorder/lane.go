@@ -62,15 +62,21 @@ func (l *lane) add(e *corev1.Event) {
 	}
 }
 
-// run writes events until stop is closed, and then those that are queued, each in one try at most, until ctx ends.
-func (l *lane) run(ctx context.Context, stop <-chan struct{}) {
+// run writes events until stop is closed, and then those that are queued, each in one try at most, until end is closed. The rest is dropped.
+func (l *lane) run(ctx context.Context, stop, end <-chan struct{}) {
 	for {
 		select {
 		case e := <-l.events:
 			l.process(ctx, e, stop)
 		case <-stop:
-			for ctx.Err() == nil && len(l.events) > 0 {
-				l.process(ctx, <-l.events, stop)
+			for len(l.events) > 0 {
+				e := <-l.events
+				select {
+				case <-end:
+					metrics.EventDropped(metrics.NotWritten)
+				default:
+					l.process(ctx, e, stop)
+				}
 			}
 			return
 		}

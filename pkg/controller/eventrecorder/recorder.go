@@ -143,18 +143,24 @@ func NewRecorder(o Options) (*Recorder, error) {
 	return r, nil
 }
 
+// lastRequest is how long a request that is under way at the end of the grace time may take. One that is cut off may have been carried out, and
+// is an error in the log.
+const lastRequest = time.Second
+
 // Run writes events until ctx ends, and then those that are waiting, within the grace time. It returns when nothing that it
 // started runs any more.
 func (r *Recorder) Run(ctx context.Context) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	taking, end := context.WithCancel(work)
+	defer end()
 	var writing sync.WaitGroup
 	for _, l := range r.lanes {
-		writing.Go(func() { l.run(work, ctx.Done()) })
+		writing.Go(func() { l.run(work, ctx.Done(), taking.Done()) })
 	}
 	<-ctx.Done()
-	end := time.AfterFunc(r.grace, cancel)
-	defer end.Stop()
+	defer time.AfterFunc(r.grace, end).Stop()
+	defer time.AfterFunc(r.grace+lastRequest, cancel).Stop()
 	writing.Wait()
 }
 

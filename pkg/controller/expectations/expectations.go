@@ -170,6 +170,14 @@ func (e *Expectations) Satisfied(key parent.Key) bool {
 	return false
 }
 
+// Expects reports whether the informers do not show everything yet that the parent's syncs wrote. It changes nothing.
+func (e *Expectations) Expects(key parent.Key) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, ok := e.parents[key]
+	return ok && p.deadline.After(e.clock.Now())
+}
+
 // limit ends what is expected of a parent when its time is over.
 func (e *Expectations) limit(p *expecting) {
 	if p.timer == nil {

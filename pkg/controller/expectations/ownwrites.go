@@ -43,6 +43,8 @@ type ownWrite struct {
 	// seen is the version of the last event while the write was under way, others that there was one before it.
 	seen   string
 	others bool
+	// quiet says that the hook was shown already what is written, so that the event need not enqueue the parent.
+	quiet bool
 	// doubtful is the version on which a write depended that failed, so that it is not known whether it was made; empty: none.
 	doubtful string
 }
@@ -56,7 +58,21 @@ type Store interface {
 // Write does a write of a parent, which may turn out to be unnecessary: written is nil then. It reports whether an event
 // of another client's write was counted as self-triggered meanwhile, so that its sync has too low a priority.
 func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
-	e.begin(parent)
+	return e.write(store, parent, false, write)
+}
+
+// WriteShown is Write for a state of the parent that the hook was shown before it is written: its event is Quiet. The caller has the
+// parent synced if the API server made something else of it.
+func (e *OwnWrites) WriteShown(
+	store Store, parent *object.Object, write func() (*object.Object, error),
+) (written *object.Object, mistaken bool, err error) {
+	return e.write(store, parent, true, write)
+}
+
+func (e *OwnWrites) write(
+	store Store, parent *object.Object, quiet bool, write func() (*object.Object, error),
+) (written *object.Object, mistaken bool, err error) {
+	e.begin(parent, quiet)
 	written, err = write()
 	version, doubtful := "", ""
 	switch {
@@ -76,7 +92,7 @@ func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*obj
 	return written, mistaken, err
 }
 
-func (e *OwnWrites) begin(parent *object.Object) {
+func (e *OwnWrites) begin(parent *object.Object, quiet bool) {
 	// What is remembered must not keep the object in memory, of whose JSON the UID is a part.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	e.mu.Lock()
@@ -84,7 +100,7 @@ func (e *OwnWrites) begin(parent *object.Object) {
 	if e.writes == nil {
 		e.writes = map[types.UID]*ownWrite{}
 	}
-	begun := &ownWrite{underWay: true}
+	begun := &ownWrite{underWay: true, quiet: quiet}
 	if before, ok := e.writes[uid]; ok {
 		// This one may turn out to be unnecessary because the other was not shown.
 		begun.doubtful = before.doubtful
@@ -175,6 +191,20 @@ func (e *OwnWrites) Is(shown *object.Object) bool {
 		delete(e.writes, shown.UID())
 		return true
 	}
+}
+
+// Quiet reports whether an event that shows the parent as given is that of the last own write, as Is does, and the hook was shown that
+// already. Then it is over with this call. The deletion of a parent is never quiet.
+func (e *OwnWrites) Quiet(shown *object.Object) bool {
+	return !shown.Deleting() && e.quiet(shown) && e.Is(shown)
+}
+
+// quiet reports whether the event may be quiet: one that came before during the same write may be that of another client.
+func (e *OwnWrites) quiet(shown *object.Object) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w, ok := e.writes[shown.UID()]
+	return ok && w.quiet && !w.mayBe(shown) && (w.underWay || w.version == shown.ResourceVersion())
 }
 
 // Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion never waits

@@ -86,6 +86,16 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	})
 }
 
+// instance returns the instance that runs for the object with a UID, nil if none does.
+func (c *controllers) instance(id identity, uid types.UID) supervisor.Instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if running, ok := c.all[id]; ok && !running.stopped && running.uid == uid {
+		return running.supervisor.Instance()
+	}
+	return nil
+}
+
 // remove stops the supervisor of an object. The channel, nil if none runs, is closed when it has ended.
 func (c *controllers) remove(id identity) <-chan struct{} {
 	c.mu.Lock()

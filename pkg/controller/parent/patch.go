@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,11 +37,17 @@ import (
 type Changes struct {
 	// Labels and Annotations are set; nil values remove.
 	Labels, Annotations map[string]*string
-	// Status becomes the status as a whole. Nil: the status stays. It is for kinds without a status subresource; see
-	// WriteStatus for the others.
+	// Status becomes the status as a whole. Nil: the status stays. Kinds with a status subresource take it there, and nothing else.
 	Status map[string]any
 	// DropFinalizer is taken off. Empty: none.
 	DropFinalizer string
+}
+
+// OfMetadata reports whether labels, annotations or finalizers of o have to be written.
+func (c Changes) OfMetadata(o *object.Object) bool {
+	c.Status = nil
+	operations, _ := c.operations(o) // Without a status nothing is decoded that could fail.
+	return len(operations) > 0
 }
 
 // operation is one operation of a JSON patch (RFC 6902).
@@ -84,6 +91,27 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	return append(operations, operation{"add", "/status", c.Status}), nil
 }
 
+// Field is a field of an object, with the value that it gets.
+type Field struct {
+	// Path leads to the field, as in metadata, labels.
+	Path []string
+	// Value is what it becomes as a whole.
+	Value any
+}
+
+// Fields returns what Write would change of o.
+func (c Changes) Fields(o *object.Object) ([]Field, error) {
+	operations, err := c.operations(o)
+	if err != nil {
+		return nil, err
+	}
+	fields := make([]Field, len(operations))
+	for i, each := range operations {
+		fields[i] = Field{Path: strings.Split(each.Path[1:], "/"), Value: each.Value}
+	}
+	return fields, nil
+}
+
 // texts appends the operation that changes a map of strings in the metadata, if it changes.
 func texts(operations []operation, field string, present map[string]string, change map[string]*string) []operation {
 	desired := make(map[string]string, len(present)+len(change))
@@ -109,24 +137,25 @@ func IgnoreGone(err error) error {
 	return err
 }
 
-// WriteStatus makes status the status of o, as a whole, and returns the object as written. It writes nothing, and returns
-// nil, when o already has that status. It is for kinds with a status subresource.
-func WriteStatus(ctx context.Context, api *client.Client, t client.Target, o *object.Object, status map[string]any) (*object.Object, error) {
-	t.Subresource = "status"
-	return Changes{Status: status}.Write(ctx, api, t, o)
-}
-
 // HasStatus reports whether status is the status of o. The error says that what o has cannot be decoded.
 func HasStatus(o *object.Object, status map[string]any) (bool, error) {
-	raw, ok := o.Field("status")
-	if !ok {
-		return false, nil
-	}
-	var current map[string]any
-	if err := utiljson.Unmarshal(raw, &current); err != nil {
-		return false, fmt.Errorf("decoding the current status: %w", err)
+	current, ok, err := StatusOf(o)
+	if !ok || err != nil {
+		return false, err
 	}
 	return equality.Semantic.DeepEqual(current, status), nil
+}
+
+// StatusOf decodes the status of o; ok is false if it has none.
+func StatusOf(o *object.Object) (status map[string]any, ok bool, err error) {
+	raw, ok := o.Field("status")
+	if !ok {
+		return nil, false, nil
+	}
+	if err := utiljson.Unmarshal(raw, &status); err != nil {
+		return nil, false, fmt.Errorf("decoding the current status: %w", err)
+	}
+	return status, true, nil
 }
 
 // Finalizer is the finalizer that one controller adds to its parents while it has a finalize hook (docs/reference/contract.md#s15).
@@ -164,13 +193,26 @@ func (f Finalizer) ShouldFinalize(o *object.Object) bool {
 // Sync adds the finalizer to a parent that needs it, and removes it from one whose controller has no finalize hook. It
 // returns the parent as it is afterwards, and whether it was written.
 func (f Finalizer) Sync(ctx context.Context, c *client.Client, t client.Target, o *object.Object) (*object.Object, bool, error) {
-	switch on := f.On(o); {
-	case f.Enabled && !on && !o.Deleting():
-		return f.write(ctx, c, t, o, append(slices.Clone(o.Finalizers()), f.Name))
-	case !f.Enabled && on:
-		return f.Remove(ctx, c, t, o)
+	if wanted, changes := f.Wanted(o); changes {
+		return f.write(ctx, c, t, o, wanted)
 	}
 	return o, false, nil
+}
+
+// Wanted returns the finalizers that Sync gives a parent, and whether these are others than it has.
+func (f Finalizer) Wanted(o *object.Object) (finalizers []string, changes bool) {
+	switch on := f.On(o); {
+	case f.Enabled && !on && !o.Deleting():
+		return append(slices.Clone(o.Finalizers()), f.Name), true
+	case !f.Enabled && on:
+		return f.Without(o), true
+	}
+	return o.Finalizers(), false
+}
+
+// Without returns the other finalizers of a parent.
+func (f Finalizer) Without(o *object.Object) []string {
+	return slices.DeleteFunc(slices.Clone(o.Finalizers()), func(name string) bool { return name == f.Name })
 }
 
 // Remove removes the finalizer from o if it is there.
@@ -178,8 +220,7 @@ func (f Finalizer) Remove(ctx context.Context, c *client.Client, t client.Target
 	if !f.On(o) {
 		return o, false, nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(o.Finalizers()), func(name string) bool { return name == f.Name })
-	return f.write(ctx, c, t, o, rest)
+	return f.write(ctx, c, t, o, f.Without(o))
 }
 
 func (f Finalizer) write(ctx context.Context, c *client.Client, t client.Target, o *object.Object, finalizers []string) (*object.Object, bool, error) {

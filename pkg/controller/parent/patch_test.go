@@ -147,8 +147,12 @@ func TestAMapThatWasRemovedMeanwhileIsAConflict(t *testing.T) {
 		"a finalizer": func() (*object.Object, error) {
 			return Changes{DropFinalizer: "ours"}.Write(t.Context(), api, target, o)
 		},
-		"a status":           func() (*object.Object, error) { return Changes{Status: status}.Write(t.Context(), api, target, o) },
-		"a status by itself": func() (*object.Object, error) { return WriteStatus(t.Context(), api, target, o, status) },
+		"a status": func() (*object.Object, error) { return Changes{Status: status}.Write(t.Context(), api, target, o) },
+		"a status by itself": func() (*object.Object, error) {
+			at := target
+			at.Subresource = "status"
+			return Changes{Status: status}.Write(t.Context(), api, at, o)
+		},
 	} {
 		if _, err := write(); !apierrors.IsConflict(err) {
 			t.Errorf("%s: got %v, want a conflict", name, err)

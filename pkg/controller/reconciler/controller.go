@@ -23,8 +23,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -32,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
@@ -43,6 +46,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -83,6 +87,7 @@ type Controller struct {
 	children     *childcontrol.Control
 	customizer   *customize.Customizer
 	pool         *worker.Pool
+	deferred     *deferredstatus.Store
 
 	recorder  *eventrecorder.Controller
 	settling  settling.Tracker
@@ -162,6 +167,7 @@ func (c *Controller) assemble() {
 		}, Failed: c.failed,
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 	})
+	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
@@ -251,8 +257,16 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
+	written := make(chan struct{})
+	running.Go(func() {
+		defer close(written)
+		c.deferred.Run(ctx, deferredstatus.Writing{
+			Take: c.pool.Take, Done: c.pool.Done, Write: c.deferredDue, Parallel: hookclient.Syncs(c.workers()), Grace: worker.DefaultGrace,
+		})
+	})
 	close(c.started)
 	c.pool.Run(ctx)
+	<-written
 	if errors.Is(context.Cause(ctx), definition.ErrReplaced) {
 		c.expectations.Await(context.WithoutCancel(ctx))
 	}
@@ -299,4 +313,64 @@ func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.
 func (c *Controller) mine(p, existing *object.Object) bool {
 	owner := existing.Controller()
 	return owner != nil && owner.UID == p.UID() && c.config.Kind.Selects(p, existing)
+}
+
+// Redefine takes up a definition with the same spec, or one that differs in spec.paused and spec.deletionGuard: hooks are shown it from
+// their next call on. The error says that they still see the former one.
+func (c *Controller) Redefine(ctx context.Context, d definition.Definition) error {
+	if d.Paused {
+		c.pause(ctx, true)
+	}
+	err := c.encode(d)
+	c.bound(d)
+	c.pause(ctx, d.Paused)
+	return err
+}
+
+// bound takes up spec.deletionGuard, and confirmations.
+func (c *Controller) bound(d definition.Definition) {
+	var limit *intstr.IntOrString
+	if d.DeletionGuard != nil {
+		limit = d.DeletionGuard.MaxDeletions
+	}
+	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], time.Now()) {
+		c.pool.Enqueue(key, workqueue.Live)
+	}
+}
+
+// countChildren returns how many children the parents have, as the informers show them.
+func (c *Controller) countChildren() int {
+	n := 0
+	counted := map[*cache.Informer]bool{}
+	for _, informer := range c.watched {
+		if counted[informer] {
+			continue
+		}
+		counted[informer] = true
+		for o := range informer.All("") {
+			if _, _, ok := c.owner(o); ok {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// pause pauses or resumes the controller. Informers go on all the time, so that changes are noted, but nothing is synced. What a pause cut
+// short is not known: all parents are synced when it ends.
+func (c *Controller) pause(ctx context.Context, paused bool) {
+	switch was := c.paused.Swap(paused); {
+	case paused && !was:
+		c.pool.Pause()
+		c.deferred.HurryAll()
+	case !paused && was:
+		c.finalizing.restart()
+		select {
+		case <-c.started:
+			// Before the first one is synced, so that each is synced once.
+			c.enqueueAll(ctx, func(parent.Key, *object.Object) bool { return true })
+		default: // The events of the start enqueue them.
+		}
+		c.pool.Resume()
+	}
 }

@@ -71,11 +71,16 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		// What failed before the change says nothing about the syncs after it.
 		c.pool.Reset(key)
 	}
+	if e.Old != nil && !parent.StatusOnly(e.Old, e.New) {
+		// What was deferred is about the parent as it was.
+		c.deferred.Hurry(key)
+	}
 	switch {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
 		c.pool.Enqueue(key, workqueue.Resync)
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !c.ownWrites.InDoubt(e.New):
+	case c.ownWrites.Quiet(e.New):
 	default:
 		c.pool.Enqueue(key, c.ownWrites.Urgency(e.New))
 	}
@@ -186,6 +191,7 @@ func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid type
 	c.obstacles.Record(key, nil)
 	c.settling.Forget(key)
 	c.guard.Forget(key)
+	c.deferred.Drop(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)

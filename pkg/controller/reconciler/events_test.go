@@ -17,7 +17,6 @@ limitations under the License.
 package reconciler_test
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -182,16 +180,17 @@ func TestAParentThatIsDeselectedIsForgotten(t *testing.T) {
 }
 
 func TestAStatusThatAFailedWriteMayHaveMadeIsNotIgnored(t *testing.T) {
-	lost := errors.New("connection reset by peer")
+	// The API server of the scene is not there, so that a write that is necessary fails.
+	lost, unnecessary := parent.Changes{Labels: map[string]*string{"a": new("b")}}, parent.Changes{}
 	for name, tc := range map[string]struct {
 		reason string
-		// writes are what one sync after the other gets for its write; nil: nothing is to be written.
-		writes []error
+		// writes are what one sync after the other writes.
+		writes []parent.Changes
 		want   []string
 	}{
-		"NoWriteFailed": {"Changes of the status are ignored.", []error{nil}, []string{"last"}},
+		"NoWriteFailed": {"Changes of the status are ignored.", []parent.Changes{unnecessary}, []string{"last"}},
 		"WriteFailed": {
-			"The sync after it did not see what the write made, and left it as it is.", []error{lost, nil}, []string{"a", "last"},
+			"The sync after it did not see what the write made, and left it as it is.", []parent.Changes{lost, unnecessary}, []string{"a", "last"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +201,9 @@ func TestAStatusThatAFailedWriteMayHaveMadeIsNotIgnored(t *testing.T) {
 				if sync.Key.Name != "a" || len(writes) == 0 {
 					return nil
 				}
-				err := writes[0]
+				changes := writes[0]
 				writes = writes[1:]
-				return sync.WriteParent(func(*client.Client) (*object.Object, error) { return nil, err })
+				return sync.WriteParent(t.Context(), changes)
 			}}, func(c *reconciler.Config) {
 				oneWorker(c)
 				c.Sources[0].IgnoreStatus = true

@@ -57,7 +57,7 @@ func (c *Controller) active() {
 func (c *Controller) Health() health.State {
 	s := health.State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
+		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay() + c.deferred.Len(),
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
@@ -75,6 +76,11 @@ type Source struct {
 // wait for those that have none.
 func (s *Source) unsettled(o *object.Object) bool {
 	return o.Deleting() || s.ReportsGeneration && parent.Unsettled(o)
+}
+
+// target is where an object of the kind is written.
+func (s *Source) target(o *object.Object) client.Target {
+	return client.Target{Resource: s.Resource.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()}
 }
 
 func (s *Source) key(o *object.Object) parent.Key {

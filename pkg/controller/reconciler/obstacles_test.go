@@ -59,7 +59,7 @@ func TestAParentIsSyncedWhenWhatBlocksItGoes(t *testing.T) {
 				}}
 				s.start(k, nil)
 				s.update(s.widgets, stranger(t, 2, "stranger"))
-				time.Sleep(time.Hour)
+				<-time.After(time.Hour)
 				synctest.Wait()
 				s.wantSyncs(&syncs, 0, func() { s.update(s.widgets, widget(t, "other", 4, "stranger", "")) })
 				free.Store(true)

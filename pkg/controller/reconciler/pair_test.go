@@ -21,8 +21,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -53,7 +53,7 @@ func TestTwoControllersOfOneParentMissNoChange(t *testing.T) {
 			case writes <- child:
 			default:
 			}
-			return sync.WriteParent(func(*client.Client) (*object.Object, error) { return nil, nil })
+			return sync.WriteParent(t.Context(), parent.Changes{})
 		}
 		s.start(k, nil)
 	}

@@ -20,6 +20,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
@@ -41,6 +42,9 @@ type progress struct {
 	// rolling says that a rolling update is under way, in which so many children are not on the latest revision.
 	rolling  bool
 	outdated int32
+	// at is when the last sync ended, in nanoseconds since 1970, zero for never, and took is how long it was.
+	at   int64
+	took time.Duration
 }
 
 func (p *parents) add(key parent.Key) {
@@ -70,6 +74,18 @@ func (p *parents) remove(key parent.Key) bool {
 // synced notes that a parent was synced.
 func (p *parents) synced(key parent.Key) {
 	p.update(key, func(now *progress) { now.synced = true })
+}
+
+// timed notes when a sync of a parent ended, and how long it took.
+func (p *parents) timed(key parent.Key, at time.Time, took time.Duration) {
+	p.update(key, func(now *progress) { now.at, now.took = at.UnixNano(), took })
+}
+
+// progress returns how far the controller is with a parent.
+func (p *parents) progress(key parent.Key) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key]
 }
 
 // rollout notes whether a parent has a rolling update under way, and how many of its children are left.

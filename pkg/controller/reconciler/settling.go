@@ -106,7 +106,7 @@ func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
 	if !ok {
 		return settling.State{}, false
 	}
-	state := parentState(p)
+	state := parentState(c.shown(key, p))
 	var seen []schema.GroupKind
 	for i := range c.config.Children {
 		kind := c.config.Children[i].Kind.GroupKind()

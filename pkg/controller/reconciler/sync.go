@@ -20,6 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -48,7 +53,8 @@ type Sync struct {
 	Source *Source
 	Target client.Target
 	Root   webhook.RootKey
-	// Parent is the parent; a phase that writes it puts the new state here, and nil if nothing is left to do.
+	// Parent is the parent, with the status that is deferred for it, as hooks are shown it; a phase that writes it puts the new state
+	// here, and nil if nothing is left to do.
 	Parent *object.Object
 	// Scope is what decides, besides the declared kinds, whether the children of a response are valid.
 	Scope children.Scope
@@ -62,8 +68,10 @@ type Sync struct {
 	Decision Decision
 
 	controller *Controller
-	seen       map[children.Key]struct{}
-	responses  []*hookclient.Response
+	// stored is the parent as the API server has it.
+	stored    *object.Object
+	seen      map[children.Key]struct{}
+	responses []*hookclient.Response
 	// gathered is the input of the plan, as far as a rollout needed it.
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
@@ -75,6 +83,8 @@ type Sync struct {
 	wroteParent bool
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
 	managers childcontrol.Managers
+	// preview takes note of what the sync would do in place of doing it; nil for one that does it.
+	preview *previewing
 }
 
 // Decision is what the hook, called once or once for each revision, wants.
@@ -99,15 +109,20 @@ type Decision struct {
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
 func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
-	s := c.open(key)
+	began := time.Now()
+	s := c.open(key, c.shown)
 	if s == nil {
 		return worker.Result{}, nil
 	}
+	defer func() { c.parents.timed(key, time.Now(), time.Since(began)) }()
 	uid := s.Parent.UID()
 	if c.settling.Contended(key) {
 		s.managers = c.children.Managers(ctx, s.Target)
 	}
 	err := s.run(ctx)
+	if err != nil && s.Parent != nil {
+		err = errors.Join(err, s.writeDeferred(ctx))
+	}
 	if c.left(s, uid) {
 		c.forgetSynced(key, s.Root, uid)
 		if err != nil {
@@ -122,7 +137,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	if err == nil {
 		again = worker.Earliest(again, c.settle(ctx, s))
 	}
-	return worker.Result{ResyncAfter: again}, err
+	return worker.Result{ResyncAfter: again, Wrote: s.wroteChildren()}, err
 }
 
 func (s *Sync) run(ctx context.Context) error {
@@ -133,12 +148,19 @@ func (s *Sync) run(ctx context.Context) error {
 		if err := kind.Decide(ctx, s); err != nil {
 			return err
 		}
+		if s.OnlyAsks() {
+			return errEnough
+		}
+		if s.preview != nil {
+			return nil
+		}
 		s.notice()
 		if s.controller.hooks.Finalize != nil {
 			s.controller.finalizing.called(s.Key, s.Decision.Finalized || !s.finalizing(), time.Now())
 		}
 		return nil
 	}
+	relate, decide := meanwhile(relate), meanwhile(decide)
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
 			return err
@@ -147,8 +169,8 @@ func (s *Sync) run(ctx context.Context) error {
 	return nil
 }
 
-// open returns the sync of a parent, nil if there is nothing to do for it.
-func (c *Controller) open(key parent.Key) *Sync {
+// open returns the sync of a parent, which it shows hooks as a function says; nil if there is nothing to do for it.
+func (c *Controller) open(key parent.Key, show func(parent.Key, *object.Object) *object.Object) *Sync {
 	source, ok := c.byResource[key.Resource]
 	if !ok {
 		return nil
@@ -157,9 +179,10 @@ func (c *Controller) open(key parent.Key) *Sync {
 	if !ok || !c.relevant(source, o) {
 		return nil
 	}
+	shown := show(key, o)
 	return &Sync{
-		Key: key, Source: source, Parent: o, opened: o, controller: c, seen: map[children.Key]struct{}{},
-		Target: client.Target{Resource: source.Resource.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()},
+		Key: key, Source: source, Parent: shown, stored: o, opened: shown, controller: c, seen: map[children.Key]struct{}{},
+		Target: source.target(o),
 		Root:   source.root(o),
 	}
 }
@@ -181,6 +204,9 @@ func (s *Sync) release() {
 // ensureFinalizer puts the finalizer on the parent or takes it off (docs/reference/contract.md#s15).
 func ensureFinalizer(ctx context.Context, s *Sync) error {
 	c := s.controller
+	if s.preview != nil {
+		return s.preview.ensureFinalizer(s)
+	}
 	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if client.IsGone(err) {
 		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
@@ -202,6 +228,10 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 // relate finds the objects that the customize hook names (docs/reference/contract.md#s16).
 func relate(ctx context.Context, s *Sync) error {
 	var err error
+	if s.preview != nil {
+		s.Related, err = s.preview.relate(ctx, s)
+		return err
+	}
 	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, *s.controller.encoded.Load(), s.Parent)
 	return err
 }
@@ -232,7 +262,9 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 
 // Rollout notes whether a rolling update of the parent is under way, and how many of its children are not on the latest revision.
 func (s *Sync) Rollout(underWay bool, outdated int) {
-	s.controller.parents.rollout(s.Key, underWay, outdated)
+	if s.preview == nil {
+		s.controller.parents.rollout(s.Key, underWay, outdated)
+	}
 }
 
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
@@ -249,15 +281,20 @@ func (s *Sync) finalizing() bool {
 	return s.controller.hooks.Finalize != nil && (s.Parent.Deleting() || !s.Source.Selected(s.Parent))
 }
 
-// Call calls the hook about the parent, shown as it is or as it was in a former revision. The response is released with the sync.
-func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Response, error) {
+// Call calls the hook about the parent, shown as it is or, with the name of a revision, as it was in that. The response is released with
+// the sync.
+func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*hookclient.Response, error) {
 	c, finalizing := s.controller, s.finalizing()
+	hooks := c.hooks
+	if s.preview != nil {
+		hooks = s.preview.hooks
+	}
 	var called *hookclient.Hook
 	switch {
 	case finalizing:
-		called = c.hooks.Finalize
-	case c.hooks.Sync != nil:
-		called = c.hooks.Sync
+		called = hooks.Finalize
+	case hooks.Sync != nil:
+		called = hooks.Sync
 	default:
 		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
 	}
@@ -269,9 +306,18 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 	if c.config.Definition.Kind == definition.KindDecorator {
 		encode, decode = wire.Decorator, wire.DecodeDecorator
 	}
-	response, err := called.Call(ctx, s.Root, encode(request), decode)
+	var response *hookclient.Response
+	var err error
+	if s.preview == nil {
+		response, err = called.Call(ctx, s.Root, encode(request), decode)
+	} else {
+		response, err = s.preview.call(ctx, s, called, exchange{revision: revision, request: request, encode: encode, decode: decode})
+	}
 	if err != nil {
 		return nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)
+	}
+	if s.OnlyAsks() {
+		return nil, nil
 	}
 	s.responses = append(s.responses, response)
 	if response.Delete && !s.Source.AllowDelete {
@@ -288,9 +334,12 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object) (*hookclient.Respons
 
 // Decide calls the hook once and takes its response as the Decision.
 func (s *Sync) Decide(ctx context.Context) error {
-	response, err := s.Call(ctx, s.Parent)
+	response, err := s.Call(ctx, s.Parent, "")
 	if err != nil {
 		return err
+	}
+	if s.OnlyAsks() {
+		return nil
 	}
 	s.Decision = Decision{
 		Observed: s.Observed, Status: response.Status, Labels: response.Labels, Annotations: response.Annotations,
@@ -330,4 +379,45 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 		return nil, nil, InContext(fmt.Sprintf("syncing %s", s.Parent), fmt.Errorf("the response of the %s hook is rejected: %w", name, err))
 	}
 	return desired, unserved, nil
+}
+
+// notices remember what was said about the definition of a controller, which only responses show. Each is said once.
+type notices struct{ labels, status atomic.Bool }
+
+// notice says what is wrong with the definition in the light of a response.
+func (s *Sync) notice() {
+	c, d := s.controller, s.controller.config.Definition
+	if d.Kind == definition.KindDecorator && c.hooks.Finalize == nil && !c.noticed.labels.Load() {
+		s.noticeLabels()
+	}
+	if d.Kind == definition.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
+		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, fmt.Sprintf(
+			"The status that the hook returns is not written: %s have no status subresource. Add subresources: {status: {}} to the version in "+
+				"their CustomResourceDefinition, or return no status", s.Source.Resource.GroupResource()))
+	}
+}
+
+func (s *Sync) noticeLabels() {
+	c, d := s.controller, s.controller.config.Definition
+	if names := s.sets(); len(names) > 0 && c.noticed.labels.CompareAndSwap(false, true) {
+		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonLabelsStay, fmt.Sprintf(
+			"The hook sets %s of %s, and there is no finalize hook to take such labels and annotations off: they stay when an object is not "+
+				"selected any more, and when the controller is deleted. Declare spec.hooks.finalize, which returns null for them, unless "+
+				"they may stay", strings.Join(names, ", "), s.Parent))
+	}
+}
+
+// sets returns the labels and annotations that the response sets.
+func (s *Sync) sets() (names []string) {
+	for _, part := range []struct {
+		noun   string
+		values map[string]*string
+	}{{"label", s.Decision.Labels}, {"annotation", s.Decision.Annotations}} {
+		for _, name := range slices.Sorted(maps.Keys(part.values)) {
+			if part.values[name] != nil {
+				names = append(names, part.noun+" "+name)
+			}
+		}
+	}
+	return names[:min(len(names), 3)]
 }

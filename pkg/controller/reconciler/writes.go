@@ -20,46 +20,113 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // Wrote takes the state of the parent after a write.
 func (s *Sync) Wrote(written *object.Object) {
-	s.Parent = written
+	s.stored, s.Parent = written, s.controller.shown(s.Key, written)
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
 
-// WriteParent does a write of the parent that may be the last one of the sync, and tells its event from those of other clients.
-// A write that turns out to be unnecessary returns nil.
-func (s *Sync) WriteParent(write func(*client.Client) (*object.Object, error)) error {
+// WriteParent makes changes of the parent in one request, if they change anything. Its event is told from those of other clients.
+// Status is that of a kind without a status subresource.
+func (s *Sync) WriteParent(ctx context.Context, changes parent.Changes) error {
+	return s.write(ctx, s.Target, changes)
+}
+
+// WriteStatus makes status the status of the parent as a whole; nil leaves it as hooks were shown it. If it is deferrable and the sync
+// wrote children, so that another sync follows that makes it anew, it is not written now but when that sync does not come in time
+// (docs/reference/compatibility.md#d6).
+func (s *Sync) WriteStatus(ctx context.Context, status map[string]any, deferrable bool) error {
+	if status == nil {
+		deferred, ok := s.controller.deferred.Get(s.Key)
+		if !ok {
+			return nil
+		}
+		status = deferred.Content
+	}
+	if deferrable && s.wroteChildren() {
+		if deferred, err := s.deferStatus(status); deferred || err != nil {
+			return err
+		}
+	}
+	return s.write(ctx, s.statusTarget(), parent.Changes{Status: status})
+}
+
+func (s *Sync) statusTarget() client.Target {
+	t := s.Target
+	if s.Source.Resource.HasStatus {
+		t.Subresource = "status"
+	}
+	return t
+}
+
+// write makes changes of the parent. Hooks were shown what was deferred, so that its event enqueues nothing. What was deferred and has
+// become unnecessary is a change for them, of which no event comes.
+func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Changes) error {
+	if s.preview != nil {
+		return s.preview.notes.ChangeParent(s.Parent, changes)
+	}
 	c := s.controller
-	written, mistaken, err := c.ownWrites.Write(s.Source.informer, s.Parent, func() (*object.Object, error) {
-		return write(c.shared.Cluster.Client)
+	write, shown := c.ownWrites.Write, false
+	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
+		var err error
+		if shown, err = parent.HasStatus(s.Parent, changes.Status); err != nil {
+			return err
+		}
+		if shown {
+			write = c.ownWrites.WriteShown
+		}
+	}
+	written, mistaken, err := write(s.Source.informer, s.stored, func() (*object.Object, error) {
+		return changes.Write(ctx, c.shared.Cluster.Client, t, s.stored)
 	})
 	if mistaken {
 		c.pool.Enqueue(s.Key, workqueue.Live)
 	}
-	if err == nil && written != nil {
-		s.Wrote(written)
-		s.wroteParent = true
+	if err != nil {
+		return err
 	}
-	return err
+	if changes.Status != nil {
+		c.deferred.Drop(s.Key)
+	}
+	switch {
+	case written != nil:
+		s.Wrote(written)
+		s.wroteParent = s.wroteParent || !shown
+		if shown {
+			c.notAsShown(s.Key, written, changes.Status)
+		}
+	case s.Parent != s.stored && changes.Status != nil:
+		s.Parent, s.wroteParent = s.stored, true
+		c.statusChanged(s.Key)
+	}
+	return nil
 }
 
 // RemoveFinalizer takes the controller's finalizer off the parent.
 func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	c := s.controller
+	if s.preview != nil {
+		return s.preview.notes.ChangeParent(s.Parent, parent.Changes{DropFinalizer: c.finalizer.Name})
+	}
 	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if err != nil {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
@@ -76,6 +143,10 @@ func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
 // DeleteParent deletes the parent because the hook says so. One that is gone is no error.
 func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
+	if s.preview != nil {
+		s.preview.notes.Plan.Delete = true
+		return nil
+	}
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
 	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
 	if client.IsGone(err) {
@@ -91,6 +162,9 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 
 // Event records a Normal event on the parent.
 func (s *Sync) Event(reason, message string) {
+	if s.preview != nil {
+		return
+	}
 	s.controller.recorder.Normal(childcontrol.Reference(s.Parent), nil, reason, message)
 }
 
@@ -111,6 +185,10 @@ func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Inp
 // ReconcileChildren makes the observed children of the Decision the desired ones. noun is what they are to people.
 func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
+		if s.preview != nil {
+			s.preview.notes.LeaveAll(s.Observed)
+			return nil
+		}
 		s.controller.guard.Admit(s.Key, 0, time.Now()) // No deletion is wanted.
 		return nil
 	}
@@ -122,8 +200,15 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 		in.Observed, in.Desired, in.Kept, in.Comparing = s.Decision.Observed, s.Decision.Desired, s.kept(), false
 		in, err = c.Complete(ctx, in)
 	}
-	if err == nil {
-		s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+	switch {
+	case err != nil:
+	case s.preview != nil:
+		err = s.preview.children(ctx, s, in)
+	default:
+		err = meanwhile(func(ctx context.Context, s *Sync) (err error) {
+			s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+			return err
+		})(ctx, s)
 	}
 	if err = errors.Join(err, s.unserved()); err != nil {
 		return InContext(fmt.Sprintf("can't reconcile %s for %s", noun, s.Parent), err)
@@ -161,8 +246,25 @@ func (s *Sync) unserved() error {
 	return fmt.Errorf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response", strings.Join(names, ", "))
 }
 
-// PatchChild writes who controls a child, by a merge patch.
-func (s *Sync) PatchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
+// AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
+func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) (*object.Object, error) {
+	if s.preview != nil {
+		return s.preview.notes.Claim(v1alpha1.ChildAdopt, o, patch)
+	}
+	return s.patchChild(ctx, t, informer, patch)
+}
+
+// ReleaseChild takes the parent off the owners of an object, by a merge patch.
+func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) error {
+	if s.preview != nil {
+		_, err := s.preview.notes.Claim(v1alpha1.ChildRelease, o, patch)
+		return err
+	}
+	_, err := s.patchChild(ctx, t, informer, patch)
+	return err
+}
+
+func (s *Sync) patchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
 	written, err := s.controller.shared.Applier.Patch(ctx, t, patch)
 	if err == nil {
 		s.controller.expectations.Wrote(s.Key, informer, written)
@@ -178,4 +280,211 @@ func (s *Sync) WroteVersion(informer *cache.Informer, version string) {
 // Deleted expects an informer to show that an object, which this sync deleted, is gone.
 func (s *Sync) Deleted(informer *cache.Informer, o *object.Object) {
 	s.controller.expectations.Deleted(s.Key, informer, o)
+}
+
+// wroteChildren reports whether the sync wrote children.
+func (s *Sync) wroteChildren() bool {
+	return slices.ContainsFunc(s.result.Outcomes, func(o plan.Outcome) bool { return o.Done })
+}
+
+// Status returns the desired status of the parent: that of the response, or else one that is deferred; nil for none.
+func (s *Sync) Status() map[string]any {
+	if s.Decision.Status != nil {
+		return s.Decision.Status
+	}
+	deferred, _ := s.controller.deferred.Get(s.Key)
+	return deferred.Content
+}
+
+// deferStatus defers the write of a status if that is allowed: not if something is wrong, if the parent is on its way out, or if it has
+// that status already.
+func (s *Sync) deferStatus(status map[string]any) (deferred bool, err error) {
+	c := s.controller
+	if s.Parent.Deleting() || s.finalizing() || s.Decision.Finalized || s.Decision.Delete || c.paused.Load() {
+		return false, nil
+	}
+	before, _, err := parent.StatusOf(s.stored)
+	if err != nil || deferredstatus.TurnsFalse(before, status) {
+		return false, err
+	}
+	if same, err := parent.HasStatus(s.stored, status); same || err != nil {
+		return false, err
+	}
+	shown, err := parent.HasStatus(s.Parent, status)
+	if err != nil {
+		return false, err
+	}
+	over, err := c.deferred.Defer(s.Key, s.stored, status)
+	if err != nil || over == nil {
+		return false, err
+	}
+	s.Parent, s.wroteParent = over, s.wroteParent || !shown
+	return true, nil
+}
+
+// shown returns the parent as hooks are shown it: with the status that is deferred. One that another client has overtaken is dropped. It is for
+// those who have the key.
+func (c *Controller) shown(key parent.Key, o *object.Object) *object.Object {
+	over, overtaken := c.overlaid(key, o)
+	if overtaken {
+		c.deferred.Drop(key)
+	}
+	return over
+}
+
+// displayed is shown for those who do not have the key: it changes nothing.
+func (c *Controller) displayed(key parent.Key, o *object.Object) *object.Object {
+	over, _ := c.overlaid(key, o)
+	return over
+}
+
+// overlaid returns the parent with the status that is deferred, and whether another client has overtaken that, so that it does not count.
+func (c *Controller) overlaid(key parent.Key, o *object.Object) (over *object.Object, overtaken bool) {
+	deferred, ok := c.deferred.Get(key)
+	if !ok {
+		return o, false
+	}
+	if deferred.Applies(o) {
+		if over, err := deferred.Over(o); err == nil {
+			return over, false
+		}
+	}
+	return o, true
+}
+
+// meanwhile returns a phase of a sync during which the status is written that was deferred before, if its time comes. Hooks are shown
+// that status in this sync.
+func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *Sync) error {
+	return func(ctx context.Context, s *Sync) error {
+		c := s.controller
+		left, ok := c.deferred.Left(s.Key)
+		if !ok || s.preview != nil {
+			return phase(ctx, s)
+		}
+		var written *object.Object
+		write := func() {
+			err := recovery.Call(ctx, "writing a deferred status", func() (err error) {
+				written, err = c.writeStatus(ctx, s.Key, true)
+				return err
+			})
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the sync makes another one", "parent", s.Key, "err", err)
+			}
+		}
+		take := func() {
+			if written != nil {
+				s.stored, s.Parent, s.opened = written, written, written
+			}
+		}
+		if left <= 0 {
+			write()
+			take()
+			return phase(ctx, s)
+		}
+		done := make(chan struct{})
+		timer := time.AfterFunc(left, func() {
+			defer close(done)
+			write()
+		})
+		defer func() {
+			if !timer.Stop() {
+				<-done
+				take()
+			}
+		}()
+		return phase(ctx, s)
+	}
+}
+
+// writeDeferred writes the status that was deferred before a sync that failed.
+func (s *Sync) writeDeferred(ctx context.Context) error {
+	c := s.controller
+	select {
+	case <-ctx.Done():
+		// The controller is paused or stopped: it is written without this sync.
+		c.deferred.Hurry(s.Key)
+		return nil
+	default:
+	}
+	written, err := c.writeStatus(ctx, s.Key, false)
+	if written != nil {
+		s.stored, s.Parent = written, written
+	}
+	if err = parent.IgnoreGone(err); err != nil {
+		return InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
+	}
+	return nil
+}
+
+// deferredDue writes a status whose time has come, and has its parent synced again if that fails.
+func (c *Controller) deferredDue(ctx context.Context, key parent.Key) {
+	err := recovery.Call(ctx, "writing a deferred status", func() error {
+		_, err := c.writeStatus(ctx, key, false)
+		return err
+	})
+	if err != nil {
+		c.deferred.Failed(key)
+		klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the parent is synced again", "parent", key, "err", err)
+		c.pool.Enqueue(key, workqueue.Retry)
+	}
+}
+
+// writeStatus writes the deferred status of a parent, whose key the caller has, and forgets it. It returns nil if there is none any more:
+// where another client wrote the status meanwhile, the parent is synced again. Shown says that hooks are shown that status already.
+func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool) (*object.Object, error) {
+	deferred, ok := c.deferred.Get(key)
+	if !ok {
+		return nil, nil //nolint:nilnil // The documentation says what it means.
+	}
+	source := c.byResource[key.Resource]
+	o, ok := source.informer.Get(key.Namespace, key.Name)
+	if !ok || o.UID() != deferred.UID || !c.relevant(source, o) {
+		c.deferred.Drop(key)
+		return nil, nil //nolint:nilnil // Likewise.
+	}
+	if o = deferred.Latest(o); !deferred.Applies(o) {
+		c.deferred.Drop(key)
+		c.pool.Enqueue(key, workqueue.Live)
+		return nil, nil //nolint:nilnil // Likewise.
+	}
+	write := c.ownWrites.Write
+	if shown {
+		write = c.ownWrites.WriteShown
+	}
+	s := &Sync{Source: source, Target: source.target(o)}
+	written, mistaken, err := write(source.informer, o, func() (*object.Object, error) {
+		return parent.Changes{Status: deferred.Content}.Write(ctx, c.shared.Cluster.Client, s.statusTarget(), o)
+	})
+	if mistaken {
+		c.pool.Enqueue(key, workqueue.Live)
+	}
+	if err != nil {
+		c.deferred.Failed(key)
+		return nil, err
+	}
+	c.deferred.Drop(key)
+	if written != nil {
+		c.expectations.Wrote(key, source.informer, written)
+		if over, err := deferred.Over(o); err == nil {
+			c.settling.Stored(key, parentState(over).Written, parentState(written).Written)
+		}
+		if shown {
+			c.notAsShown(key, written, deferred.Content)
+		}
+	}
+	return written, nil
+}
+
+// notAsShown has a parent synced if the API server made something else of a status than what hooks were shown.
+func (c *Controller) notAsShown(key parent.Key, written *object.Object, status map[string]any) {
+	if same, err := parent.HasStatus(written, status); !same || err != nil {
+		c.statusChanged(key)
+	}
+}
+
+// statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
+func (c *Controller) statusChanged(key parent.Key) {
+	if !c.byResource[key.Resource].IgnoreStatus {
+		c.pool.Enqueue(key, workqueue.SelfTriggered)
+	}
 }

@@ -165,6 +165,15 @@ func (e *entry) count(s Sync, now time.Time) Cause {
 	return None
 }
 
+// Stored takes note that the API server has what the last sync left of Written, and how it stores that: the sync did not write it itself.
+func (t *Tracker) Stored(key parent.Key, left, stored uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok && e.left.Written == left {
+		e.left.Written = stored
+	}
+}
+
 // Contended reports whether it was changed back often, or nearly so, what syncs write to a parent.
 func (t *Tracker) Contended(key parent.Key) bool {
 	t.mu.Lock()
@@ -248,6 +257,16 @@ func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)
 		return 0
 	}
 	return e.until.Sub(now)
+}
+
+// HeldUntil returns until when a parent is held back, zero for not at all.
+func (t *Tracker) HeldUntil(key parent.Key, now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok && now.Before(e.until) {
+		return e.until
+	}
+	return time.Time{}
 }
 
 // Unsettled returns how many parents do not settle now, by the two causes.

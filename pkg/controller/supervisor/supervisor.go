@@ -86,6 +86,7 @@ type Supervisor struct {
 
 	mu         sync.Mutex
 	definition definition.Definition
+	instance   Instance
 }
 
 // New returns a supervisor for the object of d. It starts nothing before Run.
@@ -103,6 +104,19 @@ func (s *Supervisor) Redefine(d definition.Definition) {
 	s.report.observe(d)
 	s.releaser.redefined()
 	s.poke()
+}
+
+// Instance returns the instance that runs, nil if none does.
+func (s *Supervisor) Instance() Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.instance
+}
+
+func (s *Supervisor) runs(instance Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instance = instance
 }
 
 func (s *Supervisor) poke() { poke(s.wake) }
@@ -311,6 +325,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 		})
 	})
 	defer func() {
+		s.runs(nil)
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopping, "Stopping controller: "+name)
 		stop(definition.ErrReplaced)
 		instances.Wait()
@@ -333,6 +348,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 			started = nil
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
 			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
+			s.runs(instance)
 			failing = s.check(ctx, d, instance, failing)
 			checks.active()
 		case <-instance.Activity():

@@ -35,6 +35,9 @@ import (
 type Result struct {
 	// ResyncAfter is the time after which the parent is synced again even if nothing changes. Zero or less: never.
 	ResyncAfter time.Duration
+	// Wrote says that the sync wrote children, so that another one follows from that: it goes before syncs of parents that were not
+	// begun.
+	Wrote bool
 }
 
 // Config describes a pool. Name, Workers, Sync and Failed are required.
@@ -125,6 +128,13 @@ func (p *Pool) Reset(key parent.Key) { p.queue.Forget(key) }
 // Release has a key synced for which Ready returned false. For all others it does nothing.
 func (p *Pool) Release(key parent.Key) { p.queue.Release(key) }
 
+// Take gives the caller a key, so that no worker syncs it until Done. It returns false if one does already. Whatever the key waits for it
+// waits for still, and a pause does not matter. The pool need not run.
+func (p *Pool) Take(key parent.Key) bool { return p.queue.Take(key) }
+
+// Done gives a key back that Take gave.
+func (p *Pool) Done(key parent.Key) { p.queue.Done(key) }
+
 // RetryFailed ends the backoff of every parent whose last sync failed with an error that matches; nil matches every error.
 // Parents whose hook asked to be called later wait on. Match must not block nor call the pool.
 func (p *Pool) RetryFailed(match func(error) bool) { p.queue.RetryFailed(match) }
@@ -183,10 +193,12 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		return true
 	}
 	if err != nil {
+		p.queue.Continue(key, false)
 		p.retry(ctx, key, result, err, took)
 		return true
 	}
 	p.queue.Forget(key)
+	p.queue.Continue(key, result.Wrote)
 	p.wait(key, nil)
 	p.Counters.Syncs.Add(1)
 	p.config.Metrics.Synced(metrics.Succeeded, took)

@@ -70,6 +70,7 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		q.schedule(i)
 	}
 	p = min(p, i.held)
+	urgency := i.urgency(p)
 	switch {
 	case i.processing:
 		if i.again == none {
@@ -77,14 +78,14 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		}
 		i.again = min(i.again, p)
 		return
-	case i.queued <= p:
+	case i.queued <= urgency:
 		return
 	case i.queued != none:
 		q.lists[i.queued].remove(i)
 	default:
 		q.added(i)
 	}
-	q.push(i, p)
+	q.push(i, urgency)
 }
 
 // added notes that an item was added which was not.
@@ -133,17 +134,20 @@ func (q *Queue[K]) pop() *item[K] {
 // order returns in which order the lists are looked through: by urgency, except that now and then a less urgent one is the
 // first, so that nothing waits forever.
 func (q *Queue[K]) order() [priorities]Priority {
-	if q.pops%agingInterval != agingInterval-1 {
-		return [...]Priority{Live, Retry, SelfTriggered, Resync}
+	if q.pops%agingInterval == agingInterval-1 {
+		switch q.pops / agingInterval % (priorities - 2) {
+		case 0:
+			return [...]Priority{Resync, SelfTriggered, Retry, Live, Begun}
+		case 1:
+			return [...]Priority{SelfTriggered, Retry, Resync, Live, Begun}
+		default:
+			return [...]Priority{Retry, Resync, SelfTriggered, Live, Begun}
+		}
 	}
-	switch q.pops / agingInterval % (priorities - 1) {
-	case 0:
-		return [...]Priority{Resync, SelfTriggered, Retry, Live}
-	case 1:
-		return [...]Priority{SelfTriggered, Retry, Resync, Live}
-	default:
-		return [...]Priority{Retry, Resync, SelfTriggered, Live}
+	if q.pops%liveInterval == liveInterval-1 {
+		return [...]Priority{Live, Begun, Retry, SelfTriggered, Resync}
 	}
+	return [...]Priority{Begun, Live, Retry, SelfTriggered, Resync}
 }
 
 // schedule puts the item where it belongs in the heap of due times, and wakes the timekeeper if it is now the first.
@@ -240,7 +244,8 @@ func (q *Queue[K]) State(visit func(error)) metrics.QueueState {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := metrics.QueueState{
-		Live: q.lists[Live].len, Retry: q.lists[Retry].len, SelfTriggered: q.lists[SelfTriggered].len, Resync: q.lists[Resync].len,
+		Begun: q.lists[Begun].len,
+		Live:  q.lists[Live].len, Retry: q.lists[Retry].len, SelfTriggered: q.lists[SelfTriggered].len, Resync: q.lists[Resync].len,
 		Processing: q.processing,
 	}
 	now := q.now()

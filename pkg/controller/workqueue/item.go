@@ -51,6 +51,11 @@ type item[K comparable] struct {
 	// held is the most urgent priority at which a worker got the key and has not begun to process it; none without such.
 	held       Priority
 	processing bool
+	// taken says that Take gave the key away, and not Get.
+	taken bool
+	// begun is how many syncs in a row, the last one included, wrote children: more work is to follow from that. It stops counting
+	// beyond maxBegun.
+	begun uint8
 	// removed says that the key was removed while a worker has it: what the worker asks for at the end does not count.
 	removed bool
 	// backsOff says that retryAt is a backoff, not a pause that a hook asked for.
@@ -71,7 +76,15 @@ func (i *item[K]) due() time.Duration {
 
 // idle tells that the item carries no information and can go.
 func (i *item[K]) idle() bool {
-	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0 && i.err == nil
+	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0 && i.err == nil && i.begun == 0
+}
+
+// urgency returns the priority at which an add at p counts: what was begun goes first, unless it never ends.
+func (i *item[K]) urgency(p Priority) Priority {
+	if p == Live && i.begun > 0 && i.begun <= maxBegun {
+		return Begun
+	}
+	return p
 }
 
 // list is a doubly linked list through the items themselves; an item is in one list at most.
@@ -137,12 +150,15 @@ func (h *delays[K]) Pop() any {
 	return i
 }
 
-// Priority says how urgent a key is. The smaller value goes first; the zero value is Live.
+// Priority says how urgent a key is. The smaller value goes first.
 type Priority int8
 
 const (
+	// Begun is for a parent of which the last sync wrote children, and that has to be synced because of that. The queue gives it
+	// to keys that are added at Live after Continue.
+	Begun Priority = iota
 	// Live is for a change of others than the controller: of a parent, a child, a related object or a definition.
-	Live Priority = iota
+	Live
 	// Retry is for a sync that failed before and whose backoff has ended.
 	Retry
 	// SelfTriggered is for a sync whose only cause is what the sync before it wrote: only the hook waits for it.
@@ -150,7 +166,7 @@ const (
 	// Resync is for syncs without a known change: periodic resyncs and the initial list after a start.
 	Resync
 
-	priorities = 4
+	priorities = 5
 
 	// none marks the absence of a priority. It is larger than every priority, so that min works.
 	none Priority = priorities
@@ -158,7 +174,7 @@ const (
 
 // known maps values outside of the priorities to Resync, so that a wrong value costs urgency and nothing else.
 func (p Priority) known() Priority {
-	if p < Live || p > Resync {
+	if p < Begun || p > Resync {
 		return Resync
 	}
 	return p

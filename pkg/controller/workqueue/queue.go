@@ -26,8 +26,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
-// agingInterval is how many keys are taken by priority before one is taken from a less urgent list.
-const agingInterval = 64
+// agingInterval is how many keys are taken by priority before one is taken from a less urgent list, and liveInterval how many before
+// one that was not begun goes before those that were.
+const agingInterval, liveInterval = 64, 8
+
+// maxBegun is how many syncs of a key in a row may write children before the key is no more urgent than others: it does not get
+// done.
+const maxBegun = 8
 
 // MaxDelay is the longest time that a key is delayed. Longer delays are cut to it: a year and a
 // thousand years are the same to a process.
@@ -237,7 +242,7 @@ func (q *Queue[K]) Remove(key K) {
 		q.lists[i.queued].remove(i)
 		i.queued = none
 	}
-	i.again, i.held, i.failures, i.err = none, none, 0, nil
+	i.again, i.held, i.failures, i.err, i.begun = none, none, 0, nil, 0
 	i.retryAt, i.resyncAt, i.removed = unset, unset, i.processing
 	q.schedule(i)
 	q.drop(i)
@@ -285,6 +290,38 @@ func (q *Queue[K]) Begin(key K) {
 	if i, ok := q.items[key]; ok && i.processing {
 		i.held, i.again = none, none
 	}
+}
+
+// Continue says whether the sync of key that ends now wrote children, so that the key has to be processed again to be done with: adds
+// at Live count as Begun then, also those that were made during the sync. Workers call it before Done.
+func (q *Queue[K]) Continue(key K, wrote bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, ok := q.items[key]; ok && i.processing && !i.removed {
+		if !wrote {
+			i.begun = 0
+			return
+		}
+		i.begun = min(i.begun+1, maxBegun+1)
+	}
+}
+
+// Take gives key to the caller as Get gives it to a worker, whether or not it is queued. It returns false if a worker has it. What it is
+// queued for waits until Done, which the caller must call. It has an effect after Run, too.
+func (q *Queue[K]) Take(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.item(key)
+	if i.processing {
+		return false
+	}
+	if i.queued != none {
+		q.lists[i.queued].remove(i)
+		i.again, i.queued = i.queued, none
+	}
+	i.processing, i.taken, i.takenAt = true, true, q.now()
+	q.processing++
+	return true
 }
 
 // Pause lets Get wait although there are keys, until Resume. Keys are added, delayed and removed as ever.
@@ -339,14 +376,15 @@ func (q *Queue[K]) Done(key K) {
 	if !ok || !i.processing {
 		return
 	}
-	i.processing, i.removed = false, false
+	taken := i.taken
+	i.processing, i.removed, i.taken = false, false, false
 	q.processing--
-	if i.held == none {
+	if i.held == none && !taken {
 		q.metrics.Finished(q.now() - i.takenAt)
 	}
 	if p := i.again; p != none && !q.closed {
 		i.again = none
-		q.push(i, min(p, i.held))
+		q.push(i, min(i.urgency(p), i.held))
 	}
 	q.drop(i)
 }

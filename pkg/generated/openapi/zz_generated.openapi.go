@@ -37,6 +37,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.AnnotationSelector{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_AnnotationSelector(ref),
 		v1alpha1.CABundle{}.OpenAPIModelName():                                    schema_pkg_apis_metacontroller_v1alpha1_CABundle(ref),
 		v1alpha1.CABundleReference{}.OpenAPIModelName():                           schema_pkg_apis_metacontroller_v1alpha1_CABundleReference(ref),
+		v1alpha1.ChildCounts{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_ChildCounts(ref),
+		v1alpha1.ChildPlan{}.OpenAPIModelName():                                   schema_pkg_apis_metacontroller_v1alpha1_ChildPlan(ref),
 		v1alpha1.ChildUpdateStatusChecks{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_ChildUpdateStatusChecks(ref),
 		v1alpha1.ClientTLS{}.OpenAPIModelName():                                   schema_pkg_apis_metacontroller_v1alpha1_ClientTLS(ref),
 		v1alpha1.CompositeController{}.OpenAPIModelName():                         schema_pkg_apis_metacontroller_v1alpha1_CompositeController(ref),
@@ -49,6 +51,15 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CompositeControllerSpec{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref),
 		v1alpha1.CompositeControllerStatus{}.OpenAPIModelName():                   schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref),
 		v1alpha1.ControllerCounters{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref),
+		v1alpha1.ControllerParent{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_ControllerParent(ref),
+		v1alpha1.ControllerParentList{}.OpenAPIModelName():                        schema_pkg_apis_metacontroller_v1alpha1_ControllerParentList(ref),
+		v1alpha1.ControllerParentOptions{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_ControllerParentOptions(ref),
+		v1alpha1.ControllerPlan{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_ControllerPlan(ref),
+		v1alpha1.ControllerPlanSpec{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanSpec(ref),
+		v1alpha1.ControllerPlanStatus{}.OpenAPIModelName():                        schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanStatus(ref),
+		v1alpha1.ControllerResync{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_ControllerResync(ref),
+		v1alpha1.ControllerResyncSpec{}.OpenAPIModelName():                        schema_pkg_apis_metacontroller_v1alpha1_ControllerResyncSpec(ref),
+		v1alpha1.ControllerResyncStatus{}.OpenAPIModelName():                      schema_pkg_apis_metacontroller_v1alpha1_ControllerResyncStatus(ref),
 		v1alpha1.ControllerRevision{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerRevision(ref),
 		v1alpha1.ControllerRevisionChildren{}.OpenAPIModelName():                  schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionChildren(ref),
 		v1alpha1.ControllerRevisionList{}.OpenAPIModelName():                      schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionList(ref),
@@ -63,11 +74,21 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DecoratorControllerStatus{}.OpenAPIModelName():                   schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref),
 		v1alpha1.DeletionGuard{}.OpenAPIModelName():                               schema_pkg_apis_metacontroller_v1alpha1_DeletionGuard(ref),
 		v1alpha1.EndpointConfig{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_EndpointConfig(ref),
+		v1alpha1.FieldChange{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_FieldChange(ref),
 		v1alpha1.FinalizedResource{}.OpenAPIModelName():                           schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref),
+		v1alpha1.GivenResponse{}.OpenAPIModelName():                               schema_pkg_apis_metacontroller_v1alpha1_GivenResponse(ref),
 		v1alpha1.Hook{}.OpenAPIModelName():                                        schema_pkg_apis_metacontroller_v1alpha1_Hook(ref),
+		v1alpha1.HookRequest{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_HookRequest(ref),
+		v1alpha1.HookRequestList{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_HookRequestList(ref),
+		v1alpha1.HookRequestOptions{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_HookRequestOptions(ref),
 		v1alpha1.HookStatus{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_HookStatus(ref),
 		v1alpha1.ParentError{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_ParentError(ref),
+		v1alpha1.ParentPlan{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_ParentPlan(ref),
+		v1alpha1.ParentReference{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_ParentReference(ref),
+		v1alpha1.ParentSelection{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_ParentSelection(ref),
+		v1alpha1.PlanSummary{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_PlanSummary(ref),
 		v1alpha1.ResourceRule{}.OpenAPIModelName():                                schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref),
+		v1alpha1.RevisionPlan{}.OpenAPIModelName():                                schema_pkg_apis_metacontroller_v1alpha1_RevisionPlan(ref),
 		v1alpha1.SecretKeyReference{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_SecretKeyReference(ref),
 		v1alpha1.SecretReference{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_SecretReference(ref),
 		v1alpha1.ServiceAccountReference{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_ServiceAccountReference(ref),
@@ -259,6 +280,142 @@ func schema_pkg_apis_metacontroller_v1alpha1_CABundleReference(ref common.Refere
 				Required: []string{"name", "namespace"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ChildCounts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ChildCounts count the children of a parent, as the informers of the controller show them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"total": {
+						SchemaProps: spec.SchemaProps{
+							Description: "total counts all children.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ready counts the children that are not being deleted and have no condition Ready or Available that is not True. Absent: no child has such a condition, so that it is not known.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"outdated": {
+						SchemaProps: spec.SchemaProps{
+							Description: "outdated counts the children that a rolling update has not moved to the latest revision. Absent: none is under way.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"total"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ChildPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ChildPlan is what is done with one child.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiVersion is the version in which the child is written.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is that of the child.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the child, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the child.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"action": {
+						SchemaProps: spec.SchemaProps{
+							Description: "action is Create, Update, Recreate, Delete, Adopt, Release, Leave or Refuse.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says in a word why a child is left or refused, such as Same, OnDelete, Deleting, Flapping, DeletionsHeld, Conflict.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says it in a sentence.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fieldManager": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fieldManager is that of a child that is written by server-side apply.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"changes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changes are the places at which the child differs from what is desired.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FieldChange{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is what a child is created from. Values of Secrets are not shown.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"apiVersion", "kind", "name", "action"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.FieldChange{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 
@@ -938,6 +1095,512 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref common.Refer
 					"synced": {
 						SchemaProps: spec.SchemaProps{
 							Description: "synced is the number of parents whose last sync ended without an error.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerParent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerParent is how a controller is doing with one parent.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the parent, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the parent's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is Synced, Pending, Syncing, Failing, Waiting, Held or Paused.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what the parent waits for, or why it is held.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastSyncTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastSyncTime is when the last sync ended, well or not. Absent: there was none since this process took the controller up.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"lastSyncMilliseconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastSyncMilliseconds is how long the last sync took.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"retries": {
+						SchemaProps: spec.SchemaProps{
+							Description: "retries counts the syncs that failed in a row.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"nextSyncTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nextSyncTime is when the parent is synced even if nothing changes, before the next resync of all parents. Absent: no such time is set.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"children": {
+						SchemaProps: spec.SchemaProps{
+							Description: "children counts the children.",
+							Ref:         ref(v1alpha1.ChildCounts{}.OpenAPIModelName()),
+						},
+					},
+					"lastError": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastError is the error of the last sync, if it failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "name", "state"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ChildCounts{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerParentList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerParentList is what the subresource parents returns: how a running controller is doing with each of its parents. It is read from the memory of the process, and costs no request to the cluster but reviews of the caller's rights.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata. If there are more, continue is set, and remainingItemCount tells how many.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden counts the parents that are left out because the caller may not get them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the parents, by resource, namespace and name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ControllerParent{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ControllerParent{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerParentOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerParentOptions are the query parameters of the subresource parents.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the resource of the parents, as in things.example.com. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parents. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is the state of the parents, such as Failing. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is how many parents are returned at most. Default 100, at most 500.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is what a list returned of which this one is the next part.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerPlan is what is posted to the subresource plan: what would syncs of parents do now? Nothing is written, no event is recorded, and nothing is remembered of it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata, of which nothing is used.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is asked.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ControllerPlanSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the result. It is written by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ControllerPlanStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ControllerPlanSpec{}.OpenAPIModelName(), v1alpha1.ControllerPlanStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerPlanSpec says for which parents, and with what, a plan is made.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"parents": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parents selects the parents. Absent: all.",
+							Ref:         ref(v1alpha1.ParentSelection{}.OpenAPIModelName()),
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is how many parents are planned at most. Default 100, at most 500.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is what a plan returned of which this one is the next part.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"candidate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "candidate is a controller object of the same kind and name in place of the stored one. It has to pass a dry run of its write by the caller, who therefore needs the rights to write it. Absent: the plan is that of the running controller.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"responses": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "responses are used in place of calls of hooks. A parent with a response of a hook gets no call of that hook.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.GivenResponse{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"dryRun": {
+						SchemaProps: spec.SchemaProps{
+							Description: "dryRun has every child that would be created or updated checked by a dry run of the API server.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.GivenResponse{}.OpenAPIModelName(), v1alpha1.ParentSelection{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerPlanStatus is what syncs would do.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"summary": {
+						SchemaProps: spec.SchemaProps{
+							Description: "summary counts what is in parents.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PlanSummary{}.OpenAPIModelName()),
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is set if there are more parents: those beyond the limit, and those for which there was no time.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"remaining": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remaining counts the parents that are left.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"parents": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "parents are the plans, by resource, namespace and name of the parents.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ParentPlan{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ParentPlan{}.OpenAPIModelName(), v1alpha1.PlanSummary{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerResync(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerResync is what is posted to the subresource resync: parents are synced now.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata, of which nothing is used.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says which parents.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ControllerResyncSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says what was done. It is written by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ControllerResyncStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ControllerResyncSpec{}.OpenAPIModelName(), v1alpha1.ControllerResyncStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerResyncSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerResyncSpec says which parents are synced.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"parents": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parents selects the parents. Absent: all.",
+							Ref:         ref(v1alpha1.ParentSelection{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ParentSelection{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerResyncStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerResyncStatus is what a resync did.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"parents": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parents counts the parents that were put into the queue.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden counts the parents that are left out because the caller may not get them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1769,6 +2432,42 @@ func schema_pkg_apis_metacontroller_v1alpha1_EndpointConfig(ref common.Reference
 	}
 }
 
+func schema_pkg_apis_metacontroller_v1alpha1_FieldChange(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FieldChange is a place at which an object changes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the place, such as spec.ports[53,UDP].name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"observed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observed is the value there, as JSON. Absent: there is none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desired": {
+						SchemaProps: spec.SchemaProps{
+							Description: "desired is the value wanted, as JSON. Absent: the field is removed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"path"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1799,6 +2498,73 @@ func schema_pkg_apis_metacontroller_v1alpha1_FinalizedResource(ref common.Refere
 	}
 }
 
+func schema_pkg_apis_metacontroller_v1alpha1_GivenResponse(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "GivenResponse is the response of a hook about one parent.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the parent, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the parent's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"hook": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hook is sync, finalize or customize.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision is that of the request.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"body": {
+						SchemaProps: spec.SchemaProps{
+							Description: "body is the body of the response.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"resource", "name", "hook", "body"},
+			},
+		},
+		Dependencies: []string{
+			runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1826,6 +2592,160 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 		},
 		Dependencies: []string{
 			v1alpha1.Webhook{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_HookRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HookRequest is what one call of a hook sends.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"hook": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hook is sync, finalize or customize.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision is the name of the former ControllerRevision as which the parent is shown. Empty: as it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"body": {
+						SchemaProps: spec.SchemaProps{
+							Description: "body is the body of the request.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"hook", "body"},
+			},
+		},
+		Dependencies: []string{
+			runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_HookRequestList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HookRequestList is what the subresource request returns: the bodies that the hooks would get for one parent now, in the order in which a sync sends them. Values of Secrets are not shown.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"parent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parent is the parent.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ParentReference{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the requests. There are several if the controller has a customize hook, or while a rolling update is under way: one for each revision then, the latest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.HookRequest{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"parent", "items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.HookRequest{}.OpenAPIModelName(), v1alpha1.ParentReference{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_HookRequestOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "HookRequestOptions are the query parameters of the subresource request.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the resource of the parent, as in things.example.com, for a controller that has parents of several.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent. Required.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"hook": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hook is sync, finalize or customize. Empty: those that a sync would call now.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 
@@ -1953,6 +2873,315 @@ func schema_pkg_apis_metacontroller_v1alpha1_ParentError(ref common.ReferenceCal
 	}
 }
 
+func schema_pkg_apis_metacontroller_v1alpha1_ParentPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ParentPlan is what a sync of one parent would do now.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the parent, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the parent's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"error": {
+						SchemaProps: spec.SchemaProps{
+							Description: "error is why the sync would fail, in whole or for some children.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what keeps the parent from being synced now, such as a pause of the controller.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"delete": {
+						SchemaProps: spec.SchemaProps{
+							Description: "delete says that the hook has the parent deleted.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"changes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changes are those of the parent itself: its status, labels, annotations and finalizers.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FieldChange{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"children": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "children are what is done with each child, in the order in which it is done.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ChildPlan{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"revisions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "revisions are what is done with the ControllerRevisions of the parent.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RevisionPlan{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"resource", "name"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ChildPlan{}.OpenAPIModelName(), v1alpha1.FieldChange{}.OpenAPIModelName(), v1alpha1.RevisionPlan{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ParentReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ParentReference names a parent of a controller: an object that a CompositeController or DecoratorController handles.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the parent, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the parent's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ParentSelection(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ParentSelection selects parents of a controller. What is empty selects all of them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the resource of the parents, as in things.example.com, for a controller that has parents of several.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parents.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"labelSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labelSelector selects parents by their labels.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_PlanSummary(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlanSummary counts parents, and what is done with children.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"parents": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parents counts the parents that were planned.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"changing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "changing counts the parents for which something would be written.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"failing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failing counts the parents whose sync would fail.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"create": {
+						SchemaProps: spec.SchemaProps{
+							Description: "create counts the children that would be created.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"update": {
+						SchemaProps: spec.SchemaProps{
+							Description: "update counts the children that would be changed in place.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"recreate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "recreate counts the children that would be deleted, to be created again.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"delete": {
+						SchemaProps: spec.SchemaProps{
+							Description: "delete counts the children that would be deleted.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"adopt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "adopt counts the objects that would be adopted.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"release": {
+						SchemaProps: spec.SchemaProps{
+							Description: "release counts the children that would be released.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"leave": {
+						SchemaProps: spec.SchemaProps{
+							Description: "leave counts the children that would be left as they are.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"refuse": {
+						SchemaProps: spec.SchemaProps{
+							Description: "refuse counts the children that should be changed and could not be.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"parents", "changing", "failing", "create", "update", "recreate", "delete", "adopt", "release", "leave", "refuse"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1978,6 +3207,36 @@ func schema_pkg_apis_metacontroller_v1alpha1_ResourceRule(ref common.ReferenceCa
 					},
 				},
 				Required: []string{"apiVersion", "resource"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_RevisionPlan(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RevisionPlan is what is done with one ControllerRevision.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"action": {
+						SchemaProps: spec.SchemaProps{
+							Description: "action is Create, Update or Delete.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the ControllerRevision.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"action", "name"},
 			},
 		},
 	}

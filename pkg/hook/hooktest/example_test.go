@@ -99,3 +99,16 @@ func ExampleTrial() {
 	fmt.Println(trial.Play(context.Background(), []hooktest.Step{{Do: hooktest.Rest}}))
 	// Output: rest: the hook does not come to rest within 10 calls; the last one still changes that ConfigMap shop/a exists
 }
+
+// Decorator makes a handler of the function of a DecoratorController's hook. A test of the handler sees what the server would.
+func ExampleDecorator() {
+	handler := hooktest.Decorator(func(request *hook.DecoratorRequest) (*hook.DecoratorResponse, error) {
+		team := request.Object.GetNamespace()
+		return &hook.DecoratorResponse{Labels: map[string]*string{"team": &team}}, nil
+	})
+	body := `{"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "web"}}}`
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/sync", bytes.NewBufferString(body)))
+	fmt.Println(recorder.Body)
+	// Output: {"labels":{"team":"shop"},"status":null,"attachments":null}
+}

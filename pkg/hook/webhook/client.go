@@ -127,6 +127,15 @@ func (c *Client) Check(ctx context.Context) error {
 // about. All that it waits for, credentials among it, is limited by the webhook's timeout. The errors are those of the package's
 // documentation. The body must not be modified, even after Call has returned: the transport may still read it.
 func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Response, error) {
+	return c.call(ctx, c.etags, key, body)
+}
+
+// Ask is Call without entity tags: nothing that is remembered is used, and nothing of the response is remembered.
+func (c *Client) Ask(ctx context.Context, body []byte) (Response, error) {
+	return c.call(ctx, nil, RootKey{}, body)
+}
+
+func (c *Client) call(ctx context.Context, etags *etagCache, key RootKey, body []byte) (Response, error) {
 	p := &progress{series: c.series, start: time.Now()}
 	limited, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, p.trace()), c.config.timeout())
 	defer cancel()
@@ -139,7 +148,7 @@ func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Response, 
 		return Response{}, err
 	}
 	defer c.release(s)
-	remembered := c.remembered(key)
+	remembered := remembered(etags, key)
 	request, err := c.request(limited, body, now.authorization, remembered)
 	if err != nil {
 		remembered.release()
@@ -151,7 +160,7 @@ func (c *Client) Call(ctx context.Context, key RootKey, body []byte) (Response, 
 		return Response{}, c.failure(ctx, limited, p.reached(), c.afterHandshake(limited, s, request, err))
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing depends on it
-	result, err := c.read(limited, response, key, remembered)
+	result, err := c.read(limited, response, etags, key, remembered)
 	if !result.NotModified {
 		remembered.release()
 	}
@@ -206,11 +215,11 @@ func (c *Client) Close() {
 }
 
 // remembered returns the entry of key, which the caller releases, or nil.
-func (c *Client) remembered(key RootKey) *etagEntry {
-	if c.etags == nil {
+func remembered(etags *etagCache, key RootKey) *etagEntry {
+	if etags == nil {
 		return nil
 	}
-	return c.etags.get(key)
+	return etags.get(key)
 }
 
 func (c *Client) request(ctx context.Context, body []byte, authorization string, remembered *etagEntry) (*http.Request, error) {
@@ -240,7 +249,7 @@ var (
 )
 
 // read checks and reads the response in the order of docs/reference/contract.md#s2.5.
-func (c *Client) read(ctx context.Context, response *http.Response, key RootKey, remembered *etagEntry) (Response, error) {
+func (c *Client) read(ctx context.Context, response *http.Response, etags *etagCache, key RootKey, remembered *etagEntry) (Response, error) {
 	if err := c.retryLater(response); err != nil {
 		drain(response.Body)
 		return Response{}, err
@@ -263,8 +272,8 @@ func (c *Client) read(ctx context.Context, response *http.Response, key RootKey,
 		return Response{}, err
 	}
 	contentType := response.Header.Get("Content-Type")
-	if tag := response.Header.Get("ETag"); tag != "" && c.etags != nil {
-		c.etags.put(key, tag, body, contentType)
+	if tag := response.Header.Get("ETag"); tag != "" && etags != nil {
+		etags.put(key, tag, body, contentType)
 	}
 	return Response{Body: body, ContentType: contentType, held: held}, nil
 }

@@ -17,15 +17,21 @@ limitations under the License.
 package metacontroller
 
 import (
+	"context"
 	"fmt"
+	"maps"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	composite "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller/storage"
 	revision "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision/storage"
 	decorator "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller/storage"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/inspect"
 )
 
 // KeyRoot is the default of --etcd-prefix, the root of all keys in etcd. Below it, an object has the key
@@ -41,10 +47,12 @@ type Storage struct {
 	DecoratorControllers *decorator.Storage
 	// ControllerRevisions is the endpoint of ControllerRevision.
 	ControllerRevisions *revision.REST
+	// Inspection are the endpoints by their paths that say what controllers do, and store nothing.
+	Inspection map[string]rest.Storage
 }
 
-// NewStorage builds the stores, each with one watch cache, for objects of scheme.
-func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Storage, error) {
+// NewStorage builds the stores, each with one watch cache, for objects of scheme. Inspection is what the endpoints need that store nothing.
+func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspection inspect.Config) (*Storage, error) {
 	composites, err := composite.NewStorage(scheme, getter)
 	if err != nil {
 		return nil, fmt.Errorf("building the store of compositecontrollers: %w", err)
@@ -57,16 +65,34 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Stor
 	if err != nil {
 		return nil, fmt.Errorf("building the store of controllerrevisions: %w", err)
 	}
-	return &Storage{CompositeControllers: composites, DecoratorControllers: decorators, ControllerRevisions: revisions}, nil
+	inspector := inspect.New(inspection)
+	endpoints := inspector.Subresources("CompositeController", "compositecontrollers", getFrom(composites.CompositeController.Store))
+	maps.Copy(endpoints, inspector.Subresources("DecoratorController", "decoratorcontrollers", getFrom(decorators.DecoratorController.Store)))
+	return &Storage{
+		CompositeControllers: composites, DecoratorControllers: decorators, ControllerRevisions: revisions, Inspection: endpoints,
+	}, nil
+}
+
+// getFrom returns what reads an object of a store.
+func getFrom(store *genericregistry.Store) inspect.Get {
+	return func(ctx context.Context, name string) (metav1.Object, error) {
+		o, err := store.Get(ctx, name, &metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return meta.Accessor(o)
+	}
 }
 
 // Resources returns the endpoints by the path under which v1alpha1 serves them.
 func (s *Storage) Resources() map[string]rest.Storage {
-	return map[string]rest.Storage{
+	endpoints := map[string]rest.Storage{
 		"compositecontrollers":        s.CompositeControllers.CompositeController,
 		"compositecontrollers/status": s.CompositeControllers.Status,
 		"decoratorcontrollers":        s.DecoratorControllers.DecoratorController,
 		"decoratorcontrollers/status": s.DecoratorControllers.Status,
 		"controllerrevisions":         s.ControllerRevisions,
 	}
+	maps.Copy(endpoints, s.Inspection)
+	return endpoints
 }

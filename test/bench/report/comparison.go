@@ -22,6 +22,9 @@ import (
 	"strings"
 )
 
+// whole is the format of measures of which no fraction counts.
+const whole = "%.0f"
+
 // compared are the measures that versions are compared by. Smaller is better for all of them.
 var compared = []struct {
 	name, format string
@@ -29,15 +32,15 @@ var compared = []struct {
 }{
 	{"time ÷ limit", "%.2f", func(r Result) float64 { return r.Ratio }},
 	{"seconds", "%.2f", func(r Result) float64 { return r.Seconds }},
-	{"p50 ms", "%.0f", func(r Result) float64 { return r.P50 }},
-	{"p99 ms", "%.0f", func(r Result) float64 { return r.P99 }},
+	{"p50 ms", whole, func(r Result) float64 { return r.P50 }},
+	{"p99 ms", whole, func(r Result) float64 { return r.P99 }},
 	{"hook calls per parent", "%.2f", func(r Result) float64 { return r.CallsPerParent }},
-	{"writes", "%.0f", func(r Result) float64 { return float64(r.Writes()) }},
+	{"writes", whole, func(r Result) float64 { return float64(r.Writes()) }},
 	{"CPU s per 1,000 parents", "%.2f", func(r Result) float64 { return r.PerThousand }},
-	{"allocations per parent", "%.0f", func(r Result) float64 { return r.Mallocs }},
-	{"KB allocated per parent", "%.0f", func(r Result) float64 { return r.AllocBytes / 1024 }},
-	{"RSS MB after", "%.0f", func(r Result) float64 { return r.RSSAfter }},
-	{"bytes per cached object", "%.0f", func(r Result) float64 { return r.BytesPerObject }},
+	{"allocations per parent", whole, func(r Result) float64 { return r.Mallocs }},
+	{"KB allocated per parent", whole, func(r Result) float64 { return r.AllocBytes / 1024 }},
+	{"RSS MB after", whole, func(r Result) float64 { return r.RSSAfter }},
+	{"bytes per cached object", whole, func(r Result) float64 { return r.BytesPerObject }},
 }
 
 // Comparison returns the medians of two versions as a table in Markdown, each with the least and the greatest value, for the workloads and

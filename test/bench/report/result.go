@@ -44,6 +44,10 @@ type Result struct {
 	P99      float64 `json:"p99ms,omitempty"`
 	WriteP50 float64 `json:"writeP50ms,omitempty"`
 	WriteP99 float64 `json:"writeP99ms,omitempty"`
+	// StartP50 is milliseconds from the start of the workload until half of the parents have converged, LimitStartP50 until the bare
+	// writes are done with half of them.
+	StartP50      float64 `json:"startP50ms,omitempty"`
+	LimitStartP50 float64 `json:"limitStartP50ms,omitempty"`
 	// CallsPerParent are hook calls, BytesInPerParent and BytesOutPerParent the bodies that the hook got and sent.
 	CallsPerParent    float64 `json:"callsPerParent"`
 	BytesInPerParent  float64 `json:"bytesInPerParent"`

@@ -75,10 +75,12 @@ func (g group) number(format string, f func(Result) float64) string {
 // Table returns the medians of all runs as tables in Markdown: times, requests, and usage.
 func Table(results []Result) string {
 	all := groups(results)
-	return table(all, "seconds | limit | ratio | p50 ms | p99 ms | bare write p50 ms | p99 ms | hook calls per parent", func(g group) []string {
+	return table(all, "seconds | limit | ratio | median parent from the start, s | limit's | p50 ms | p99 ms | bare write p50 ms | p99 ms | hook calls per parent", func(g group) []string {
 		return []string{
 			g.number("%.2f", func(r Result) float64 { return r.Seconds }), g.number("%.2f", func(r Result) float64 { return r.Limit }),
-			g.number("%.2f", func(r Result) float64 { return r.Ratio }), g.number("%.1f", func(r Result) float64 { return r.P50 }),
+			g.number("%.2f", func(r Result) float64 { return r.Ratio }),
+			g.number("%.2f", func(r Result) float64 { return r.StartP50 / 1000 }),
+			g.number("%.2f", func(r Result) float64 { return r.LimitStartP50 / 1000 }), g.number("%.1f", func(r Result) float64 { return r.P50 }),
 			g.number("%.1f", func(r Result) float64 { return r.P99 }), g.number("%.1f", func(r Result) float64 { return r.WriteP50 }),
 			g.number("%.1f", func(r Result) float64 { return r.WriteP99 }),
 			fmt.Sprintf("%.2f", g.median(func(r Result) float64 { return r.CallsPerParent })),

@@ -17,68 +17,21 @@ limitations under the License.
 package accounts
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// A write is a request that the kube-apiserver has noted. See audit.k8s.io/v1.
-type write struct {
-	Stage            string `json:"stage"`
-	Verb             string `json:"verb"`
-	User             user   `json:"user"`
-	ImpersonatedUser *user  `json:"impersonatedUser"`
-	ObjectRef        struct {
-		Resource    string `json:"resource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
-type user struct {
-	Username string   `json:"username"`
-	Groups   []string `json:"groups"`
-}
-
-// String returns verb and resource.
-func (w *write) String() string {
-	return w.Verb + " " + strings.TrimSuffix(w.ObjectRef.Resource+"/"+w.ObjectRef.Subresource, "/")
-}
-
 // writes returns what the server wrote in the stage's namespace, but for events.
-func (s *stage) writes() []write {
+func (s *stage) writes() []auditv1.Event {
 	s.T.Helper()
-	file, err := os.Open(s.AuditLog())
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	defer file.Close() //nolint:errcheck // It is read.
-	var list []write
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var w write
-		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
-			continue // The last line may be half written.
-		}
-		if w.Stage == "ResponseComplete" && w.User.Username == serverUser && w.ObjectRef.Namespace == s.Name && w.ObjectRef.Resource != "events" {
-			list = append(list, w)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		s.T.Fatal(err)
-	}
-	return list
+	return slices.DeleteFunc(s.Audited(s.T, s.Name), func(e auditv1.Event) bool {
+		return e.User.Username != serverUser || e.ObjectRef.Resource == "events"
+	})
 }
 
 // wrote checks that all writes were made as the account, with its groups, and that those wanted are among them.
@@ -87,15 +40,16 @@ func (s *stage) wrote(account string, wanted ...string) {
 	var seen []string
 	for _, w := range s.writes() {
 		if w.ImpersonatedUser == nil {
-			s.T.Errorf("the server itself did: %s %s", &w, w.ObjectRef.Name)
+			s.T.Errorf("the server itself did: %s %s", cluster.AuditedRequest(&w), w.ObjectRef.Name)
 			continue
 		}
 		groups := []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + s.Name}
 		if got := slices.Sorted(slices.Values(w.ImpersonatedUser.Groups)); !slices.Equal(got, groups) {
-			s.T.Errorf("%s was made with the groups %q", &w, got)
+			s.T.Errorf("%s was made with the groups %q", cluster.AuditedRequest(&w), got)
 		}
-		if w.ImpersonatedUser.Username == "system:serviceaccount:"+s.Name+":"+account && w.ResponseStatus.Code < 300 {
-			seen = append(seen, w.String())
+		if w.ImpersonatedUser.Username == "system:serviceaccount:"+s.Name+":"+account &&
+			(w.ResponseStatus == nil || w.ResponseStatus.Code < 300) {
+			seen = append(seen, cluster.AuditedRequest(&w))
 		}
 	}
 	for _, want := range wanted {

@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -33,6 +34,8 @@ type expected struct {
 	revision int64
 	// created says that the object did not exist before, gone that it does not exist any more.
 	created, gone bool
+	// status is that of a parent, of which nothing else was written; nil for other writes.
+	status map[string]any
 	// name names the object, and verb with the changed field how it was written.
 	name, verb string
 }
@@ -46,6 +49,9 @@ func (t *Tracker) expect(c *change) {
 	}
 	targets := 0
 	fields := changed(c.before, c.after)
+	if len(fields) == 1 && fields[0] == "status" {
+		e.status = c.after.at("status")
+	}
 	for _, field := range fields {
 		if c.before != nil && c.after != nil && asTarget(field) && c.Verb != "apply" { // Targets are patched.
 			targets++
@@ -109,6 +115,8 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 		switch {
 		case ok && e.gone && !o.deleting():
 			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
+		case ok && uid == key.parent && e.status != nil && reflect.DeepEqual(o.at("status"), e.status):
+			// It was deferred, and shown to the hook before it was written (docs/reference/compatibility.md#d6).
 		case ok && !e.gone && o.version() < e.revision:
 			t.violated(New(KnowledgeIsFresh, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d (%s) %v ago",
 				e.name, c.Controller, o.version(), e.revision, e.verb, c.At-e.at))

@@ -38,7 +38,7 @@ import (
 )
 
 const (
-	limit = 30 * time.Second
+	limit = 2 * time.Minute
 	crds  = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 	jsonType      = "application/json"

@@ -23,6 +23,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -32,14 +34,33 @@ import (
 // options are the flags.
 type options struct {
 	filename      string
-	kubeconfig    string
+	connect       func() (*rest.Config, error)
 	account       string
 	serverAccount string
 }
 
-// NewCommand returns the subcommand rbac. It prints manifests to the command's standard output.
+// NewCommand returns the subcommand rbac of the server, with a flag of its own for the kubeconfig file. It prints manifests to the
+// command's standard output.
 func NewCommand() *cobra.Command {
-	o := options{}
+	var kubeconfig string
+	cmd := NewCommandOf("metacontroller-apiserver", func() (*rest.Config, error) {
+		loading := clientcmd.NewDefaultClientConfigLoadingRules()
+		loading.ExplicitPath = kubeconfig
+		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, nil).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		}
+		return config, nil
+	})
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
+		"KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
+	return cmd
+}
+
+// NewCommandOf returns the same as a command of another program, which connect gives the cluster to read from. It is called only
+// if a controller is named.
+func NewCommandOf(program string, connect func() (*rest.Config, error)) *cobra.Command {
+	o := options{connect: connect}
 	cmd := &cobra.Command{
 		Use:   "rbac (-f FILE | NAME)",
 		Short: "Print the roles and bindings that the service account of a controller needs",
@@ -51,19 +72,17 @@ account, for a server that may not act as every account anyway.
 
 With NAME the controller is read from the server, and what the cluster serves is taken into account. With a file,
 no cluster is needed.`,
-		Example: `  # Before the controller is created
-  metacontroller-apiserver rbac -f controller.yaml | kubectl apply -f -
+		Example: fmt.Sprintf(`  # Before the controller is created
+  %[1]s rbac -f controller.yaml | kubectl apply -f -
 
   # For a controller that exists, if need be with its kind before the name
-  metacontroller-apiserver rbac compositecontroller/hello | kubectl apply -f -`,
+  %[1]s rbac compositecontroller/hello | kubectl apply -f -`, program),
 		Args:         cobra.MaximumNArgs(1),
 		SilenceUsage: true,
 		RunE:         o.run,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.filename, "filename", "f", "", "file with manifests of controllers; - is the standard input")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
-		"KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
 	flags.StringVar(&o.account, "service-account", "", "service account as NAMESPACE/NAME; empty: that of spec.serviceAccountRef")
 	flags.StringVar(&o.serverAccount, "server-account", "metacontroller/metacontroller-apiserver", "service account of the server as "+
 		"NAMESPACE/NAME, which is let act as the controller's; empty: that is left out")
@@ -79,7 +98,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	case o.filename != "":
 		list, err = fromFile(o.filename, cmd.InOrStdin())
 	default:
-		list, err = fromCluster(cmd.Context(), o.kubeconfig, args[0])
+		list, err = fromCluster(cmd.Context(), o.connect, args[0])
 	}
 	if err != nil {
 		return err

@@ -26,23 +26,22 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 const (
-	composite = "compositecontroller"
-	decorator = "decoratorcontroller"
+	composite = string(controllerobject.Composite)
+	decorator = string(controllerobject.Decorator)
 )
 
 // controller is what is needed of a controller object.
@@ -147,23 +146,21 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 }
 
 // fromCluster reads a controller, NAME or KIND/NAME, from the server, and takes off what the cluster does not serve.
-func fromCluster(ctx context.Context, kubeconfig, argument string) ([]controller, error) {
-	loading := clientcmd.NewDefaultClientConfigLoadingRules()
-	loading.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, nil).ClientConfig()
+func fromCluster(ctx context.Context, connect func() (*rest.Config, error), argument string) ([]controller, error) {
+	config, err := connect()
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, err
 	}
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	found, err := find(ctx, client, argument)
+	found, err := controllerobject.Find(ctx, client, argument)
 	if err != nil {
 		return nil, err
 	}
 	scheme, _ := decoder()
-	hub, err := scheme.ConvertToVersion(found, metacontroller.SchemeGroupVersion)
+	hub, err := scheme.ConvertToVersion(found.Runtime(), metacontroller.SchemeGroupVersion)
 	if err != nil {
 		return nil, fmt.Errorf("converting %s: %w", argument, err)
 	}
@@ -175,42 +172,4 @@ func fromCluster(ctx context.Context, kubeconfig, argument string) ([]controller
 		return nil, err
 	}
 	return []controller{c}, nil
-}
-
-// find reads the controller object that an argument names.
-func find(ctx context.Context, client versioned.Interface, argument string) (runtime.Object, error) {
-	kind, name, given := strings.Cut(argument, "/")
-	if !given {
-		kind, name = "", argument
-	}
-	kind, _, _ = strings.Cut(strings.ToLower(kind), ".")
-	api := client.MetacontrollerV1alpha1()
-	read := map[string]func() (runtime.Object, error){
-		composite: func() (runtime.Object, error) { return api.CompositeControllers().Get(ctx, name, metav1.GetOptions{}) },
-		decorator: func() (runtime.Object, error) { return api.DecoratorControllers().Get(ctx, name, metav1.GetOptions{}) },
-	}
-	kinds := []string{composite, decorator}
-	if given {
-		kinds = slices.DeleteFunc(kinds, func(k string) bool { return kind != k && kind != k+"s" })
-		if len(kinds) == 0 {
-			return nil, fmt.Errorf("%q is not a kind of controllers: %s or %s", kind, composite, decorator)
-		}
-	}
-	var found runtime.Object
-	for _, k := range kinds {
-		object, err := read[k]()
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, fmt.Errorf("reading %s/%s: %w", k, name, err)
-		case found != nil:
-			return nil, fmt.Errorf("there are two controllers of the name %s: say %s/%s or %s/%s", name, composite, name, decorator, name)
-		default:
-			found = object
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("there is no controller %s", argument)
-	}
-	return found, nil
 }

@@ -43,8 +43,18 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&DecoratorController{}, &DecoratorControllerList{},
 		&ControllerRevision{}, &ControllerRevisionList{},
 	)
+	AddReports(scheme, SchemeGroupVersion)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
+}
+
+// AddReports adds the types of the subresources that are computed and never stored to a version. They have no hub types: there is nothing
+// that an older version could have stored, so that the hub has these very types.
+func AddReports(scheme *runtime.Scheme, version schema.GroupVersion) {
+	scheme.AddKnownTypes(version,
+		&ControllerParentList{}, &ControllerParentOptions{}, &HookRequestList{}, &HookRequestOptions{},
+		&ControllerPlan{}, &ControllerResync{},
+	)
 }
 
 // Resource qualifies a resource name with this package's group.

@@ -16,6 +16,11 @@ limitations under the License.
 
 package v1alpha1
 
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
 // ResourceRule names a kind of objects by API version and resource.
 type ResourceRule struct {
 	// apiVersion is the group and version in which objects are read and sent to hooks, for example apps/v1, or v1 for the
@@ -72,3 +77,57 @@ type ServiceAccountReference struct {
 	// +k8s:required
 	Name string `json:"name"`
 }
+
+// ParentReference names a parent of a controller: an object that a CompositeController or DecoratorController handles.
+type ParentReference struct {
+	// group is the API group of the parent, empty for the core group.
+	// +optional
+	// +k8s:optional
+	Group string `json:"group,omitempty"`
+	// resource is the plural name of the parent's resource.
+	Resource string `json:"resource"`
+	// namespace is that of the parent, empty for one that is cluster-scoped.
+	// +optional
+	// +k8s:optional
+	Namespace string `json:"namespace,omitempty"`
+	// name is that of the parent.
+	Name string `json:"name"`
+}
+
+// ParentSelection selects parents of a controller. What is empty selects all of them.
+type ParentSelection struct {
+	// resource is the resource of the parents, as in things.example.com, for a controller that has parents of several.
+	// +optional
+	// +k8s:optional
+	Resource string `json:"resource,omitempty"`
+	// namespace is that of the parents.
+	// +optional
+	// +k8s:optional
+	Namespace string `json:"namespace,omitempty"`
+	// name is that of the parent.
+	// +optional
+	// +k8s:optional
+	Name string `json:"name,omitempty"`
+	// labelSelector selects parents by their labels.
+	// +optional
+	// +k8s:optional
+	// +k8s:opaqueType
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+}
+
+// DeletionGuard bounds how many children of a controller its hooks may have deleted within a minute.
+type DeletionGuard struct {
+	// maxDeletions is the largest number of children of all parents together that may be deleted within a minute: a number, or a
+	// percentage of the children that there were before (rounded down, but at least 1 unless it is 0%). Children that are deleted to
+	// be created again count; those that the garbage collector deletes do not. A sync that would pass the limit deletes nothing, and
+	// from then on no sync of the controller does, until the annotation metacontroller.k8s.io/confirm-deletions confirms the
+	// deletions or no hook wants those that are held. 0: each deletion has to be confirmed. Required.
+	// +required
+	// +k8s:required
+	// +k8s:opaqueType
+	MaxDeletions *intstr.IntOrString `json:"maxDeletions"`
+}
+
+// AnnotationConfirmDeletions confirms, on a controller object, the deletions that its spec.deletionGuard holds. The value is the one that
+// the condition DeletionsHeld names. It confirms that one hold, for ten minutes.
+const AnnotationConfirmDeletions = "metacontroller.k8s.io/confirm-deletions"

@@ -37,6 +37,16 @@ func (in CABundleReference) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ChildCounts) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ChildCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ChildPlan) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ChildPlan"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ChildUpdateStatusChecks) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ChildUpdateStatusChecks"
 }
@@ -94,6 +104,51 @@ func (in CompositeControllerStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ControllerCounters) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ControllerCounters"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerParent) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerParent"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerParentList) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerParentList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerParentOptions) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerParentOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerPlan) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerPlan"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerPlanSpec) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerPlanSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerPlanStatus) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerPlanStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerResync) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerResync"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerResyncSpec) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerResyncSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerResyncStatus) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerResyncStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -167,13 +222,38 @@ func (in EndpointConfig) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in FieldChange) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.FieldChange"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in FinalizedResource) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.FinalizedResource"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in GivenResponse) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.GivenResponse"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Hook) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.Hook"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in HookRequest) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.HookRequest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in HookRequestList) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.HookRequestList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in HookRequestOptions) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.HookRequestOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -187,8 +267,33 @@ func (in ParentError) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ParentPlan) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ParentPlan"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ParentReference) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ParentReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ParentSelection) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ParentSelection"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlanSummary) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.PlanSummary"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ResourceRule) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ResourceRule"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RevisionPlan) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.RevisionPlan"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

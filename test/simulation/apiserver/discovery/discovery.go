@@ -134,6 +134,9 @@ func describe(v *kinds.Version, ending bool) []metav1.APIResource {
 			Name: k.Plural + "/" + sub, Namespaced: k.Namespaced, Kind: k.Kind, Verbs: metav1.Verbs{"get", "patch", "update"},
 		})
 	}
+	for _, i := range k.Inspections {
+		all = append(all, metav1.APIResource{Name: k.Plural + "/" + i.Name, Namespaced: k.Namespaced, Kind: i.Kind, Verbs: metav1.Verbs{i.Verb}})
+	}
 	return all
 }
 

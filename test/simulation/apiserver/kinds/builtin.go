@@ -150,8 +150,15 @@ func metacontrollerKinds() []*Kind {
 		kind("ControllerRevision", "controllerrevisions", func() runtime.Object { return &v1alpha1.ControllerRevision{} },
 			&hub{object: controllerrevision.NewStrategy(apiserver.Scheme)}, nil),
 	}
-	all[0].Versions[0].Subresources = []string{statusOf}
-	all[1].Versions[0].Subresources = []string{statusOf}
+	for _, controller := range all[:2] {
+		controller.Versions[0].Subresources = []string{statusOf}
+		controller.Inspections = []Inspection{
+			{"parents", "ControllerParentList", "get"},
+			{"plan", "ControllerPlan", "create"},
+			{"request", "HookRequestList", "get"},
+			{"resync", "ControllerResync", "create"},
+		}
+	}
 	all[2].Namespaced = true
 	return all
 }

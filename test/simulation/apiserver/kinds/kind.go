@@ -52,12 +52,20 @@ type Kind struct {
 	CreateOnUpdate bool
 	// Unconditional says that PUT needs no resourceVersion.
 	Unconditional bool
+	// Inspections are further subresources of its objects, which are listed and not served: they need an engine beside the API server.
+	Inspections []Inspection
 	// New returns an empty object of its Go type, nil if there is none.
 	New func() runtime.Object
 	// selectable are the fields that selectors may name, besides name and namespace.
 	selectable []string
 	models     func() (*models, error)
 	rules      rules
+}
+
+// Inspection is a subresource that asks an engine.
+type Inspection struct {
+	// Name is that of the subresource, Kind that of its answer, and Verb the only one that it has.
+	Name, Kind, Verb string
 }
 
 // GroupResource returns the name by which its objects are stored.

@@ -86,6 +86,30 @@ func ExtractCompositeController(compositeController *metacontrollerv1alpha1.Comp
 	return ExtractCompositeControllerFrom(compositeController, fieldManager, "")
 }
 
+// ExtractCompositeControllerParents extracts the applied configuration owned by fieldManager from
+// compositeController for the parents subresource.
+func ExtractCompositeControllerParents(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
+	return ExtractCompositeControllerFrom(compositeController, fieldManager, "parents")
+}
+
+// ExtractCompositeControllerPlan extracts the applied configuration owned by fieldManager from
+// compositeController for the plan subresource.
+func ExtractCompositeControllerPlan(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
+	return ExtractCompositeControllerFrom(compositeController, fieldManager, "plan")
+}
+
+// ExtractCompositeControllerRequest extracts the applied configuration owned by fieldManager from
+// compositeController for the request subresource.
+func ExtractCompositeControllerRequest(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
+	return ExtractCompositeControllerFrom(compositeController, fieldManager, "request")
+}
+
+// ExtractCompositeControllerResync extracts the applied configuration owned by fieldManager from
+// compositeController for the resync subresource.
+func ExtractCompositeControllerResync(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
+	return ExtractCompositeControllerFrom(compositeController, fieldManager, "resync")
+}
+
 // ExtractCompositeControllerStatus extracts the applied configuration owned by fieldManager from
 // compositeController for the status subresource.
 func ExtractCompositeControllerStatus(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {

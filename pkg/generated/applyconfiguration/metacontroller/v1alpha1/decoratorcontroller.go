@@ -87,6 +87,30 @@ func ExtractDecoratorController(decoratorController *metacontrollerv1alpha1.Deco
 	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "")
 }
 
+// ExtractDecoratorControllerParents extracts the applied configuration owned by fieldManager from
+// decoratorController for the parents subresource.
+func ExtractDecoratorControllerParents(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
+	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "parents")
+}
+
+// ExtractDecoratorControllerPlan extracts the applied configuration owned by fieldManager from
+// decoratorController for the plan subresource.
+func ExtractDecoratorControllerPlan(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
+	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "plan")
+}
+
+// ExtractDecoratorControllerRequest extracts the applied configuration owned by fieldManager from
+// decoratorController for the request subresource.
+func ExtractDecoratorControllerRequest(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
+	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "request")
+}
+
+// ExtractDecoratorControllerResync extracts the applied configuration owned by fieldManager from
+// decoratorController for the resync subresource.
+func ExtractDecoratorControllerResync(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
+	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "resync")
+}
+
 // ExtractDecoratorControllerStatus extracts the applied configuration owned by fieldManager from
 // decoratorController for the status subresource.
 func ExtractDecoratorControllerStatus(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {

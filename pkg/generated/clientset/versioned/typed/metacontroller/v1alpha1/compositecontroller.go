@@ -51,6 +51,11 @@ type CompositeControllerInterface interface {
 	Apply(ctx context.Context, compositeController *applyconfigurationmetacontrollerv1alpha1.CompositeControllerApplyConfiguration, opts v1.ApplyOptions) (result *metacontrollerv1alpha1.CompositeController, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, compositeController *applyconfigurationmetacontrollerv1alpha1.CompositeControllerApplyConfiguration, opts v1.ApplyOptions) (result *metacontrollerv1alpha1.CompositeController, err error)
+	GetParents(ctx context.Context, compositeControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.ControllerParentList, error)
+	GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.HookRequestList, error)
+	Plan(ctx context.Context, compositeControllerName string, controllerPlan *metacontrollerv1alpha1.ControllerPlan, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerPlan, error)
+	Resync(ctx context.Context, compositeControllerName string, controllerResync *metacontrollerv1alpha1.ControllerResync, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerResync, error)
+
 	CompositeControllerExpansion
 }
 
@@ -75,4 +80,58 @@ func newCompositeControllers(c *MetacontrollerV1alpha1Client) *compositeControll
 			},
 		),
 	}
+}
+
+// GetParents takes name of the compositeController, and returns the corresponding metacontrollerv1alpha1.ControllerParentList object, and an error if there is any.
+func (c *compositeControllers) GetParents(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.ControllerParentList, err error) {
+	result = &metacontrollerv1alpha1.ControllerParentList{}
+	err = c.GetClient().Get().
+		Resource("compositecontrollers").
+		Name(compositeControllerName).
+		SubResource("parents").
+		VersionedParams(&options, scheme.ParameterCodec).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// GetRequest takes name of the compositeController, and returns the corresponding metacontrollerv1alpha1.HookRequestList object, and an error if there is any.
+func (c *compositeControllers) GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.HookRequestList, err error) {
+	result = &metacontrollerv1alpha1.HookRequestList{}
+	err = c.GetClient().Get().
+		Resource("compositecontrollers").
+		Name(compositeControllerName).
+		SubResource("request").
+		VersionedParams(&options, scheme.ParameterCodec).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.
+func (c *compositeControllers) Plan(ctx context.Context, compositeControllerName string, controllerPlan *metacontrollerv1alpha1.ControllerPlan, opts v1.CreateOptions) (result *metacontrollerv1alpha1.ControllerPlan, err error) {
+	result = &metacontrollerv1alpha1.ControllerPlan{}
+	err = c.GetClient().Post().
+		Resource("compositecontrollers").
+		Name(compositeControllerName).
+		SubResource("plan").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(controllerPlan).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// Resync takes the representation of a controllerResync and creates it.  Returns the server's representation of the controllerResync, and an error, if there is any.
+func (c *compositeControllers) Resync(ctx context.Context, compositeControllerName string, controllerResync *metacontrollerv1alpha1.ControllerResync, opts v1.CreateOptions) (result *metacontrollerv1alpha1.ControllerResync, err error) {
+	result = &metacontrollerv1alpha1.ControllerResync{}
+	err = c.GetClient().Post().
+		Resource("compositecontrollers").
+		Name(compositeControllerName).
+		SubResource("resync").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(controllerResync).
+		Do(ctx).
+		Into(result)
+	return
 }

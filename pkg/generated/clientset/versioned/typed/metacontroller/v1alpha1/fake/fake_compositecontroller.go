@@ -19,10 +19,14 @@ limitations under the License.
 package fake
 
 import (
+	context "context"
+
 	v1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	metacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/applyconfiguration/metacontroller/v1alpha1"
 	typedmetacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 )
 
 // fakeCompositeControllers implements CompositeControllerInterface
@@ -50,4 +54,48 @@ func newFakeCompositeControllers(fake *FakeMetacontrollerV1alpha1) typedmetacont
 		),
 		fake,
 	}
+}
+
+// GetParents takes name of the compositeController, and returns the corresponding controllerParentList object, and an error if there is any.
+func (c *fakeCompositeControllers) GetParents(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerParentList, err error) {
+	emptyResult := &v1alpha1.ControllerParentList{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "parents", compositeControllerName, options), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerParentList), err
+}
+
+// GetRequest takes name of the compositeController, and returns the corresponding hookRequestList object, and an error if there is any.
+func (c *fakeCompositeControllers) GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.HookRequestList, err error) {
+	emptyResult := &v1alpha1.HookRequestList{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "request", compositeControllerName, options), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.HookRequestList), err
+}
+
+// Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.
+func (c *fakeCompositeControllers) Plan(ctx context.Context, compositeControllerName string, controllerPlan *v1alpha1.ControllerPlan, opts v1.CreateOptions) (result *v1alpha1.ControllerPlan, err error) {
+	emptyResult := &v1alpha1.ControllerPlan{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), compositeControllerName, "plan", controllerPlan, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerPlan), err
+}
+
+// Resync takes the representation of a controllerResync and creates it.  Returns the server's representation of the controllerResync, and an error, if there is any.
+func (c *fakeCompositeControllers) Resync(ctx context.Context, compositeControllerName string, controllerResync *v1alpha1.ControllerResync, opts v1.CreateOptions) (result *v1alpha1.ControllerResync, err error) {
+	emptyResult := &v1alpha1.ControllerResync{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), compositeControllerName, "resync", controllerResync, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerResync), err
 }

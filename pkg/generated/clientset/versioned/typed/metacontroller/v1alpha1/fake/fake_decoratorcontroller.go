@@ -19,10 +19,14 @@ limitations under the License.
 package fake
 
 import (
+	context "context"
+
 	v1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	metacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/applyconfiguration/metacontroller/v1alpha1"
 	typedmetacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gentype "k8s.io/client-go/gentype"
+	testing "k8s.io/client-go/testing"
 )
 
 // fakeDecoratorControllers implements DecoratorControllerInterface
@@ -50,4 +54,48 @@ func newFakeDecoratorControllers(fake *FakeMetacontrollerV1alpha1) typedmetacont
 		),
 		fake,
 	}
+}
+
+// GetParents takes name of the decoratorController, and returns the corresponding controllerParentList object, and an error if there is any.
+func (c *fakeDecoratorControllers) GetParents(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerParentList, err error) {
+	emptyResult := &v1alpha1.ControllerParentList{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "parents", decoratorControllerName, options), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerParentList), err
+}
+
+// GetRequest takes name of the decoratorController, and returns the corresponding hookRequestList object, and an error if there is any.
+func (c *fakeDecoratorControllers) GetRequest(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.HookRequestList, err error) {
+	emptyResult := &v1alpha1.HookRequestList{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "request", decoratorControllerName, options), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.HookRequestList), err
+}
+
+// Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.
+func (c *fakeDecoratorControllers) Plan(ctx context.Context, decoratorControllerName string, controllerPlan *v1alpha1.ControllerPlan, opts v1.CreateOptions) (result *v1alpha1.ControllerPlan, err error) {
+	emptyResult := &v1alpha1.ControllerPlan{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), decoratorControllerName, "plan", controllerPlan, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerPlan), err
+}
+
+// Resync takes the representation of a controllerResync and creates it.  Returns the server's representation of the controllerResync, and an error, if there is any.
+func (c *fakeDecoratorControllers) Resync(ctx context.Context, decoratorControllerName string, controllerResync *v1alpha1.ControllerResync, opts v1.CreateOptions) (result *v1alpha1.ControllerResync, err error) {
+	emptyResult := &v1alpha1.ControllerResync{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), decoratorControllerName, "resync", controllerResync, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerResync), err
 }

@@ -1,0 +1,135 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metacontroller_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metacontroller/metacontroller-apiserver/artifacts/sdk/go/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+)
+
+func sync(request *metacontroller.CompositeRequest) (*metacontroller.CompositeResponse, error) {
+	if request.Parent == nil {
+		return nil, errors.New("there is no parent")
+	}
+	return &metacontroller.CompositeResponse{Status: map[string]any{"kind": request.Parent["kind"]}}, nil
+}
+
+func hooks() map[string]http.Handler {
+	return map[string]http.Handler{"/sync": metacontroller.Hook(sync)}
+}
+
+func TestHook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method, body string
+		status       int
+		want         string
+	}{
+		"a request":               {http.MethodPost, `{"parent": {"kind": "Website"}}`, http.StatusOK, `{"status":{"kind":"Website"}}`},
+		"a readiness probe":       {http.MethodGet, "", http.StatusOK, `{"ready": true}`},
+		"an error of the hook":    {http.MethodPost, `{}`, http.StatusInternalServerError, "there is no parent\n"},
+		"what is no JSON":         {http.MethodPost, `{`, http.StatusBadRequest, "the request is not JSON of its type: unexpected EOF\n"},
+		"a field of another type": {http.MethodPost, `{"parent": 1}`, http.StatusBadRequest, "the request is not JSON of its type: json: cannot unmarshal number into Go struct field CompositeRequest.parent of type metacontroller.Object\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := httptest.NewRecorder()
+			hooks()["/sync"].ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), tc.method, "/sync", strings.NewReader(tc.body)))
+			if recorder.Code != tc.status || recorder.Body.String() != tc.want {
+				t.Errorf("got status %d and %q, want %d and %q", recorder.Code, recorder.Body, tc.status, tc.want)
+			}
+		})
+	}
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	t.Setenv("PORT", "0")
+	t.Setenv("HOST", "127.0.0.1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := metacontroller.Serve(ctx, hooks()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := metacontroller.Differences(t.Context(), folder, hooks()); err == nil || !strings.Contains(err.Error(), "holds no recorded request") {
+		t.Errorf("a folder without requests: %v", err)
+	}
+	record := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record("sync-web.request.json", `{"parent": {"kind": "Website"}}`)
+	record("sync-web.response.json", `{"status": {"kind": "Website"}}`)
+	if texts, err := metacontroller.Differences(t.Context(), folder, hooks()); err != nil || len(texts) != 0 {
+		t.Errorf("an equal response: %v, %v", texts, err)
+	}
+	record("sync-web.response.json", `{"status": {"kind": "Shop"}}`)
+	record("sync.request.json", `{}`)
+	record("sync.response.json", `{}`)
+	record("finalize.request.json", `{}`)
+	texts, err := metacontroller.Differences(t.Context(), folder, hooks())
+	if err != nil || len(texts) != 3 {
+		t.Fatalf("got %v, %v, want three texts", texts, err)
+	}
+	for i, want := range []string{"finalize.request.json: there is no hook /finalize", `"kind": "Shop"`, "status 500: there is no parent"} {
+		if !strings.Contains(texts[i], want) {
+			t.Errorf("got\n%s\nwant in it %q", texts[i], want)
+		}
+	}
+}
+
+// The types have the same JSON as those of pkg/hook, from which the schema is made.
+func TestTypesAreThoseOfTheProtocol(t *testing.T) {
+	removed := (*string)(nil)
+	for name, pair := range map[string][2]any{
+		"an empty response of a CompositeController": {hook.CompositeResponse{Children: []*hook.Object{}}, metacontroller.CompositeResponse{Children: []metacontroller.Object{}}},
+		"an empty status of a DecoratorController": {
+			hook.DecoratorResponse{Status: map[string]any{}, Labels: map[string]*string{"a": removed}, Attachments: []*hook.Object{}},
+			metacontroller.DecoratorResponse{Status: map[string]any{}, Labels: map[string]*string{"a": removed}, Attachments: []metacontroller.Object{}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var decoded [2]any
+			for i, value := range pair {
+				encoded, err := json.Marshal(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(encoded, &decoded[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(decoded[0], decoded[1]); diff != "" {
+				t.Errorf("-pkg/hook +here:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metacontroller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// The ends of the names of recorded files.
+const (
+	requestSuffix  = ".request.json"
+	responseSuffix = ".response.json"
+)
+
+// Differences calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. The
+// request HOOK.request.json or HOOK-TEXT.request.json goes to the hook at /HOOK, and HOOK.response.json or HOOK-TEXT.response.json is what
+// it has to return. A folder without requests is an error.
+func Differences(ctx context.Context, folder string, hooks map[string]http.Handler) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*"+requestSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("looking for recorded requests: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s holds no recorded request *%s", folder, requestSuffix)
+	}
+	var texts []string
+	for _, file := range files {
+		text, err := difference(ctx, strings.TrimSuffix(file, requestSuffix), hooks)
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return texts, nil
+}
+
+// difference compares what a hook returns with one recorded pair of files.
+func difference(ctx context.Context, base string, hooks map[string]http.Handler) (string, error) {
+	name := filepath.Base(base)
+	hook, _, _ := strings.Cut(name, "-")
+	handler, ok := hooks["/"+hook]
+	if !ok {
+		return fmt.Sprintf("%s: there is no hook /%s", name+requestSuffix, hook), nil
+	}
+	body, err := os.ReadFile(base + requestSuffix)
+	if err != nil {
+		return "", fmt.Errorf("reading a recorded request: %w", err)
+	}
+	recorded, err := os.ReadFile(base + responseSuffix)
+	if err != nil {
+		return "", fmt.Errorf("reading a recorded response: %w", err)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodPost, "/"+hook, bytes.NewReader(body)))
+	if recorder.Code != http.StatusOK {
+		return fmt.Sprintf("%s: the hook returned status %d: %s", name+requestSuffix, recorder.Code, recorder.Body), nil
+	}
+	var wanted, got any
+	if err := json.Unmarshal(recorded, &wanted); err != nil {
+		return "", fmt.Errorf("reading %s: %w", name+responseSuffix, err)
+	}
+	if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
+		return "", fmt.Errorf("reading the response of the hook: %w", err)
+	}
+	if reflect.DeepEqual(wanted, got) {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: the hook returned\n%s\nand %s is\n%s", name+requestSuffix, indented(got), name+responseSuffix, indented(wanted)), nil
+}
+
+func indented(value any) string {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

@@ -1,0 +1,102 @@
+// Hooks of metacontroller.k8s.io: a server, and a replay of recorded requests. It needs nothing but Node's own modules.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+
+const REQUEST = ".request.json";
+const RESPONSE = ".response.json";
+
+/**
+ * Returns a server for hooks by path; listen() makes it serve. GET of any path is answered with status 200, for readiness probes.
+ * What a hook throws is status 500 with its message, which the server of the API shows in an event; the stack is printed.
+ * @param {import("./index.js").Hooks} hooks
+ */
+export function makeServer(hooks) {
+  return createServer(async (request, response) => {
+    if (request.method === "GET") {
+      return answer(response, 200, "application/json", JSON.stringify({ ready: true }));
+    }
+    const path = request.url.split("?")[0];
+    if (!Object.hasOwn(hooks, path)) {
+      return answer(response, 404, "text/plain", `there is no hook at ${path}, only at ${Object.keys(hooks).sort().join(", ")}\n`);
+    }
+    let body;
+    try {
+      const chunks = [];
+      for await (const chunk of request) {
+        chunks.push(chunk);
+      }
+      body = JSON.parse(Buffer.concat(chunks).toString("utf8"));
+    } catch (error) {
+      return answer(response, 400, "text/plain", `the request is not JSON: ${error.message}\n`);
+    }
+    try {
+      const text = JSON.stringify(await hooks[path](body));
+      answer(response, 200, "application/json", text);
+    } catch (error) {
+      console.error(error);
+      answer(response, 500, "text/plain", `${error}\n`);
+    }
+  });
+}
+
+function answer(response, status, type, text) {
+  const body = Buffer.from(text);
+  response.writeHead(status, { "Content-Type": type, "Content-Length": body.length });
+  response.end(body);
+}
+
+/**
+ * Serves hooks by path, such as {"/sync": sync}, until the program gets SIGTERM or Ctrl-C. The environment variables PORT (8080; 0 takes
+ * a free one) and HOST (every address) say where.
+ * @param {import("./index.js").Hooks} hooks
+ */
+export function serve(hooks) {
+  const server = makeServer(hooks);
+  server.listen({ port: Number(process.env.PORT ?? 8080), host: process.env.HOST || undefined }, () => {
+    console.log(`hook listens on port ${server.address().port}`);
+  });
+  for (const signal of ["SIGTERM", "SIGINT"]) {
+    process.once(signal, () => {
+      server.close();
+      server.closeAllConnections();
+    });
+  }
+  return server;
+}
+
+/**
+ * Calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. The request
+ * HOOK.request.json or HOOK-TEXT.request.json goes to the hook at /HOOK, and HOOK.response.json or HOOK-TEXT.response.json is what it has
+ * to return. A folder without requests is an error.
+ * @param {string} folder
+ * @param {import("./index.js").Hooks} hooks
+ */
+export async function differences(folder, hooks) {
+  const files = readdirSync(folder).filter((file) => file.endsWith(REQUEST)).sort();
+  if (files.length === 0) {
+    throw new Error(`${folder} holds no recorded request *${REQUEST}`);
+  }
+  const texts = [];
+  for (const file of files) {
+    const name = file.slice(0, -REQUEST.length);
+    const path = "/" + name.split("-")[0];
+    if (!Object.hasOwn(hooks, path)) {
+      texts.push(`${file}: there is no hook ${path}, only ${Object.keys(hooks).sort().join(", ")}`);
+      continue;
+    }
+    const wanted = read(folder, name + RESPONSE);
+    // As the server of the API reads it: fields that are undefined are not sent.
+    const got = JSON.parse(JSON.stringify(await hooks[path](read(folder, file))));
+    if (!isDeepStrictEqual(wanted, got)) {
+      texts.push(`${file}: the hook returned\n${JSON.stringify(got, null, 2)}\nand ${name}${RESPONSE} is\n${JSON.stringify(wanted, null, 2)}`);
+    }
+  }
+  return texts;
+}
+
+function read(folder, file) {
+  return JSON.parse(readFileSync(join(folder, file), "utf8"));
+}

@@ -1,0 +1,93 @@
+// Run with: node --test
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { differences, makeServer } from "./index.js";
+
+function sync(request) {
+  const name = request.parent.metadata.name;
+  return { status: { name }, children: [{ apiVersion: "v1", kind: "ConfigMap", metadata: { name } }], finalized: undefined };
+}
+
+async function call(t, path, body) {
+  const server = makeServer({ "/sync": sync });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  t.after(() => server.close());
+  const response = await fetch(`http://127.0.0.1:${server.address().port}${path}`, body === undefined ? {} : { method: "POST", body });
+  return { status: response.status, text: await response.text() };
+}
+
+test("calls the hook", async (t) => {
+  const { status, text } = await call(t, "/sync", '{"parent": {"metadata": {"name": "web"}}}');
+  assert.equal(status, 200);
+  assert.deepEqual(JSON.parse(text), {
+    status: { name: "web" },
+    children: [{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "web" } }],
+  });
+});
+
+test("is ready", async (t) => {
+  assert.deepEqual(await call(t, "/healthz"), { status: 200, text: '{"ready":true}' });
+});
+
+test("names the hooks there are", async (t) => {
+  assert.deepEqual(await call(t, "/finalize", "{}"), { status: 404, text: "there is no hook at /finalize, only at /sync\n" });
+});
+
+test("says what the hook threw", async (t) => {
+  t.mock.method(console, "error", () => {});
+  const { status, text } = await call(t, "/sync", "{}");
+  assert.equal(status, 500);
+  assert.match(text, /^TypeError: /);
+});
+
+test("refuses what is no JSON", async (t) => {
+  const { status, text } = await call(t, "/sync", "{");
+  assert.equal(status, 400);
+  assert.match(text, /^the request is not JSON/);
+});
+
+test("ends with SIGTERM", async () => {
+  const program = `import { serve } from ${JSON.stringify(new URL("./index.js", import.meta.url).href)}; serve({});`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", program], { env: { ...process.env, PORT: "0", HOST: "127.0.0.1" } });
+  const [line] = await once(child.stdout, "data");
+  assert.match(String(line), /^hook listens on port [1-9][0-9]*\n$/);
+  child.kill("SIGTERM");
+  const [code] = await once(child, "exit");
+  assert.equal(code, 0);
+});
+
+test("replays recorded requests", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "replay-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  await assert.rejects(differences(folder, { "/sync": sync }), /holds no recorded request/);
+  const record = (name, value) => writeFileSync(join(folder, name), JSON.stringify(value));
+  const request = { parent: { metadata: { name: "web" } } };
+  record("sync-web.request.json", request);
+  record("sync-web.response.json", sync(request));
+  assert.deepEqual(await differences(folder, { "/sync": sync }), []);
+  record("sync-web.response.json", { status: { name: "old" } });
+  const [text] = await differences(folder, { "/sync": sync });
+  assert.match(text, /"name": "old"/);
+  record("finalize.request.json", {});
+  assert.equal((await differences(folder, { "/sync": sync }))[0], "finalize.request.json: there is no hook /finalize, only /sync");
+});
+
+test("declares the fields of the schema", () => {
+  const types = readFileSync(new URL("./types.d.ts", import.meta.url), "utf8");
+  const folder = new URL("../../../docs/reference/hook-schema/", import.meta.url);
+  for (const name of ["composite-request", "composite-response.v2", "decorator-request", "decorator-response.v2", "customize-request"]) {
+    const schema = JSON.parse(readFileSync(new URL(`${name}.json`, folder), "utf8"));
+    const [, body] = types.match(new RegExp(`export interface ${schema.title} {\n([^}]*(?:}[^\n]*\n[^}]*)*?)\n}\n`));
+    for (const field of Object.keys(schema.properties)) {
+      const mark = (schema.required ?? []).includes(field) ? "" : "\\?";
+      assert.match(body, new RegExp(`^  ${field}${mark}: `, "m"), `${schema.title}.${field}`);
+    }
+  }
+});

@@ -1,0 +1,76 @@
+"""Serves hooks over HTTP."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+Hooks = Mapping[str, Callable[[Any], Any]]
+
+def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
+    """Calls the hook at a path and returns the status, the content type and the body of the response.
+
+    An exception of the hook is status 500 with its last line, which the server shows in an event; the traceback is printed.
+    """
+    hook = hooks.get(path.split("?")[0])
+    if hook is None:
+        return 404, "text/plain", ("there is no hook at %s, only at %s\n" % (path, ", ".join(sorted(hooks)))).encode()
+    try:
+        request = json.loads(body)
+    except ValueError as error:
+        return 400, "text/plain", ("the request is not JSON: %s\n" % error).encode()
+    try:
+        return 200, "application/json", json.dumps(hook(request)).encode()
+    except Exception as error:  # Whatever a hook raises, the next request is answered.
+        traceback.print_exc()
+        return 500, "text/plain", ("%s: %s\n" % (type(error).__name__, error)).encode()
+
+
+def make_server(hooks: Hooks, host: str = "", port: int = 0) -> ThreadingHTTPServer:
+    """Returns a server that listens, for hooks by path. Its serve_forever() serves, each request in a thread of its own.
+
+    GET of any path is answered with status 200, for readiness probes.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # Headers and body leave together.
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.answer(*respond(hooks, self.path, body))
+
+        def do_GET(self) -> None:
+            self.answer(200, "application/json", b'{"ready": true}')
+
+        def answer(self, status: int, content_type: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Stays silent: the status of the controller tells about calls that went wrong."""
+
+    return ThreadingHTTPServer((host, port), Handler)
+
+
+def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
+    """Serves hooks by path, such as {"/sync": sync}, until the program gets SIGTERM or Ctrl-C.
+
+    The environment variables PORT (8080; 0 takes a free one) and HOST (every address) say where.
+    """
+    values = os.environ if environment is None else environment
+    server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT", "8080")))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Before anybody is told that the hook runs.
+    try:
+        print("hook listens on port %d" % server.server_address[1], flush=True)
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()

@@ -1,0 +1,123 @@
+"""Tests of metacontroller_hook. Run them with: python3 -m unittest, in the folder of pyproject.toml."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import metacontroller_hook
+from metacontroller_hook import CompositeRequest, CompositeResponse, differences, make_server
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT.parent.parent.parent / "docs" / "reference" / "hook-schema"
+
+
+def sync(request: CompositeRequest) -> CompositeResponse:
+    name = request["parent"]["metadata"]["name"]
+    return {"status": {"name": name}, "children": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}]}
+
+
+class Server(unittest.TestCase):
+    def setUp(self):
+        self.server = make_server({"/sync": sync}, "127.0.0.1")
+        thread = threading.Thread(target=self.server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+
+    def call(self, path, body):
+        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.server.server_address[1], path), body)
+        try:
+            with urllib.request.urlopen(request) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def test_calls_the_hook(self):
+        status, body = self.call("/sync", b'{"parent": {"metadata": {"name": "web"}}}')
+        self.assertEqual(200, status)
+        self.assertEqual(sync({"parent": {"metadata": {"name": "web"}}}), json.loads(body))
+
+    def test_is_ready(self):
+        self.assertEqual((200, '{"ready": true}'), self.call("/healthz", None))
+
+    def test_names_the_hooks_there_are(self):
+        self.assertEqual((404, "there is no hook at /finalize, only at /sync\n"), self.call("/finalize", b"{}"))
+
+    def test_says_what_the_hook_raised_and_goes_on(self):
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            self.assertEqual((500, "KeyError: 'parent'\n"), self.call("/sync", b"{}"))
+        self.assertIn("Traceback", printed.getvalue())
+        self.test_calls_the_hook()
+
+    def test_refuses_what_is_no_json(self):
+        status, body = self.call("/sync", b"{")
+        self.assertEqual(400, status)
+        self.assertIn("the request is not JSON", body)
+
+
+class Serve(unittest.TestCase):
+    def test_ends_with_sigterm(self):
+        program = "from metacontroller_hook import serve; serve({})"
+        environment = dict(os.environ, PORT="0", HOST="127.0.0.1", PYTHONPATH=str(ROOT))
+        with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) as process:
+            self.assertRegex(process.stdout.readline(), r"^hook listens on port [1-9][0-9]*$")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(60))
+
+
+class Replay(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def record(self, name, request, response):
+        (self.folder / (name + ".request.json")).write_text(json.dumps(request))
+        (self.folder / (name + ".response.json")).write_text(json.dumps(response))
+
+    def test_is_silent_about_what_did_not_change(self):
+        request = {"parent": {"metadata": {"name": "web"}}}
+        self.record("sync-web", request, sync(request))
+        self.assertEqual([], differences(self.folder, {"/sync": sync}))
+
+    def test_shows_what_changed(self):
+        request = {"parent": {"metadata": {"name": "web"}}}
+        self.record("sync", request, {"status": {"name": "old"}, "children": sync(request)["children"]})
+        (text,) = differences(self.folder, {"/sync": sync})
+        self.assertIn('-    "name": "old"', text)
+        self.assertIn('+    "name": "web"', text)
+
+    def test_names_hooks_that_are_missing(self):
+        self.record("finalize", {}, {})
+        self.assertEqual(["finalize.request.json: there is no hook /finalize, only /sync"], differences(self.folder, {"/sync": sync}))
+
+    def test_needs_a_recorded_request(self):
+        with self.assertRaisesRegex(FileNotFoundError, "holds no recorded request"):
+            differences(self.folder, {"/sync": sync})
+
+
+@unittest.skipUnless(SCHEMA.is_dir(), "the schema is not beside a copy of the module")
+class Types(unittest.TestCase):
+    def test_have_the_keys_of_the_schema(self):
+        for name in ["composite-request", "composite-response.v2", "decorator-request", "decorator-response.v2", "customize-request", "customize-response.v2"]:
+            with self.subTest(name):
+                document = json.loads((SCHEMA / (name + ".json")).read_text())
+                declared = getattr(metacontroller_hook, document["title"])
+                self.assertEqual(set(document["properties"]), set(declared.__annotations__))
+                self.assertEqual(set(document.get("required", [])), set(declared.__required_keys__))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,81 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package command is the root of the plugin's commands: it adds one package for each group of them, gives them the flags that every
+// kubectl command has, and lets every error end with the next command to try. A further group is a package beside this one with a
+// function NewCommand, and a line in New.
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/pause"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/rbac"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/scaffold"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/status"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/version"
+)
+
+// Groups of commands, in the order in which --help prints them.
+const (
+	groupAuthors   = "authors"
+	groupOperators = "operators"
+)
+
+// New returns the command with all subcommands. It reads and writes the given streams only.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	c := connection.New(streams)
+	root := &cobra.Command{
+		Use:   "kubectl-metacontroller",
+		Short: "Write, look at and run controllers of metacontroller.k8s.io",
+		Long: `Write, look at and run controllers of metacontroller.k8s.io.
+
+A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorController), or by its name alone where only one kind has it.`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: connection.Program},
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see '%s --help'", err, cmd.CommandPath())
+	})
+	c.AddFlags(root.PersistentFlags())
+	root.AddGroup(
+		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
+		&cobra.Group{ID: groupOperators, Title: "For controllers that run:"},
+	)
+	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c))
+	add(root, groupOperators, status.NewCommand(c), tree.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
+	root.AddCommand(version.NewCommand(c))
+	return root
+}
+
+// add adds commands of one group.
+func add(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		cmd.GroupID = group
+		root.AddCommand(cmd)
+	}
+}

@@ -1,0 +1,165 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package connection
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+)
+
+// Program is how a person starts the plugin.
+const Program = "kubectl metacontroller"
+
+// Requests a second of one command, and in a burst: a command reads a few lists and ends.
+const (
+	qps   = 50
+	burst = 100
+)
+
+// Connection makes clients from the flags of a command. Create it with New. It is for one goroutine.
+type Connection struct {
+	genericiooptions.IOStreams
+
+	flags *genericclioptions.ConfigFlags
+}
+
+// New returns a connection for commands that read and write these streams.
+func New(streams genericiooptions.IOStreams) *Connection {
+	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams).WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+		config.QPS, config.Burst = qps, burst
+		return config
+	})
+	return &Connection{IOStreams: streams, flags: flags}
+}
+
+// AddFlags adds the flags of kubectl that say which cluster, which namespace and as whom.
+func (c *Connection) AddFlags(flags *pflag.FlagSet) { c.flags.AddFlags(flags) }
+
+// Config returns the configuration of clients.
+func (c *Connection) Config() (*rest.Config, error) {
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w: name one with --kubeconfig, or see 'kubectl config get-contexts'", err)
+	}
+	return config, nil
+}
+
+// Controllers returns the generated client.
+func (c *Connection) Controllers() (versioned.Interface, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// Objects returns a client for objects of any kind.
+func (c *Connection) Objects() (dynamic.Interface, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// Mapper tells resources by the names that people give them.
+func (c *Connection) Mapper() (meta.RESTMapper, error) {
+	mapper, err := c.flags.ToRESTMapper()
+	if err != nil {
+		return nil, Explain(fmt.Errorf("asking which kinds the cluster serves: %w", err))
+	}
+	return mapper, nil
+}
+
+// Discovery tells what the cluster serves; answers are kept on disk, as kubectl keeps them.
+func (c *Connection) Discovery() (discovery.CachedDiscoveryInterface, error) {
+	client, err := c.flags.ToDiscoveryClient()
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// Namespace is that of --namespace, or that of the kubeconfig.
+func (c *Connection) Namespace() (string, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// Find reads the controller object that an argument names, such as cc/web.
+func (c *Connection) Find(ctx context.Context, argument string) (controllerobject.Object, error) {
+	client, err := c.Controllers()
+	if err != nil {
+		return controllerobject.Object{}, err
+	}
+	object, err := controllerobject.Find(ctx, client, argument)
+	return object, Explain(err)
+}
+
+// List reads all controller objects.
+func (c *Connection) List(ctx context.Context) ([]controllerobject.Object, error) {
+	client, err := c.Controllers()
+	if err != nil {
+		return nil, err
+	}
+	list, err := controllerobject.List(ctx, client)
+	return list, Explain(err)
+}
+
+// CompleteName completes the one argument of a command that names a controller.
+func (c *Connection) CompleteName(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, err := c.List(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, object := range list {
+		for _, name := range []string{object.Name(), object.Argument()} {
+			if strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,129 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// options are the flags.
+type options struct {
+	filenames []string
+	recursive bool
+	output    string
+}
+
+// NewCommand returns the command lint.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "lint -f FILE...",
+		Short: "Say what the server would say of manifests, without a server",
+		Long: `Say what the server would say of manifests, without a server: what it would refuse, and what it would warn of. Objects of other API
+groups are left out, and so are warnings that need to know the cluster. The exit status is 1 if something would be refused.`,
+		Example: `  # A file, and all manifests of a folder
+  kubectl metacontroller lint -f controller.yaml -f config/
+
+  # What another program writes
+  kustomize build config | kubectl metacontroller lint -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd, streams)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "files and folders with manifests as YAML or JSON; - is the standard input")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "look into folders of folders, too")
+	flags.StringVarP(&o.output, "output", "o", "", "output format: json")
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams) error {
+	if len(o.filenames) == 0 {
+		return errors.New("name what to look at: kubectl metacontroller lint -f FILE")
+	}
+	if o.output != "" && o.output != "json" {
+		return fmt.Errorf("--output: %q is not known: use json", o.output)
+	}
+	sources, err := open(o.filenames, o.recursive, streams.In)
+	if err != nil {
+		return err
+	}
+	linter := newLinter()
+	findings := []finding{}
+	looked := 0
+	for _, s := range sources {
+		found, objects := linter.lint(cmd.Context(), s)
+		findings = append(findings, found...)
+		looked += objects
+	}
+	if err := write(streams.Out, o.output, findings); err != nil {
+		return err
+	}
+	return verdict(streams.ErrOut, o.output, findings, looked)
+}
+
+func write(out io.Writer, format string, findings []finding) error {
+	if format == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(findings)
+	}
+	for _, f := range findings {
+		if _, err := fmt.Fprintln(out, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verdict says how it went, and is an error if something would be refused.
+func verdict(out io.Writer, format string, findings []finding, looked int) error {
+	refused, warned := 0, 0
+	for _, f := range findings {
+		if f.Severity == severityError {
+			refused++
+		} else {
+			warned++
+		}
+	}
+	switch {
+	case refused > 0:
+		return fmt.Errorf("the server would refuse this: %s, %s in %s", count(refused, "error"), count(warned, "warning"), count(looked, "object"))
+	case looked == 0:
+		return fmt.Errorf("there is no object of %s to look at: name other files with -f, or folders of folders with -R", metacontroller.GroupName)
+	case format == "":
+		fmt.Fprintf(out, "The server would accept this: %s in %s.\n", count(warned, "warning"), count(looked, "object"))
+	}
+	return nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

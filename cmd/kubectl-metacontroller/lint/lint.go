@@ -1,0 +1,190 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+)
+
+// What a finding means.
+const (
+	severityError   = "error"
+	severityWarning = "warning"
+)
+
+// finding is what the server would say of one object.
+type finding struct {
+	File string `json:"file"`
+	// Document counts the documents of the file from 1.
+	Document int `json:"document"`
+	// Object is KIND/NAME, as far as the document says it.
+	Object   string `json:"object,omitempty"`
+	Severity string `json:"severity"`
+	// Message begins with the path of the field.
+	Message string `json:"message"`
+}
+
+// String is a line such as controller.yaml:2: error: CompositeController/web: spec.workers: ...
+func (f finding) String() string {
+	object := ""
+	if f.Object != "" {
+		object = f.Object + ": "
+	}
+	return fmt.Sprintf("%s:%d: %s: %s%s", f.File, f.Document, f.Severity, object, strings.ReplaceAll(f.Message, "\n", " "))
+}
+
+// linter says what the server would say.
+type linter struct {
+	scheme  *runtime.Scheme
+	decoder runtime.Decoder
+}
+
+func newLinter() *linter {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return &linter{scheme, serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
+}
+
+// lint returns what there is to say of a file, and how many objects of the group it holds.
+func (l *linter) lint(ctx context.Context, s source) ([]finding, int) {
+	documents, err := s.documents()
+	if err != nil {
+		return []finding{{File: s.name, Document: 1, Severity: severityError, Message: err.Error()}}, 1
+	}
+	var findings []finding
+	objects := 0
+	for i, document := range documents {
+		found, looked := l.document(ctx, document)
+		for _, f := range found {
+			f.File, f.Document = s.name, i+1
+			findings = append(findings, f)
+		}
+		objects += looked
+	}
+	return findings, objects
+}
+
+// header is what every object has, and the items of a list.
+type header struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Name         string `json:"name"`
+		GenerateName string `json:"generateName"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// document returns what there is to say of a document, and how many objects of the group it holds.
+func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
+	var head header
+	if err := yaml.Unmarshal(text, &head); err != nil {
+		return []finding{{Severity: severityError, Message: err.Error()}}, 1
+	}
+	if head.Kind == "List" && head.APIVersion == "v1" {
+		var findings []finding
+		objects := 0
+		for _, item := range head.Items {
+			found, looked := l.document(ctx, item)
+			findings = append(findings, found...)
+			objects += looked
+		}
+		return findings, objects
+	}
+	version, err := schema.ParseGroupVersion(head.APIVersion)
+	if err != nil || version.Group != metacontroller.GroupName {
+		return nil, 0
+	}
+	errs, warnings := l.object(ctx, text)
+	name := head.Metadata.Name
+	if name == "" {
+		name = head.Metadata.GenerateName
+	}
+	findings := make([]finding, 0, len(errs)+len(warnings))
+	for _, message := range errs {
+		findings = append(findings, finding{Object: head.Kind + "/" + name, Severity: severityError, Message: message})
+	}
+	for _, message := range warnings {
+		findings = append(findings, finding{Object: head.Kind + "/" + name, Severity: severityWarning, Message: message})
+	}
+	return findings, 1
+}
+
+// object returns the errors of an object of the group, and without errors its warnings, as the server does.
+func (l *linter) object(ctx context.Context, text []byte) (errs, warnings []string) {
+	object, _, err := l.decoder.Decode(text, nil, nil)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strict.Errors() {
+			errs = append(errs, e.Error())
+		}
+	} else if err != nil {
+		for _, e := range validation.MalformedDurations(text) {
+			errs = append(errs, e.Error())
+		}
+		if len(errs) == 0 {
+			errs = append(errs, err.Error())
+		}
+		return errs, nil
+	}
+	if object == nil {
+		return errs, nil
+	}
+	invalid, warnings := l.review(ctx, object)
+	for _, e := range invalid {
+		errs = append(errs, e.Error())
+	}
+	if len(errs) > 0 {
+		return errs, nil
+	}
+	return nil, warnings
+}
+
+// review validates a decoded object.
+func (l *linter) review(ctx context.Context, object runtime.Object) (errs field.ErrorList, warnings []string) {
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		o.Namespace = "" // The server takes it off.
+		errs, warnings = validation.ValidateCompositeController(o), validation.WarningsForCompositeController(o)
+	case *metacontroller.DecoratorController:
+		o.Namespace = ""
+		errs, warnings = validation.ValidateDecoratorController(o), validation.WarningsForDecoratorController(o)
+	case *metacontroller.ControllerRevision:
+		errs, warnings = validation.ValidateControllerRevision(o), validation.WarningsForControllerRevision(o)
+	default:
+		return field.ErrorList{field.NotSupported(field.NewPath("kind"), object.GetObjectKind().GroupVersionKind().Kind,
+			[]string{"CompositeController", "DecoratorController", "ControllerRevision"})}, nil
+	}
+	versioned, err := l.scheme.ConvertToVersion(object, v1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return append(errs, field.InternalError(nil, err)), nil
+	}
+	return append(errs, l.scheme.Validate(ctx, nil, versioned)...), warnings
+}

@@ -1,0 +1,153 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// run runs the command.
+func run(t *testing.T, in string, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &out})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// corpora are the manifests with which the server's own validation is tested. Their comments are what the server says.
+const corpora = "../../../pkg/apis/metacontroller/validation/testdata"
+
+// What the server says of each manifest is what the command says of it.
+func TestTheServersCorpora(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(corpora, "*", "*.yaml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("there are %d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimPrefix(file, corpora+"/"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			linter := newLinter()
+			for i, document := range strings.Split(string(text), "\n---\n") {
+				var want []string
+				for line := range strings.Lines(document) {
+					for _, severity := range []string{severityError, severityWarning} {
+						if message, ok := strings.CutPrefix(strings.TrimSpace(line), "# "+severity+": "); ok {
+							want = append(want, severity+": "+strings.TrimPrefix(message, "strict decoding error: "))
+						}
+					}
+				}
+				found, _ := linter.lint(t.Context(), source{file, []byte(document)})
+				var got []string
+				for _, f := range found {
+					got = append(got, f.Severity+": "+strings.ReplaceAll(f.Message, "\n", " "))
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("document %d (-want +got):\n%s\n%s", i+1, diff, document)
+				}
+			}
+		})
+	}
+}
+
+const (
+	right = `apiVersion: metacontroller.k8s.io/v1alpha1
+kind: CompositeController
+metadata: {name: web}
+spec:
+  generateSelector: true
+  parentResource: {apiVersion: example.com/v1, resource: websites}
+  childResources: [{apiVersion: v1, resource: configmaps, updateStrategy: {method: InPlace}}]
+  hooks: {sync: {webhook: {url: 'https://hook.hooks/sync'}}}
+`
+	configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+)
+
+func TestWhatIsPrinted(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	wrong := strings.Replace(right, "generateSelector: true", "workers: 0", 1)
+	write("right/controller.yaml", right)
+	write("right/notes.txt", "{")
+	write("wrong/sub/controller.json", `{"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositController", "metadata": {"name": "web"}}`)
+	for name, tc := range map[string]struct {
+		in   string
+		args []string
+		want string
+		err  string
+	}{
+		"a right one":      {right, []string{"-f", "-"}, "The server would accept this: 0 warnings in 1 object.\n", ""},
+		"a folder":         {"", []string{"-f", filepath.Join(folder, "right")}, "The server would accept this: 0 warnings in 1 object.\n", ""},
+		"nothing":          {"", nil, "", "name what to look at"},
+		"no such file":     {"", []string{"-f", filepath.Join(folder, "none")}, "", "reading manifests"},
+		"another format":   {"", []string{"-f", "-", "-o", "xml"}, "", `"xml" is not known`},
+		"an empty folder":  {"", []string{"-f", filepath.Join(folder, "wrong")}, "", "look into its folders with -R"},
+		"of another group": {configMap, []string{"-f", "-"}, "", "there is no object of metacontroller.k8s.io to look at"},
+		"the second document": {
+			configMap + "---\n" + wrong,
+			[]string{"-f", "-"},
+			"-:2: error: CompositeController/web: spec.workers: Invalid value: 0: must be greater than or equal to 1\n",
+			"the server would refuse this: 1 error, 0 warnings in 1 object",
+		},
+		"no YAML": {"{", []string{"-f", "-"}, "-:1: error: error converting YAML to JSON", "1 error"},
+		"a misspelled kind, in a folder of a folder": {
+			"", []string{"-R", "-f", filepath.Join(folder, "wrong")}, `controller.json:1: error: CompositController/web: no kind "CompositController"`, "1 error",
+		},
+		"a name that no object can have": {
+			strings.Replace(right, "name: web", "name: a/b", 1), []string{"-f", "-"}, "metadata.name: Invalid value: \"a/b\": a lowercase RFC 1123 subdomain", "1 error",
+		},
+		"no name": {strings.Replace(right, "name: web", "labels: {}", 1), []string{"-f", "-"}, "metadata.name: Required value", "1 error"},
+		"in a list": {
+			`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"DecoratorController","metadata":{"name":"web"},` +
+				`"spec":{"resources":[],"hooks":{"sync":{"webhook":{"timeout":"1d"}}}}}]}`,
+			[]string{"-f", "-"},
+			"-:1: error: DecoratorController/web: spec.hooks.sync.webhook.timeout: Invalid value: \"1d\"", "1 error",
+		},
+		"as JSON": {wrong, []string{"-f", "-", "-o", "json"}, `"message": "spec.workers: Invalid value: 0`, "1 error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := run(t, tc.in, tc.args...)
+			if !strings.Contains(got, tc.want) {
+				t.Errorf("printed\n%s\nwant in it\n%s", got, tc.want)
+			}
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("the error is %v, want %q", err, tc.err)
+			}
+		})
+	}
+}

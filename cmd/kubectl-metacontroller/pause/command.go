@@ -1,0 +1,132 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package pause has the commands that pause and resume a controller. They set spec.paused by a merge patch, and nothing else.
+package pause
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
+)
+
+// fieldManager is the name under which the API server records what the commands set.
+const fieldManager = "kubectl-metacontroller"
+
+// action is what one of the two commands does.
+type action struct {
+	paused bool
+	// done is printed after the name of the object, and same where there was nothing to do.
+	done, same string
+	// next says what to do next.
+	next string
+}
+
+// NewPauseCommand returns the command pause.
+func NewPauseCommand(c *connection.Connection) *cobra.Command {
+	cmd := newCommand(c, action{
+		paused: true, done: "paused", same: "is paused already",
+		next: "No hook is called and nothing is written once the condition Paused is True: kubectl wait --for=condition=Paused %[2]s\n" +
+			"It goes on with: kubectl metacontroller resume %[1]s\n",
+	})
+	cmd.Use = "pause NAME"
+	cmd.Short = "Keep a controller from calling hooks and writing anything, until it is resumed"
+	cmd.Example = "  kubectl metacontroller pause cc/hello-controller"
+	return cmd
+}
+
+// NewResumeCommand returns the command resume.
+func NewResumeCommand(c *connection.Connection) *cobra.Command {
+	cmd := newCommand(c, action{
+		paused: false, done: "resumed", same: "is not paused",
+		next: "What changed meanwhile is synced first, then every other parent. See how it goes with: kubectl metacontroller status %[1]s\n",
+	})
+	cmd.Use = "resume NAME"
+	cmd.Short = "Let a paused controller go on"
+	cmd.Example = "  kubectl metacontroller resume cc/hello-controller"
+	return cmd
+}
+
+func newCommand(c *connection.Connection, a action) *cobra.Command {
+	flags := genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)
+	flags.OutputFormat = new("")
+	cmd := &cobra.Command{
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.CompleteName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.run(cmd.Context(), c, flags, args[0])
+		},
+	}
+	flags.AddFlags(cmd)
+	return cmd
+}
+
+func (a action) run(ctx context.Context, c *connection.Connection, flags *genericclioptions.PrintFlags, argument string) error {
+	client, err := c.Controllers()
+	if err != nil {
+		return err
+	}
+	object, err := controllerobject.Find(ctx, client, argument)
+	if err != nil {
+		return connection.Explain(err)
+	}
+	changed := object.Paused() != a.paused
+	if changed {
+		if object, err = a.patch(ctx, client, object); err != nil {
+			return connection.Explain(err)
+		}
+	}
+	if *flags.OutputFormat != "" {
+		printer, err := flags.ToPrinter()
+		if err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+		return printer.PrintObj(object.Runtime(), c.Out)
+	}
+	if !changed {
+		fmt.Fprintf(c.Out, "%s %s %s.\n", object.Kind(), object.Name(), a.same)
+		return nil
+	}
+	fmt.Fprintf(c.Out, "%s %s is %s.\n", object.Kind(), object.Name(), a.done)
+	fmt.Fprintf(c.Out, a.next, object.Argument(), object.Resource())
+	return nil
+}
+
+// patch sets spec.paused.
+func (a action) patch(ctx context.Context, client versioned.Interface, object controllerobject.Object) (controllerobject.Object, error) {
+	body := fmt.Appendf(nil, `{"spec":{"paused":%t}}`, a.paused)
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	api := client.MetacontrollerV1alpha1()
+	var err error
+	if object.Composite != nil {
+		object.Composite, err = api.CompositeControllers().Patch(ctx, object.Name(), types.MergePatchType, body, options)
+	} else {
+		object.Decorator, err = api.DecoratorControllers().Patch(ctx, object.Name(), types.MergePatchType, body, options)
+	}
+	if err != nil {
+		return object, fmt.Errorf("setting spec.paused: %w", err)
+	}
+	return object, nil
+}

@@ -1,0 +1,20 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package scaffold is the command init: it writes a folder with a controller that works, with a hook in Python, JavaScript or Go, a
+// recorded request and a test that replays it, and manifests. The files are made by pure functions (project.go) from templates and from
+// the modules of package artifacts, which are copied, so that the folder needs nothing from anywhere.
+package scaffold

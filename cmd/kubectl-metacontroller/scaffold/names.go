@@ -1,0 +1,139 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package scaffold
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// resource is a kind of objects as manifests and rules name it.
+type resource struct {
+	Kind, Version, Group, Resource string
+}
+
+// APIVersion is the group and version of objects.
+func (r resource) APIVersion() string {
+	if r.Group == "" {
+		return r.Version
+	}
+	return r.Group + "/" + r.Version
+}
+
+// Singular is the kind in lower case.
+func (r resource) Singular() string { return strings.ToLower(r.Kind) }
+
+// Full is the resource as kubectl takes it, such as deployments.apps.
+func (r resource) Full() string {
+	if r.Group == "" {
+		return r.Resource
+	}
+	return r.Resource + "." + r.Group
+}
+
+var (
+	version = regexp.MustCompile(`^v\d+((alpha|beta)\d+)?$`)
+	kind    = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+)
+
+// checkName checks the name of the controller, of which a Service and a Namespace get their names as well.
+func checkName(name string) error {
+	if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
+		return fmt.Errorf("%q is no name for a controller: use lower case letters, digits and hyphens, and begin with a letter", name)
+	}
+	return nil
+}
+
+// parentOf reads KIND.GROUP or KIND.VERSION.GROUP. The group of a kind of Kubernetes may be left out, that of a new kind may not.
+func parentOf(text, plural string, exists bool) (resource, error) {
+	name, group, _ := strings.Cut(text, ".")
+	r := resource{Kind: name, Group: group, Version: "v1", Resource: plural}
+	if first, rest, ok := strings.Cut(group, "."); ok && version.MatchString(first) {
+		r.Version, r.Group = first, rest
+	}
+	if !kind.MatchString(r.Kind) {
+		return r, fmt.Errorf("%q is not KIND.GROUP, such as Website.example.com: kinds begin with an upper case letter", text)
+	}
+	if known, ok := knownKind(r); ok && exists {
+		if known.clusterScoped {
+			return r, fmt.Errorf("init makes children in the namespace of their parent, and %s has none: "+
+				"see the example default-network-policy of metacontroller-apiserver", r.Kind)
+		}
+		return known.resource, nil
+	}
+	if problems := validation.IsDNS1123Subdomain(r.Group); len(problems) > 0 || !strings.Contains(r.Group, ".") {
+		return r, fmt.Errorf("%q is not KIND.GROUP: the group of a kind is a domain, such as example.com", text)
+	}
+	if r.Resource == "" {
+		r.Resource = pluralOf(r.Singular())
+	}
+	if problems := validation.IsDNS1035Label(r.Resource); len(problems) > 0 {
+		return r, fmt.Errorf("--plural: %q is no plural of a kind: use lower case letters and digits", r.Resource)
+	}
+	return r, nil
+}
+
+// knownKind finds a kind of Kubernetes itself, whose group may be left out.
+func knownKind(r resource) (known, bool) {
+	for _, k := range knownKinds() {
+		if k.Kind == r.Kind && (k.Group == r.Group || r.Group == "") {
+			return k, true
+		}
+	}
+	return known{}, false
+}
+
+// childOf reads a resource that is known, with or without its group, or RESOURCE.VERSION.GROUP/KIND.
+func childOf(text string) (child, error) {
+	var names []string
+	for _, k := range knownKinds() {
+		if k.desired == nil {
+			continue
+		}
+		if text == k.Resource || text == k.Full() {
+			return child{resource: k.resource, Method: k.method, desired: k.desired}, nil
+		}
+		names = append(names, k.Resource)
+	}
+	path, name, ok := strings.Cut(text, "/")
+	parts := strings.SplitN(path, ".", 3)
+	if !ok || len(parts) < 3 || !version.MatchString(parts[1]) || !kind.MatchString(name) {
+		slices.Sort(names)
+		return child{}, fmt.Errorf("%q is not known: it is one of %s; write others as RESOURCE.VERSION.GROUP/KIND, such as widgets.v1.example.com/Widget",
+			text, strings.Join(names, ", "))
+	}
+	return child{
+		resource: resource{Kind: name, Version: parts[1], Group: parts[2], Resource: parts[0]}, Method: inPlace, desired: map[string]any{"spec": map[string]any{}},
+	}, nil
+}
+
+// pluralOf makes up the plural of a word as most words of English have it.
+func pluralOf(word string) string {
+	for _, end := range []string{"s", "x", "z", "ch", "sh"} {
+		if strings.HasSuffix(word, end) {
+			return word + "es"
+		}
+	}
+	if before, ok := strings.CutSuffix(word, "y"); ok && before != "" && !strings.ContainsAny(before[len(before)-1:], "aeiou") {
+		return before + "ies"
+	}
+	return word + "s"
+}

@@ -1,0 +1,189 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package scaffold
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
+)
+
+// start runs init in a new folder, and returns the folder.
+func start(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "web")
+	cmd := NewCommand(genericiooptions.IOStreams{Out: &bytes.Buffer{}})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append(args, "--directory="+folder))
+	return folder, cmd.ExecuteContext(t.Context())
+}
+
+// everyKind are the resources of which init makes children.
+func everyKind() string {
+	var names []string
+	for _, k := range knownKinds() {
+		if k.desired != nil {
+			names = append(names, k.Resource)
+		}
+	}
+	return strings.Join(append(names, "widgets.v1.example.org/Widget"), ",")
+}
+
+// In each language and of each kind, the hook returns what its test has recorded, and the server would accept the controller.
+func TestEveryFolderWorks(t *testing.T) {
+	for language, l := range languages() {
+		for kind, args := range map[string][]string{
+			"composite": {"web", "--parent=Website.example.com", "--child=" + everyKind()},
+			"decorator": {"web", "--decorator", "--parent=Website.v1beta1.example.com", "--child=" + everyKind()},
+		} {
+			t.Run(language+" "+kind, func(t *testing.T) {
+				if _, err := exec.LookPath("node"); err != nil && language == "javascript" {
+					t.Skip("node is not installed")
+				}
+				folder, err := start(t, append(args, "--lang="+language)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				command := exec.CommandContext(t.Context(), "bash", "-c", l.Test)
+				command.Dir, command.Env = folder, append(os.Environ(), "GOPROXY=off", "GOFLAGS=")
+				if output, err := command.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v\n%s", l.Test, err, output)
+				}
+				var out bytes.Buffer
+				linting := lint.NewCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+				linting.SetArgs([]string{"-f", filepath.Join(folder, "manifests", "base")})
+				if err := linting.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "0 warnings in 1 object") {
+					t.Errorf("lint: %v\n%s", err, out.String())
+				}
+			})
+		}
+	}
+}
+
+// The recorded response is not made by the hook, so that a hook that returns something else is found.
+func TestTheRecordedResponseHasTheChildren(t *testing.T) {
+	folder, err := start(t, "web", "--parent=Website.example.com", "--child=deployments,services")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "testdata", "sync-example.response.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response struct {
+		Children []struct {
+			Kind string `json:"kind"`
+			Spec struct {
+				Replicas int `json:"replicas"`
+			} `json:"spec"`
+		} `json:"children"`
+	}
+	if err := json.Unmarshal(text, &response); err != nil {
+		t.Fatal(err)
+	}
+	if c := response.Children; len(c) != 2 || c[0].Kind != "Deployment" || c[0].Spec.Replicas != 2 || c[1].Kind != "Service" {
+		t.Errorf("the response is %s", text)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	composite := func(args ...string) []string {
+		return append([]string{"web", "--parent=Website.example.com", "--child=pods"}, args...)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no kinds":               {[]string{"web"}, "name the kinds: kubectl metacontroller init NAME --parent"},
+		"a name with a dot":      {[]string{"a.b", "--parent=Website.example.com", "--child=pods"}, `"a.b" is no name for a controller`},
+		"another language":       {composite("--lang=cobol"), `there is no "cobol": use go, javascript, python`},
+		"no port":                {composite("--port=0"), "--port: 0 is no port"},
+		"a kind in lower case":   {[]string{"web", "--parent=website.example.com", "--child=pods"}, "kinds begin with an upper case letter"},
+		"a kind without a group": {[]string{"web", "--parent=Website", "--child=pods"}, "the group of a kind is a domain"},
+		"a plural of two words":  {composite("--plural=Web sites"), "is no plural of a kind"},
+		"a child that is known to nobody": {
+			[]string{"web", "--parent=Website.example.com", "--child=widgets.example.com"}, "write others as RESOURCE.VERSION.GROUP/KIND",
+		},
+		"a child twice":          {[]string{"web", "--parent=Website.example.com", "--child=pods,pods"}, "pods is there twice"},
+		"a child of its kind":    {[]string{"web", "--decorator", "--parent=Pod", "--child=pods"}, "would not end"},
+		"a cluster-scoped kind":  {[]string{"web", "--decorator", "--parent=Namespace", "--child=pods"}, "Namespace has none"},
+		"a child without a kind": {[]string{"web", "--parent=Website.example.com", "--child=widgets.v1.example.com/"}, "is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder, err := start(t, tc.args...)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			if _, err := os.Stat(folder); !os.IsNotExist(err) {
+				t.Errorf("something was written: %v", err)
+			}
+		})
+	}
+}
+
+func TestAFolderThatIsNotEmptyIsLeftAlone(t *testing.T) {
+	folder, err := start(t, "web", "--parent=Website.example.com", "--child=pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := NewCommand(genericiooptions.IOStreams{Out: &bytes.Buffer{}})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"web", "--parent=Website.example.com", "--child=services", "--directory=" + folder})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "is not empty: name another one with --directory") {
+		t.Errorf("got %v", err)
+	}
+	hook, err := os.ReadFile(filepath.Join(folder, "hook.py"))
+	if err != nil || bytes.Contains(hook, []byte("desired_service")) {
+		t.Errorf("the hook was written again: %v", err)
+	}
+}
+
+func TestPlurals(t *testing.T) {
+	for word, want := range map[string]string{"website": "websites", "proxy": "proxies", "day": "days", "bus": "buses", "match": "matches"} {
+		if got := pluralOf(word); got != want {
+			t.Errorf("%s: got %s, want %s", word, got, want)
+		}
+	}
+}
+
+// Nothing in the folder names a host from which images come.
+func TestBaseImagesAreArguments(t *testing.T) {
+	for language := range languages() {
+		folder, err := start(t, "web", "--parent=Website.example.com", "--child=pods", "--lang="+language)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(folder, "Containerfile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "ARG BASE=") }) ||
+			!slices.Contains(lines, "FROM ${BASE}") {
+			t.Errorf("%s: %s", language, text)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// next returns the commands to try next, the most useful one first; none where all is well.
+func next(object controllerobject.Object) []string {
+	status := object.Status()
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return []string{"kubectl describe apiservice v1alpha1.metacontroller.k8s.io"}
+	}
+	if ready.ObservedGeneration < object.Generation() {
+		return []string{"kubectl wait --for=condition=Ready " + object.Resource()}
+	}
+	if ready.Reason == v1alpha1.ReasonPaused {
+		return []string{"kubectl metacontroller resume " + object.Argument()}
+	}
+	var steps []string
+	for _, c := range status.Conditions {
+		if step := cure(object, c); step != "" && (len(steps) == 0 || steps[len(steps)-1] != step) {
+			steps = append(steps, step)
+		}
+	}
+	if len(status.LastErrors) > 0 {
+		steps = append(steps, eventsOf(&status.LastErrors[0]))
+	}
+	if len(steps) == 0 && ready.Status != metav1.ConditionTrue {
+		steps = append(steps, "kubectl events --for "+object.Resource())
+	}
+	return steps
+}
+
+// cure is the command that tells more of what a condition complains of, or ends it. Ready repeats the others.
+func cure(object controllerobject.Object, c metav1.Condition) string {
+	if c.Type == v1alpha1.ConditionDeletionsHeld && c.Status == metav1.ConditionTrue {
+		return "kubectl events --for " + object.Resource() + "   # its message has the command that confirms the deletions"
+	}
+	if c.Type == v1alpha1.ConditionReady || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonResponsesDiffer, v1alpha1.ReasonCredentialsMissing:
+		return "kubectl events --for " + object.Resource()
+	case v1alpha1.ReasonRightMissing:
+		return "kubectl metacontroller rbac " + object.Argument() + " | kubectl apply -f -"
+	case v1alpha1.ReasonServiceAccountNotFound:
+		if account := object.Account(); account != nil {
+			return fmt.Sprintf("kubectl -n %s create serviceaccount %s", account.Namespace, account.Name)
+		}
+	case v1alpha1.ReasonResourceNotFound:
+		return "kubectl api-resources   # the plural names and groups of what is served"
+	}
+	return ""
+}
+
+// eventsOf is the command that prints what happened to a parent.
+func eventsOf(e *v1alpha1.ParentError) string {
+	resource := schema.GroupResource{Group: e.Group, Resource: e.Resource}.String()
+	if e.Namespace == "" {
+		return fmt.Sprintf("kubectl events --for %s/%s", resource, e.Name)
+	}
+	return fmt.Sprintf("kubectl -n %s events --for %s/%s", e.Namespace, resource, e.Name)
+}

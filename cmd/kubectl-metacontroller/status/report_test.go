@@ -1,0 +1,192 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func before(seconds int) metav1.Time {
+	return metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second))
+}
+
+// composite is a CompositeController of the second generation, of which the first conditions tell Ready.
+func composite(status v1alpha1.ControllerStatus) controllerobject.Object {
+	c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: 2}}
+	c.Spec.ServiceAccountRef = &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "web"}
+	c.Status.ControllerStatus = status
+	return controllerobject.Object{Composite: c}
+}
+
+func condition(name string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: name, Status: status, Reason: reason, Message: message, ObservedGeneration: 2}
+}
+
+func TestWhatIsSaidOfAController(t *testing.T) {
+	ready := condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "")
+	not := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	}
+	old := ready
+	old.ObservedGeneration = 1
+	for name, tc := range map[string]struct {
+		status v1alpha1.ControllerStatus
+		want   string
+	}{
+		"no status": {v1alpha1.ControllerStatus{}, `
+CompositeController web was not taken up by the engine yet.
+  It has no parents.
+  Next:
+    kubectl describe apiservice v1alpha1.metacontroller.k8s.io
+`},
+		"a change that is not taken up": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{old}}, `
+CompositeController web has a change that the engine has not taken up yet (generation 2, observed 1).
+  It has no parents.
+  Next:
+    kubectl wait --for=condition=Ready compositecontroller/web
+`},
+		"all is well": {v1alpha1.ControllerStatus{
+			Conditions: []metav1.Condition{ready, condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "")},
+			Counters:   &v1alpha1.ControllerCounters{Parents: 3, Synced: 3, Syncs: 1},
+			Hooks: []v1alpha1.HookStatus{
+				{Name: "sync", Calls: 7, P50Milliseconds: new(int64(3)), P99Milliseconds: new(int64(9)), LastSuccessTime: new(before(5))},
+				{Name: "finalize"},
+			},
+		}, `
+CompositeController web is ready.
+  Of 3 parents, 3 synced. Since the server started: 1 sync, 0 failed.
+  Hook sync: 7 calls, half of them within 3 ms, 99 of 100 within 9 ms; the last one succeeded 5s ago.
+  Hook finalize: not called yet.
+`},
+		"much is wrong with parents": {v1alpha1.ControllerStatus{
+			Conditions: []metav1.Condition{
+				ready, condition(v1alpha1.ConditionDeletionsHeld, metav1.ConditionTrue, v1alpha1.ReasonLimitPassed, "12 deletions are held."),
+				condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonRollingUpdate, "2 children\nare left."),
+			},
+			Counters: &v1alpha1.ControllerCounters{
+				Parents: 9, Synced: 3, Failing: 2, Pending: 1, Unsettled: 1, Syncs: 40, FailedSyncs: 4, RejectedAnswers: 1, Conflicts: 2, Flapping: 3,
+			},
+			LastErrors: []v1alpha1.ParentError{
+				{Group: "example.com", Resource: "websites", Namespace: "shop", Name: "a", Time: before(70), Message: "no\nluck"},
+				{Resource: "nodes", Name: "n", Time: before(3), Message: "none"},
+			},
+		}, `
+CompositeController web is ready.
+  Of 9 parents, 3 synced, 2 failing, 1 waiting to be synced, 1 slowed down because they never settle. Since the server started: 40 syncs, 4 failed.
+  1 responses of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because they kept changing back.
+  DeletionsHeld is True (LimitPassed): 12 deletions are held.
+  Progressing is True (RollingUpdate): 2 children are left.
+  websites.example.com/shop/a, 70s ago: no luck
+  nodes/n, 3s ago: none
+  Next:
+    kubectl events --for compositecontroller/web   # its message has the command that confirms the deletions
+    kubectl -n shop events --for websites.example.com/a
+`},
+		"a hook that fails": {v1alpha1.ControllerStatus{
+			Conditions: []metav1.Condition{
+				not(v1alpha1.ReasonHookFailing, "No sync can succeed. The sync hook fails: refused."),
+				condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonHookFailing, "The sync hook fails: refused."),
+			},
+			Hooks: []v1alpha1.HookStatus{{
+				Name: "sync", Calls: 1, LastSuccessTime: new(before(60)), LastFailureTime: new(before(5)), LastFailure: "refused",
+			}},
+			LastErrors: []v1alpha1.ParentError{{Resource: "pods", Namespace: "a", Name: "b", Time: before(5), Message: "sync hook failed: refused"}},
+		}, `
+CompositeController web is not ready (HookFailing): No sync can succeed. The sync hook fails: refused.
+  It has no parents.
+  Hook sync: 1 call; the last one failed 5s ago: refused
+  pods/a/b, 5s ago: sync hook failed: as the hook sync
+  Next:
+    kubectl events --for compositecontroller/web
+    kubectl -n a events --for pods/b
+`},
+		"rights that are missing": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			not(v1alpha1.ReasonRightMissing, "It is held."), condition(v1alpha1.ConditionPermitted, metav1.ConditionFalse, v1alpha1.ReasonRightMissing, "Grant list."),
+		}}, `
+CompositeController web is not ready (RightMissing): It is held.
+  It has no parents.
+  Permitted is False (RightMissing): Grant list.
+  Next:
+    kubectl metacontroller rbac cc/web | kubectl apply -f -
+`},
+		"no service account": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			not(v1alpha1.ReasonServiceAccountNotFound, "It is held."),
+			condition(v1alpha1.ConditionPermitted, metav1.ConditionFalse, v1alpha1.ReasonServiceAccountNotFound, "It is held."),
+		}}, `
+CompositeController web is not ready (ServiceAccountNotFound): It is held.
+  It has no parents.
+  Next:
+    kubectl -n team create serviceaccount web
+`},
+		"a kind that is not served": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			not(v1alpha1.ReasonResourceNotFound, "No things."),
+			condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, "No things."),
+			condition(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, "No things."),
+			condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, ""),
+		}}, `
+CompositeController web is not ready (ResourceNotFound): No things.
+  It has no parents.
+  Next:
+    kubectl api-resources   # the plural names and groups of what is served
+`},
+		"paused": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			not(v1alpha1.ReasonPaused, "It is paused."), condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused, "It is paused."),
+		}}, `
+CompositeController web is paused.
+  It has no parents.
+  Next:
+    kubectl metacontroller resume cc/web
+`},
+		"another reason": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{not(v1alpha1.ReasonNotSelected, "Not selected.")}}, `
+CompositeController web is not ready (NotSelected): Not selected.
+  It has no parents.
+  Next:
+    kubectl events --for compositecontroller/web
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), report(composite(tc.status), now, true)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// In the list of all controllers, hooks are told of where something is wrong only.
+func TestTheListIsShort(t *testing.T) {
+	status := v1alpha1.ControllerStatus{
+		Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "")},
+		Hooks:      []v1alpha1.HookStatus{{Name: "sync"}},
+	}
+	if got := report(composite(status), now, false); strings.Contains(got, "Hook") {
+		t.Errorf("got\n%s", got)
+	}
+	status.LastErrors = []v1alpha1.ParentError{{Resource: "pods", Name: "b", Time: before(5), Message: "no"}}
+	if got := report(composite(status), now, false); !strings.Contains(got, "Hook sync") {
+		t.Errorf("got\n%s", got)
+	}
+}

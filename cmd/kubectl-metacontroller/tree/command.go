@@ -1,0 +1,141 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+)
+
+// options are the flags.
+type options struct {
+	depth, limit int
+	output       string
+}
+
+// NewCommand returns the command tree.
+func NewCommand(c *connection.Connection) *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "tree (KIND[.GROUP]/NAME | RESOURCE NAME)",
+		Short: "Print an object with its children, their readiness, field managers and revisions",
+		Long: `Print an object with its children, by their owner references: those that controllers declare and those that Kubernetes' own controllers
+create, their children, and so on. READY is what the status of an object says, as far as its kind says it; FIELD MANAGERS have set fields
+of it, except in its status; REVISION is that of a rolling update.`,
+		Example: `  kubectl metacontroller tree Website.example.com/shop
+  kubectl metacontroller -n shop tree deployment web`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), c, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.depth, "depth", 5, "how many generations of children to print")
+	flags.IntVar(&o.limit, "limit", 500, "how many objects to print")
+	flags.StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
+	if o.depth < 1 || o.limit < 1 {
+		return errors.New("--depth and --limit must be at least 1")
+	}
+	client, err := c.Objects()
+	if err != nil {
+		return err
+	}
+	mapper, err := c.Mapper()
+	if err != nil {
+		return err
+	}
+	mapping, name, err := resolve(mapper, args)
+	if err != nil {
+		return connection.Explain(err)
+	}
+	parent, err := get(ctx, c, client, mapping, name)
+	if err != nil {
+		return connection.Explain(err)
+	}
+	controllers, err := c.List(ctx)
+	if err != nil {
+		return err
+	}
+	collector := &collector{
+		client: client, mapper: mapper, kinds: kindsOf(controllers), limit: o.limit, lists: map[string][]unstructured.Unstructured{},
+	}
+	root, err := collector.collect(ctx, mapping, parent, o.depth)
+	if err != nil {
+		return connection.Explain(err)
+	}
+	return o.print(c, root, collector.notes)
+}
+
+// get reads the parent.
+func get(ctx context.Context, c *connection.Connection, client dynamic.Interface, mapping *meta.RESTMapping, name string) (*unstructured.Unstructured, error) {
+	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
+	where := ""
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		namespace, err := c.Namespace()
+		if err != nil {
+			return nil, err
+		}
+		resource = client.Resource(mapping.Resource).Namespace(namespace)
+		where = " -n " + namespace
+	}
+	parent, err := resource.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: list those that there are with 'kubectl get %s%s'", err, mapping.Resource.GroupResource(), where)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s/%s: %w", mapping.Resource.GroupResource(), name, err)
+	}
+	return parent, nil
+}
+
+func (o *options) print(c *connection.Connection, root *node, notes []string) error {
+	for _, note := range notes {
+		fmt.Fprintln(c.ErrOut, note)
+	}
+	switch o.output {
+	case "":
+		return printTable(c.Out, root)
+	case "json":
+		encoder := json.NewEncoder(c.Out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(root)
+	case "yaml":
+		text, err := yaml.Marshal(root)
+		if err != nil {
+			return fmt.Errorf("writing the tree: %w", err)
+		}
+		_, err = c.Out.Write(text)
+		return err
+	}
+	return fmt.Errorf("--output: %q is not known: use json or yaml", o.output)
+}

@@ -1,0 +1,117 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package tree
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// nodeOf returns the node of an object, without children.
+func nodeOf(mapping *meta.RESTMapping, object *unstructured.Unstructured) *node {
+	return &node{
+		APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		Ready: readiness(object), FieldManagers: managers(object), uid: object.GetUID(),
+		resource: schema.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}.String(),
+	}
+}
+
+// managers are the field managers of an object, each once, those of its subresources left out.
+func managers(object *unstructured.Unstructured) []string {
+	var names []string
+	for _, entry := range object.GetManagedFields() {
+		if entry.Subresource == "" && !slices.Contains(names, entry.Manager) {
+			names = append(names, entry.Manager)
+		}
+	}
+	return names
+}
+
+// readiness is what the status of an object says: its ready replicas, its phase, or the condition that tells of readiness.
+func readiness(object *unstructured.Unstructured) string {
+	if object.GetDeletionTimestamp() != nil {
+		return "being deleted"
+	}
+	for _, pair := range [][2]string{{"replicas", "readyReplicas"}, {"desiredNumberScheduled", "numberReady"}} {
+		desired, ok := number(object, "spec", pair[0])
+		if !ok {
+			desired, ok = number(object, "status", pair[0])
+		}
+		if kind := object.GetKind(); ok && (kind == "Deployment" || kind == "ReplicaSet" || kind == "StatefulSet" || kind == "DaemonSet") {
+			ready, _ := number(object, "status", pair[1])
+			return fmt.Sprintf("%d/%d", ready, desired)
+		}
+	}
+	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return ""
+	}
+	for _, wanted := range []string{"Ready", "Available", "Complete", "Failed", "Established"} {
+		for _, one := range conditions {
+			condition, ok := one.(map[string]any)
+			if ok && condition["type"] == wanted {
+				if wanted == "Ready" {
+					return fmt.Sprint(condition["status"])
+				}
+				if condition["status"] == "True" {
+					return wanted
+				}
+			}
+		}
+	}
+	phase, _, err := unstructured.NestedString(object.Object, "status", "phase")
+	if err != nil {
+		return ""
+	}
+	return phase
+}
+
+func number(object *unstructured.Unstructured, path ...string) (int64, bool) {
+	value, found, err := unstructured.NestedInt64(object.Object, path...)
+	return value, found && err == nil
+}
+
+// remember notes which children are on a revision, if the object is one.
+func remember(revisions map[string]string, object *unstructured.Unstructured) {
+	if object.GroupVersionKind().GroupKind() != v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision").GroupKind() {
+		return
+	}
+	var revision v1alpha1.ControllerRevision
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &revision); err != nil {
+		return // The server validates them; one that cannot be read says of no child where it is.
+	}
+	for _, children := range revision.Children {
+		for _, name := range children.Names {
+			revisions[schema.GroupKind{Group: children.APIGroup, Kind: children.Kind}.String()+"/"+name] = revision.Name
+		}
+	}
+}
+
+// revisionKey names a child as revisions of its parent do: relative to the namespace of the parent.
+func revisionKey(kind schema.GroupKind, namespace string, child *node) string {
+	if child.Namespace != namespace {
+		return kind.String() + "/" + child.Namespace + "/" + child.Name
+	}
+	return kind.String() + "/" + child.Name
+}

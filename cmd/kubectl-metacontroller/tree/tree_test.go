@@ -1,0 +1,201 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package tree
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// parse reads an object.
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	encoded, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.UnmarshalJSON(encoded); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// owned returns an object with an owner.
+func owned(o *unstructured.Unstructured, uid, owner types.UID, controlled bool) *unstructured.Unstructured {
+	o.SetUID(uid)
+	o.SetOwnerReferences([]metav1.OwnerReference{{UID: owner, Controller: &controlled}})
+	return o
+}
+
+// testMapper knows the kinds of the tests.
+func testMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "example.com", Version: "v1", Kind: "Website"},
+		{Version: "v1", Kind: "ConfigMap"},
+		{Version: "v1", Kind: "Pod"},
+		v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision"),
+	} {
+		m.Add(kind, meta.RESTScopeNamespace)
+	}
+	return m
+}
+
+// controllers declare ConfigMaps and a kind that is not served as children of Websites, and pods as those of ConfigMaps.
+func controllers() []controllerobject.Object {
+	rule := func(version, resource string) v1alpha1.ResourceRule {
+		return v1alpha1.ResourceRule{APIVersion: version, Resource: resource}
+	}
+	composite := &v1alpha1.CompositeController{}
+	composite.Spec.ParentResource.ResourceRule = rule("example.com/v1", "websites")
+	for _, child := range []v1alpha1.ResourceRule{rule("v1", "configmaps"), rule("example.com/v1", "gadgets")} {
+		composite.Spec.ChildResources = append(composite.Spec.ChildResources, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: child})
+	}
+	decorator := &v1alpha1.DecoratorController{}
+	decorator.Spec.Resources = []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "configmaps")}}
+	decorator.Spec.Attachments = []v1alpha1.DecoratorControllerAttachmentRule{
+		{ResourceRule: rule("v1", "pods")}, {ResourceRule: rule("v1", "configmaps")},
+	}
+	return []controllerobject.Object{{Composite: composite}, {Decorator: decorator}}
+}
+
+// The objects of a cluster: a Website with a revision and three ConfigMaps, one of which has a Pod, and owns itself through another one.
+func objects(t *testing.T) (parent *unstructured.Unstructured, all []runtime.Object) {
+	t.Helper()
+	parent = parse(t, `{apiVersion: example.com/v1, kind: Website, metadata: {name: web, namespace: shop, uid: w}, status: {conditions: [{type: Ready, status: "False"}]}}`)
+	configMap := func(name string, uid, owner types.UID, controlled bool) *unstructured.Unstructured {
+		o := parse(t, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: shop,
+			managedFields: [{manager: metacontroller}, {manager: kubectl, subresource: status}, {manager: kubectl-edit}, {manager: metacontroller}]}}`, name))
+		return owned(o, uid, owner, controlled)
+	}
+	return parent, []runtime.Object{
+		parent, configMap("a", "a", "w", true), configMap("b", "b", "w", false), configMap("c", "c", "a", true), configMap("stranger", "s", "x", true),
+		owned(parse(t, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, status: {phase: Pending}}`), "p", "a", true),
+		owned(parse(t, `{apiVersion: metacontroller.k8s.io/v1alpha1, kind: ControllerRevision, metadata: {name: web-1, namespace: shop},
+			parentPatch: {}, children: [{apiGroup: "", kind: ConfigMap, names: [a]}]}`), "r", "w", true),
+	}
+}
+
+// grown returns what is printed of the Website and the notes.
+func grown(t *testing.T, depth, limit int) (string, []string) {
+	t.Helper()
+	parent, all := objects(t)
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		{Version: "v1", Resource: "configmaps"}: "ConfigMapList", {Version: "v1", Resource: "pods"}: "PodList",
+		{Group: "example.com", Version: "v1", Resource: "websites"}:     "WebsiteList",
+		v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions"): "ControllerRevisionList",
+	}, all...)
+	c := &collector{client: client, mapper: testMapper(), kinds: kindsOf(controllers()), limit: limit, lists: map[string][]unstructured.Unstructured{}}
+	mapping, name, err := resolve(testMapper(), []string{"Website.example.com/web"})
+	if err != nil || name != "web" {
+		t.Fatalf("resolved %s: %v", name, err)
+	}
+	root, err := c.collect(t.Context(), mapping, parent, depth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := printTable(&b, root); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(c.notes)
+	return b.String(), c.notes
+}
+
+const unserved = "The cluster does not serve gadgets.example.com."
+
+func TestATree(t *testing.T) {
+	got, notes := grown(t, 5, 100)
+	want := `NAME                                              READY     FIELD MANAGERS                REVISION
+websites.example.com/web                          False     -                             -
+├─ configmaps/a                                   -         metacontroller,kubectl-edit   web-1
+│  ├─ configmaps/c                                -         metacontroller,kubectl-edit   -
+│  └─ pods/p                                      Pending   -                             -
+├─ configmaps/b (owned, not controlled)           -         metacontroller,kubectl-edit   -
+└─ controllerrevisions.metacontroller.k8s.io/web-1   -         -                             -
+`
+	if diff := cmp.Diff(fields(want), fields(got)); diff != "" {
+		t.Errorf("-want +got:\n%s\n%s", diff, got)
+	}
+	if diff := cmp.Diff([]string{unserved}, notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
+// fields are the words of a text: the widths of columns do not matter.
+func fields(text string) []string { return strings.Fields(text) }
+
+func TestBoundsOfATree(t *testing.T) {
+	got, notes := grown(t, 1, 100)
+	if strings.Contains(got, "pods/p") || !slices.Contains(notes, "There are more generations of children; --depth prints more of them.") {
+		t.Errorf("with a depth of 1: %v\n%s", notes, got)
+	}
+	got, notes = grown(t, 5, 3)
+	if lines := strings.Count(got, "\n"); lines != 4 || !slices.Contains(notes, "There are more than 3 objects; --limit prints more of them.") {
+		t.Errorf("with a limit of 3: %v\n%s", notes, got)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	for text, want := range map[string]string{
+		`{kind: Deployment, spec: {replicas: 3}, status: {readyReplicas: 2}}`:                                    "2/3",
+		`{kind: DaemonSet, status: {desiredNumberScheduled: 2, numberReady: 1}}`:                                 "1/2",
+		`{kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`:                     "True",
+		`{kind: Pod, status: {phase: Pending}}`:                                                                  "Pending",
+		`{kind: Job, status: {conditions: [{type: Failed, status: "False"}, {type: Complete, status: "True"}]}}`: "Complete",
+		`{kind: ConfigMap}`: "",
+		`{kind: Pod, metadata: {deletionTimestamp: "2026-01-02T03:04:05Z"}, status: {phase: Running}}`: "being deleted",
+		`{kind: Odd, status: {conditions: 1, phase: 2}}`:                                               "",
+	} {
+		if got := readiness(parse(t, text)); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, args := range [][]string{{"Website.example.com/web"}, {"website.example.com/web"}, {"websites", "web"}, {"websites.v1.example.com", "web"}} {
+		if mapping, name, err := resolve(testMapper(), args); err != nil || name != "web" || mapping.Resource.Resource != "websites" {
+			t.Errorf("%v: got %v, %s, %v", args, mapping, name, err)
+		}
+	}
+	for want, args := range map[string][]string{
+		"name one object": {"websites"}, "as KIND.GROUP/NAME": {"websites/web", "web"}, "RESOURCE NAME": {"websites/"},
+		`serves no kind "gadget": list them with 'kubectl api-resources'`: {"Gadget/web"},
+	} {
+		if _, _, err := resolve(testMapper(), args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", args, err, want)
+		}
+	}
+}

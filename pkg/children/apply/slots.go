@@ -1,0 +1,140 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apply
+
+import (
+	"context"
+	"sync"
+)
+
+// slots bound the writes of all controllers together. Controllers that wait have turns: one that waits for many writes does not hold up
+// another one that waits for few. It is safe for concurrent use.
+type slots struct {
+	most   int
+	behind func() bool
+
+	mu   sync.Mutex
+	used int
+	// waiting are the writes of the controllers that wait, and turns the names of these controllers, of which the first is next. One whose
+	// writes were given up keeps its turn, and lets it pass.
+	waiting map[string][]*waiter
+	turns   []string
+}
+
+// waiter is a write that waits for a slot.
+type waiter struct{ granted chan struct{} }
+
+func newSlots(writes int, behind func() bool) *slots {
+	if behind == nil {
+		behind = func() bool { return false }
+	}
+	return &slots{most: writes, behind: behind, waiting: map[string][]*waiter{}}
+}
+
+// take waits for a slot for a controller. release gives it back. The error is that of ctx.
+func (s *slots) take(ctx context.Context, controller string) (release func(), err error) {
+	w := s.enter(controller)
+	if w == nil {
+		return s.release, nil
+	}
+	select {
+	case <-w.granted:
+		return s.release, nil
+	case <-ctx.Done():
+		s.leave(controller, w)
+		return nil, ctx.Err() //nolint:wrapcheck // The caller says what was to be written.
+	}
+}
+
+// enter takes a slot, or returns what to wait for.
+func (s *slots) enter(controller string) *waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.turns) == 0 && s.used < s.limit() {
+		s.used++
+		return nil
+	}
+	w := &waiter{make(chan struct{})}
+	if _, waits := s.waiting[controller]; !waits {
+		s.turns = append(s.turns, controller)
+	}
+	s.waiting[controller] = append(s.waiting[controller], w)
+	s.grant()
+	return w
+}
+
+// leave ends a wait. A slot that was granted meanwhile is given back.
+func (s *slots) leave(controller string, w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-w.granted:
+		s.used--
+		s.grant()
+		return
+	default:
+	}
+	rest := s.waiting[controller][:0]
+	for _, each := range s.waiting[controller] {
+		if each != w {
+			rest = append(rest, each)
+		}
+	}
+	s.waiting[controller] = rest
+}
+
+func (s *slots) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used--
+	s.grant()
+}
+
+// The functions below are called with the lock held.
+
+// limit is how many writes there may be now.
+func (s *slots) limit() int {
+	if s.behind() {
+		return max(1, s.most/4)
+	}
+	return s.most
+}
+
+// grant gives free slots to those who wait, one to each controller in its turn. There is always a write that ends later if one is left
+// waiting: the limit is 1 at least.
+func (s *slots) grant() {
+	if len(s.turns) == 0 {
+		return
+	}
+	limit := s.limit()
+	for s.used < limit && len(s.turns) > 0 {
+		controller := s.turns[0]
+		s.turns = s.turns[1:]
+		list := s.waiting[controller]
+		if len(list) > 0 {
+			s.used++
+			close(list[0].granted)
+			list = list[1:]
+		}
+		if len(list) > 0 {
+			s.waiting[controller] = list
+			s.turns = append(s.turns, controller)
+		} else {
+			delete(s.waiting, controller)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package preview holds what a sync takes note of that does nothing: Notes, which a sync of package reconciler fills in place of writing,
+// recording and remembering. They become what the subresources plan and request return. Values of Secrets are not in them.
+//
+// The package has no client, and decides nothing: the sync is the same, and so are its plans.
+package preview

@@ -1,0 +1,108 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package preview_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
+)
+
+func parse(t *testing.T, text string) *object.Object {
+	t.Helper()
+	o, err := object.Parse([]byte(text), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
+	o := parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","labels":{"app":"x","gone":"y"}},"status":{"n":1,"list":[1],"same":true}}`)
+	var n preview.Notes
+	if err := n.ChangeParent(o, parent.Changes{
+		Labels: map[string]*string{"gone": nil, "example.com/new": new("z")},
+		Status: map[string]any{"n": int64(2), "list": []any{int64(1), int64(2)}, "same": true, "more": map[string]any{"deep": "v"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range n.Plan.Changes {
+		observed, desired := "-", "-"
+		if c.Observed != nil {
+			observed = *c.Observed
+		}
+		if c.Desired != nil {
+			desired = *c.Desired
+		}
+		got = append(got, c.Path+" "+observed+" "+desired)
+	}
+	want := []string{
+		"metadata.labels[example.com/new] - \"z\"", "metadata.labels.gone \"y\" -",
+		"status.list [1] [1,2]", "status.more.deep - \"v\"", "status.n 1 2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	n = preview.Notes{}
+	if err := n.ChangeParent(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.Plan.Changes) > 0 {
+		t.Errorf("what is so already: %v, error %v", n.Plan.Changes, err)
+	}
+}
+
+func TestAFinalizerIsOnTheParentThatIsShown(t *testing.T) {
+	var n preview.Notes
+	o, err := n.Finalizers(parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","uid":"u"}}`), []string{"f"})
+	if err != nil || len(o.Finalizers()) != 1 || o.UID() != "u" || len(n.Plan.Changes) != 1 || *n.Plan.Changes[0].Desired != `["f"]` {
+		t.Errorf("the parent is %v, the changes are %v, error %v", o, n.Plan.Changes, err)
+	}
+}
+
+func TestSecretsAreShownWithoutValues(t *testing.T) {
+	const secret = `{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"s","namespace":"ns","labels":{"app":"kept"},
+		"annotations":{"note":"kept","metacontroller.k8s.io/last-applied-configuration":"{\"data\":\"hunter2\"}",
+		"kubectl.kubernetes.io/last-applied-configuration":"hunter2"}},"data":{"k":"aHVudGVyMg=="},"stringData":{"j":"hunter2"}}`
+	shown := preview.WithoutSecrets(parse(t, secret))
+	text := string(shown.JSON())
+	for _, value := range []string{"hunter2", "aHVudGVyMg=="} {
+		if strings.Contains(text, value) {
+			t.Errorf("%s is in %s", value, text)
+		}
+	}
+	for _, part := range []string{`"k":"KGhpZGRlbik="`, `"j":"(hidden)"`, `"app":"kept"`, `"note":"kept"`, `"type":"Opaque"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %s in %s", part, text)
+		}
+	}
+	if shown.Name() != "s" || shown.Namespace() != "ns" {
+		t.Errorf("it is %s/%s", shown.Namespace(), shown.Name())
+	}
+	for _, other := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"s"},"data":{"k":"v"}}`,
+		`{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"s"},"data":{"k":"v"}}`,
+	} {
+		if o := parse(t, other); !bytes.Equal(preview.WithoutSecrets(o).JSON(), o.JSON()) {
+			t.Errorf("%s is shown as %s", o.JSON(), preview.WithoutSecrets(o).JSON())
+		}
+	}
+}

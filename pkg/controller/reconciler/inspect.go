@@ -1,0 +1,198 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+)
+
+var _ inspection.Controller = &Controller{}
+
+// Parents implements inspection.Controller.
+func (c *Controller) Parents() []inspection.Parent {
+	var list []inspection.Parent
+	for _, s := range c.config.Sources {
+		for o := range s.informer.All("") {
+			if c.relevant(s, o) {
+				list = append(list, inspection.Parent{ParentReference: referenceOf(s.key(o)), Labels: o.LabelSet()})
+			}
+		}
+	}
+	return list
+}
+
+// Children implements inspection.Controller.
+func (c *Controller) Children() []inspection.Kind {
+	kinds := make([]inspection.Kind, len(c.config.Children))
+	for i := range c.config.Children {
+		rule := &c.config.Children[i]
+		kinds[i] = inspection.Kind{GroupResource: rule.Resource.GroupResource(), Namespaced: rule.Namespaced}
+	}
+	return kinds
+}
+
+// Resync implements inspection.Controller.
+func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
+	n := 0
+	for _, p := range parents {
+		if key := keyOf(p); c.parents.has(key) {
+			c.pool.Enqueue(key, workqueue.Live)
+			n++
+		}
+	}
+	return n
+}
+
+func referenceOf(key parent.Key) v1alpha1.ParentReference {
+	return v1alpha1.ParentReference{Group: key.Resource.Group, Resource: key.Resource.Resource, Namespace: key.Namespace, Name: key.Name}
+}
+
+func keyOf(p v1alpha1.ParentReference) parent.Key {
+	return parent.Key{Resource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Namespace: p.Namespace, Name: p.Name}
+}
+
+// State implements inspection.Controller.
+func (c *Controller) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParent, bool) {
+	key := keyOf(p)
+	s := c.open(key, c.displayed)
+	if s == nil {
+		return v1alpha1.ControllerParent{}, false
+	}
+	progress, look := c.parents.progress(key), c.pool.Look(key)
+	state := v1alpha1.ControllerParent{
+		ParentReference: p, Retries: int32(min(look.Retries, 1<<30)), //nolint:gosec // It fits.
+		Children: c.childCounts(s.Parent, progress),
+	}
+	if progress.at != 0 {
+		state.LastSyncTime = new(metav1.NewTime(time.Unix(0, progress.at)))
+		state.LastSyncMilliseconds = progress.took.Milliseconds()
+	}
+	if !look.Next.IsZero() {
+		state.NextSyncTime = new(metav1.NewTime(look.Next))
+	}
+	if look.Err != nil && !look.Waits {
+		state.LastError = health.Shorten(message(look.Err), maxMessage)
+	}
+	state.State, state.Message = c.stateIs(key, progress.synced, look.Err, look.Waits)
+	if state.State == "" {
+		switch {
+		case look.Syncing:
+			state.State = v1alpha1.ParentSyncing
+		case look.Err != nil:
+			state.State = v1alpha1.ParentFailing
+		case look.Queued || !progress.synced:
+			state.State = v1alpha1.ParentPending
+		default:
+			state.State = v1alpha1.ParentSynced
+		}
+	}
+	return state, true
+}
+
+// stateIs returns the state of a parent that something keeps from being synced, and what that is; empty if nothing does.
+func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool) (v1alpha1.ParentState, string) {
+	if c.paused.Load() {
+		return v1alpha1.ParentPaused, "the controller is paused"
+	}
+	if c.shared.Access.Held() {
+		return v1alpha1.ParentHeld, "the controller is held, because its service account may not read what it needs; see its condition Permitted"
+	}
+	select {
+	case <-c.started:
+	default:
+		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
+	}
+	if n := c.guard.HeldOf(key); n > 0 {
+		return v1alpha1.ParentHeld, fmt.Sprintf("%d deletions of children are held; see the condition DeletionsHeld of the controller", n)
+	}
+	if until := c.settling.HeldUntil(key, time.Now()); !until.IsZero() {
+		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"
+	}
+	if err != nil && waits {
+		return v1alpha1.ParentWaiting, health.Shorten(message(err), maxMessage)
+	}
+	if synced && c.expectations.Expects(key) {
+		return v1alpha1.ParentWaiting, "waiting for the informers to show what the last sync wrote"
+	}
+	return "", ""
+}
+
+// childCounts counts the children that the informers show.
+func (c *Controller) childCounts(p *object.Object, progress progress) *v1alpha1.ChildCounts {
+	counts := &v1alpha1.ChildCounts{}
+	var ready int32
+	known := false
+	seen := map[*cache.Informer]bool{}
+	for _, informer := range c.watched {
+		if seen[informer] {
+			continue
+		}
+		seen[informer] = true
+		for _, o := range informer.ControlledBy(p.UID()) {
+			if !c.config.Kind.Owns(o) || !c.config.Kind.Selects(p, o) || p.Namespace() != "" && o.Namespace() != p.Namespace() {
+				continue
+			}
+			counts.Total++
+			is, reported := isReady(o)
+			known = known || reported
+			if is && !o.Deleting() {
+				ready++
+			}
+		}
+	}
+	if known {
+		counts.Ready = &ready
+	}
+	if progress.rolling {
+		counts.Outdated = new(progress.outdated)
+	}
+	return counts
+}
+
+// isReady reports whether no condition Ready or Available of a child is other than True, and whether it has one.
+func isReady(o *object.Object) (ready, reported bool) {
+	raw, ok := o.Field("status", "conditions")
+	if !ok || !bytes.Contains(raw, []byte("\"Ready\"")) && !bytes.Contains(raw, []byte("\"Available\"")) {
+		return true, false
+	}
+	var conditions []struct{ Type, Status string }
+	if utiljson.Unmarshal(raw, &conditions) != nil {
+		return true, false
+	}
+	ready = true
+	for _, each := range conditions {
+		if each.Type == "Ready" || each.Type == "Available" {
+			reported = true
+			ready = ready && each.Status == string(metav1.ConditionTrue)
+		}
+	}
+	return ready, reported
+}

@@ -1,0 +1,147 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controllerobject
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+)
+
+// Kind is one of the two kinds of controllers, as kubectl writes it.
+type Kind string
+
+// The kinds of controllers.
+const (
+	Composite Kind = "compositecontroller"
+	Decorator Kind = "decoratorcontroller"
+)
+
+// names are what people write for each kind: those that the API server declares, and dc.
+func names() map[Kind][]string {
+	return map[Kind][]string{
+		Composite: {string(Composite), string(Composite) + "s", "cc", "cctl"},
+		Decorator: {string(Decorator), string(Decorator) + "s", "dc", "dec", "decorators"},
+	}
+}
+
+// Reference is a controller object as a person names it.
+type Reference struct {
+	// Kind is empty where the name was given alone.
+	Kind Kind
+	Name string
+}
+
+// Parse reads NAME or KIND/NAME, where a kind is written as kubectl takes it, with or without the group.
+func Parse(argument string) (Reference, error) {
+	kind, name, given := strings.Cut(argument, "/")
+	if !given {
+		kind, name = "", argument
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return Reference{}, fmt.Errorf("%q names no controller: write NAME, cc/NAME or dc/NAME", argument)
+	}
+	if !given {
+		return Reference{Name: name}, nil
+	}
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ".")
+	for known, written := range names() {
+		if slices.Contains(written, kind) {
+			return Reference{Kind: known, Name: name}, nil
+		}
+	}
+	return Reference{}, fmt.Errorf("%q is not a kind of controllers: write %s (cc) or %s (dc)", kind, Composite, Decorator)
+}
+
+// Find reads the controller object that an argument names. A name alone must be that of one object only.
+func Find(ctx context.Context, client versioned.Interface, argument string) (Object, error) {
+	reference, err := Parse(argument)
+	if err != nil {
+		return Object{}, err
+	}
+	kinds := []Kind{Composite, Decorator}
+	if reference.Kind != "" {
+		kinds = []Kind{reference.Kind}
+	}
+	var found []Object
+	for _, kind := range kinds {
+		object, err := get(ctx, client, kind, reference.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return Object{}, fmt.Errorf("reading %s/%s: %w", kind, reference.Name, err)
+		}
+		found = append(found, object)
+	}
+	switch len(found) {
+	case 0:
+		return Object{}, missing(ctx, client, argument)
+	case 1:
+		return found[0], nil
+	}
+	return Object{}, fmt.Errorf("there are two controllers of the name %s: say %s or %s", reference.Name, found[0].Argument(), found[1].Argument())
+}
+
+func get(ctx context.Context, client versioned.Interface, kind Kind, name string) (Object, error) {
+	api := client.MetacontrollerV1alpha1()
+	if kind == Composite {
+		object, err := api.CompositeControllers().Get(ctx, name, metav1.GetOptions{})
+		return Object{Composite: object}, err
+	}
+	object, err := api.DecoratorControllers().Get(ctx, name, metav1.GetOptions{})
+	return Object{Decorator: object}, err
+}
+
+// missing tells a controller that does not exist from an API that is not served.
+func missing(ctx context.Context, client versioned.Interface, argument string) error {
+	if err := Served(ctx, client); err != nil {
+		return err
+	}
+	return fmt.Errorf("there is no controller %s: list them with 'kubectl get compositecontrollers,decoratorcontrollers'", argument)
+}
+
+// List reads all controller objects, CompositeControllers first, by name.
+func List(ctx context.Context, client versioned.Interface) ([]Object, error) {
+	composites, err := client.MetacontrollerV1alpha1().CompositeControllers().List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		if unserved := Served(ctx, client); unserved != nil {
+			return nil, unserved
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing CompositeControllers: %w", err)
+	}
+	decorators, err := client.MetacontrollerV1alpha1().DecoratorControllers().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing DecoratorControllers: %w", err)
+	}
+	list := make([]Object, 0, len(composites.Items)+len(decorators.Items))
+	for i := range composites.Items {
+		list = append(list, Object{Composite: &composites.Items[i]})
+	}
+	for i := range decorators.Items {
+		list = append(list, Object{Decorator: &decorators.Items[i]})
+	}
+	return list, nil
+}

@@ -1,0 +1,107 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspection
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// Engine finds running controllers. It is safe for concurrent use.
+type Engine interface {
+	// Controller returns the controller that runs for an object of a kind, CompositeController or DecoratorController. The error says why
+	// none runs here.
+	Controller(kind, name string, uid types.UID) (Controller, error)
+	// Candidate builds a controller of a *v1alpha1.CompositeController or *v1alpha1.DecoratorController, which does not run: it answers
+	// as that controller would after its start. It waits for the caches until ctx ends. Shut ends it, after the last use.
+	Candidate(ctx context.Context, object runtime.Object) (candidate Controller, shut func(), err error)
+}
+
+// Controller answers questions about one controller. It is safe for concurrent use.
+type Controller interface {
+	// Parents returns the parents that the controller handles, in no particular order.
+	Parents() []Parent
+	// State says how the controller is doing with a parent, and whether it handles it.
+	State(p v1alpha1.ParentReference) (state v1alpha1.ControllerParent, ok bool)
+	// Children returns the declared kinds of children.
+	Children() []Kind
+	// Resync has parents synced now, and returns how many were put into the queue.
+	Resync(parents []v1alpha1.ParentReference) int
+	// Requests returns what the hooks would be sent about a parent now, up to the call of one hook; empty: all that a sync would make. It
+	// calls the hooks on whose responses that depends: the customize hook, whose rules are not known yet. Shown are objects that the
+	// requests show beside the parent.
+	Requests(ctx context.Context, p v1alpha1.ParentReference, hook string) (requests []v1alpha1.HookRequest, shown []Place, err error)
+	// Plan works out what a sync of a parent would do now. Shown are objects that the plan shows beside the parent.
+	Plan(ctx context.Context, p v1alpha1.ParentReference, o PlanOptions) (plan v1alpha1.ParentPlan, shown []Place)
+}
+
+// PlanOptions say how a plan is made.
+type PlanOptions struct {
+	// Responses are those that the hooks shall give about the parent.
+	Responses []v1alpha1.GivenResponse
+	// DryRun has the API server check children that would be written.
+	DryRun bool
+}
+
+// Parent is a parent as it is selected.
+type Parent struct {
+	v1alpha1.ParentReference
+
+	// Labels are those of the object. They are not modified.
+	Labels labels.Labels
+}
+
+// Kind is a declared kind of children.
+type Kind struct {
+	schema.GroupResource
+
+	// Namespaced says that its objects are in namespaces.
+	Namespaced bool
+}
+
+// Place is where objects are: a resource in a namespace, empty for objects that are cluster-scoped.
+type Place struct {
+	schema.GroupResource
+
+	// Namespace is that of the objects.
+	Namespace string
+}
+
+// Link leads to the engine of this process while it runs. It is safe for concurrent use; the zero value leads to none.
+type Link struct{ engine atomic.Pointer[Engine] }
+
+// Connect lets the link lead to an engine until cut is called.
+func (l *Link) Connect(e Engine) (cut func()) {
+	connected := &e
+	l.engine.Store(connected)
+	return func() { l.engine.CompareAndSwap(connected, nil) }
+}
+
+// Engine returns the engine, and whether one runs.
+func (l *Link) Engine() (Engine, bool) {
+	if e := l.engine.Load(); e != nil {
+		return *e, true
+	}
+	return nil, false
+}

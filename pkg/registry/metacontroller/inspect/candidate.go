@@ -1,0 +1,97 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+)
+
+// tryCandidate returns the object that a write of the candidate by the caller would store. It is sent to the API of this process as a dry
+// run in the caller's name, so that it passes the very authorization, admission and validation of a write. Whoever may not write the
+// controller must not have its hooks called with other addresses and credentials.
+func (s *subresource) tryCandidate(ctx context.Context, name string, candidate []byte) (runtime.Object, error) {
+	client, err := s.clientOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := json.Unmarshal(candidate, &content); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("candidate: %v", err))
+	}
+	metadata, _ := content["metadata"].(map[string]any)
+	if given, ok := metadata["name"]; ok && given != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("candidate: its name is %v, and the plan is for %s", given, name))
+	}
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["name"] = name
+	request := client.Post().Resource(s.resource)
+	stored, err := s.get(ctx, name)
+	switch {
+	case err == nil:
+		request = client.Put().Resource(s.resource).Name(name)
+		metadata["resourceVersion"] = stored.GetResourceVersion()
+		metadata["uid"] = stored.GetUID()
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	default:
+		delete(metadata, "resourceVersion")
+		delete(metadata, "uid")
+	}
+	content["apiVersion"], content["kind"], content["metadata"] = v1alpha1.SchemeGroupVersion.String(), s.kind, metadata
+	body, err := json.Marshal(content)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("candidate: %v", err))
+	}
+	result, err := request.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).Body(body).Do(ctx).Get()
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// clientOf returns a client of the API of this process that acts as the caller.
+func (s *subresource) clientOf(ctx context.Context) (restclient.Interface, error) {
+	u, ok := genericapirequest.UserFrom(ctx)
+	if !ok || s.config.Loopback == nil {
+		return nil, apierrors.NewServiceUnavailable("this server cannot try candidates")
+	}
+	config := restclient.CopyConfig(s.config.Loopback)
+	config.Impersonate = restclient.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Groups: slices.Clone(u.GetGroups()), Extra: u.GetExtra()}
+	// Warnings are for the author of a write.
+	config.WarningHandler = restclient.NoWarnings{}
+	clients, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client that acts as the caller: %w", err)
+	}
+	return clients.MetacontrollerV1alpha1().RESTClient(), nil
+}

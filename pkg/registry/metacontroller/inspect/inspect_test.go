@@ -1,0 +1,304 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
+)
+
+// engine has one controller of Things in namespaces, with Secrets as children.
+type engine struct {
+	parents  []inspection.Parent
+	resynced []v1alpha1.ParentReference
+	// block, if it is not nil, is waited for by plans.
+	block chan struct{}
+}
+
+func (e *engine) Controller(_, name string, _ types.UID) (inspection.Controller, error) {
+	if name != "c" {
+		return nil, errors.New("it does not run")
+	}
+	return e, nil
+}
+
+func (e *engine) Candidate(context.Context, runtime.Object) (inspection.Controller, func(), error) {
+	return nil, nil, errors.New("no candidates")
+}
+
+func (e *engine) Parents() []inspection.Parent { return e.parents }
+
+func (e *engine) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParent, bool) {
+	return v1alpha1.ControllerParent{ParentReference: p, State: v1alpha1.ParentSynced}, true
+}
+
+func (e *engine) Children() []inspection.Kind {
+	return []inspection.Kind{{GroupResource: schema.GroupResource{Resource: "secrets"}, Namespaced: true}}
+}
+
+func (e *engine) Resync(parents []v1alpha1.ParentReference) int {
+	e.resynced = append(e.resynced, parents...)
+	return len(parents)
+}
+
+func (e *engine) Requests(context.Context, v1alpha1.ParentReference, string) ([]v1alpha1.HookRequest, []inspection.Place, error) {
+	return []v1alpha1.HookRequest{{Hook: "sync"}}, []inspection.Place{{GroupResource: schema.GroupResource{Resource: "services"}, Namespace: "elsewhere"}}, nil
+}
+
+func (e *engine) Plan(ctx context.Context, p v1alpha1.ParentReference, _ inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
+	if e.block != nil {
+		select {
+		case <-e.block:
+		case <-ctx.Done():
+		}
+	}
+	return v1alpha1.ParentPlan{ParentReference: p, Children: []v1alpha1.ChildPlan{{Action: v1alpha1.ChildCreate}, {Action: v1alpha1.ChildLeave}}}, nil
+}
+
+// reviews allow what allowed says, as "get things ns", and count how often they are asked.
+type reviews struct {
+	authorizationclient.SubjectAccessReviewInterface
+
+	allowed []string
+	asked   int
+}
+
+func (r *reviews) Create(_ context.Context, asked *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	r.asked++
+	a := asked.Spec.ResourceAttributes
+	asked.Status.Allowed = asked.Spec.User == "jane" && slices.Contains(r.allowed, strings.TrimSpace(a.Verb+" "+a.Resource+" "+a.Namespace))
+	return asked, nil
+}
+
+func thing(namespace, name string) inspection.Parent {
+	return inspection.Parent{
+		ParentReference: v1alpha1.ParentReference{Group: "example.com", Resource: "things", Namespace: namespace, Name: name},
+		Labels:          labels.Set{"name": name},
+	}
+}
+
+// scene returns the subresources of an engine, and a context of jane.
+func scene(t *testing.T, e *engine, r *reviews) (*subresource, context.Context) {
+	t.Helper()
+	link := &inspection.Link{}
+	link.Connect(e)
+	i := New(Config{Engine: link, Reviews: r})
+	// One review after the other, since they are counted.
+	i.reviewer = review.New(r, 1)
+	s := &subresource{Inspector: i, kind: "CompositeController", resource: "compositecontrollers", get: func(_ context.Context, name string) (metav1.Object, error) {
+		if name == "nobody" {
+			return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
+		}
+		return &metav1.ObjectMeta{Name: name}, nil
+	}}
+	return s, genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "jane"})
+}
+
+func namesOf[T any](list []T, name func(T) v1alpha1.ParentReference) string {
+	var names []string
+	for _, each := range list {
+		p := name(each)
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestCallersSeeWhatTheyMayGet(t *testing.T) {
+	all := []inspection.Parent{thing("one", "b"), thing("two", "a"), thing("one", "a"), thing("three", "a")}
+	for name, tc := range map[string]struct {
+		allowed        []string
+		parents, plans string
+		reviews        int
+	}{
+		"nothing":                        {nil, "", "", 4},
+		"everything":                     {[]string{"get things", "get secrets"}, "one/a one/b three/a two/a", "one/a one/b three/a two/a", 1},
+		"parents everywhere":             {[]string{"get things"}, "one/a one/b three/a two/a", "", 1},
+		"one namespace":                  {[]string{"get things one", "get secrets one"}, "one/a one/b", "one/a one/b", 4},
+		"the children of another one":    {[]string{"get things one", "get things two", "get secrets two"}, "one/a one/b two/a", "two/a", 4},
+		"children and no parents at all": {[]string{"get secrets"}, "", "", 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &reviews{allowed: tc.allowed}
+			s, ctx := scene(t, &engine{parents: all}, r)
+			o, err := (&ParentsREST{s}).Get(ctx, "c", &v1alpha1.ControllerParentOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, ok := o.(*v1alpha1.ControllerParentList)
+			got := namesOf(list.Items, func(p v1alpha1.ControllerParent) v1alpha1.ParentReference { return p.ParentReference })
+			if !ok || got != tc.parents || int(list.Hidden)+len(list.Items) != len(all) {
+				t.Errorf("parents are %q and %d hidden, want %q", got, list.Hidden, tc.parents)
+			}
+			if r.asked != tc.reviews {
+				t.Errorf("%d reviews were made, want %d", r.asked, tc.reviews)
+			}
+			o, err = (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, ok := o.(*v1alpha1.ControllerPlan)
+			got = namesOf(plan.Status.Parents, func(p v1alpha1.ParentPlan) v1alpha1.ParentReference { return p.ParentReference })
+			if !ok || got != tc.plans || int(plan.Status.Hidden)+len(plan.Status.Parents) != len(all) {
+				t.Errorf("plans are %q and %d hidden, want %q", got, plan.Status.Hidden, tc.plans)
+			}
+		})
+	}
+}
+
+func TestARequestIsRefusedThatShowsWhatTheCallerMayNotGet(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allowed []string
+		refused string
+	}{
+		"all of it":               {[]string{"get things one", "get secrets one", "get services elsewhere"}, ""},
+		"without the parent":      {[]string{"get secrets one", "get services elsewhere"}, "things.example.com in namespace one"},
+		"without the children":    {[]string{"get things one", "get services elsewhere"}, "secrets in namespace one"},
+		"without related objects": {[]string{"get things one", "get secrets one"}, "services in namespace elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := scene(t, &engine{parents: []inspection.Parent{thing("one", "a")}}, &reviews{allowed: tc.allowed})
+			_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a"})
+			if tc.refused == "" && err != nil || tc.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused)) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestPartsOfAListJoin(t *testing.T) {
+	var all []inspection.Parent
+	for i := range 7 {
+		all = append(all, thing("ns", fmt.Sprint("p", i)))
+	}
+	s, ctx := scene(t, &engine{parents: all}, &reviews{allowed: []string{"get things", "get secrets"}})
+	var got []string
+	spec := v1alpha1.ControllerPlanSpec{Limit: 3}
+	for _, remaining := range []int64{4, 1, 0} {
+		o, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{Spec: spec}, nil, nil)
+		plan, ok := o.(*v1alpha1.ControllerPlan)
+		if err != nil || !ok || plan.Status.Remaining != remaining || (plan.Status.Continue == "") != (remaining == 0) {
+			t.Fatalf("%+v, error %v", o, err)
+		}
+		if n := int64(len(plan.Status.Parents)); plan.Status.Summary != (v1alpha1.PlanSummary{Parents: n, Changing: n, Create: n, Leave: n}) {
+			t.Errorf("the summary is %+v", plan.Status.Summary)
+		}
+		for _, p := range plan.Status.Parents {
+			got = append(got, p.Name)
+		}
+		spec.Continue = plan.Status.Continue
+	}
+	if diff := cmp.Diff([]string{"p0", "p1", "p2", "p3", "p4", "p5", "p6"}, got); diff != "" {
+		t.Errorf("planned (-want +got):\n%s", diff)
+	}
+}
+
+func TestSelectionsOfParents(t *testing.T) {
+	e := &engine{parents: []inspection.Parent{thing("one", "a"), thing("one", "b"), thing("two", "a")}}
+	for name, tc := range map[string]struct {
+		selection *v1alpha1.ParentSelection
+		want      string
+	}{
+		"all":              {nil, "one/a one/b two/a"},
+		"a namespace":      {&v1alpha1.ParentSelection{Namespace: "one"}, "one/a one/b"},
+		"a name":           {&v1alpha1.ParentSelection{Name: "a"}, "one/a two/a"},
+		"a resource":       {&v1alpha1.ParentSelection{Resource: "things.example.com", Name: "b"}, "one/b"},
+		"another resource": {&v1alpha1.ParentSelection{Resource: "things"}, ""},
+		"labels":           {&v1alpha1.ParentSelection{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "b"}}}, "one/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.resynced = nil
+			s, ctx := scene(t, e, &reviews{allowed: []string{"get things"}})
+			o, err := (&ResyncREST{s}).Create(ctx, "c", &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: tc.selection}}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := namesOf(e.resynced, func(p v1alpha1.ParentReference) v1alpha1.ParentReference { return p })
+			if done, ok := o.(*v1alpha1.ControllerResync); !ok || got != tc.want || done.Status.Parents != int64(len(e.resynced)) {
+				t.Errorf("resynced %q, said %+v, want %q", got, o, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeServedIsSaid(t *testing.T) {
+	s, ctx := scene(t, &engine{}, &reviews{})
+	parents := &ParentsREST{s}
+	if _, err := parents.Get(ctx, "nobody", &v1alpha1.ControllerParentOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("no such controller: %v", err)
+	}
+	if _, err := parents.Get(ctx, "stopped", &v1alpha1.ControllerParentOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("one that does not run: %v", err)
+	}
+	if _, err := parents.Get(t.Context(), "c", &v1alpha1.ControllerParentOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("nobody asks: %v", err)
+	}
+	s.config.Engine = &inspection.Link{}
+	if _, err := parents.Get(ctx, "c", &v1alpha1.ControllerParentOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("no engine: %v", err)
+	}
+}
+
+func TestNotManyPlansAreMadeAtTheSameTime(t *testing.T) {
+	e := &engine{parents: []inspection.Parent{thing("one", "a")}, block: make(chan struct{})}
+	s, ctx := scene(t, e, &reviews{allowed: []string{"get things", "get secrets"}})
+	ended := make(chan error, maxPlans)
+	for range maxPlans {
+		go func() {
+			_, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil)
+			ended <- err
+		}()
+	}
+	for len(s.plans.slots) < maxPlans { // They are entering.
+		select {
+		case err := <-ended:
+			t.Fatalf("a plan ended: %v", err)
+		default:
+		}
+	}
+	if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("one more: %v", err)
+	}
+	close(e.block)
+	for range maxPlans {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

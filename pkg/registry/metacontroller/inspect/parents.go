@@ -1,0 +1,124 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+)
+
+// ParentsREST says how a controller is doing with its parents.
+type ParentsREST struct{ *subresource }
+
+var (
+	_ rest.GetterWithOptions = &ParentsREST{}
+	_ rest.TableConvertor    = &ParentsREST{}
+)
+
+// New returns an empty list.
+func (*ParentsREST) New() runtime.Object { return &v1alpha1.ControllerParentList{} }
+
+// Destroy does nothing: nothing is stored.
+func (*ParentsREST) Destroy() {}
+
+// NewGetOptions returns the query parameters.
+func (*ParentsREST) NewGetOptions() (options runtime.Object, subpath bool, subpathKey string) {
+	return &v1alpha1.ControllerParentOptions{}, false, ""
+}
+
+// Get returns the parents of a controller that the options select and the caller may get.
+func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	o, ok := options.(*v1alpha1.ControllerParentOptions)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the options are a %T", options))
+	}
+	if err := checkState(o.State); err != nil {
+		return nil, err
+	}
+	who, err := r.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.controller(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := selectParents(ctx, who, c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}, false)
+	if err != nil {
+		return nil, err
+	}
+	list, err := page(c, s.parents, o)
+	if err != nil {
+		return nil, err
+	}
+	list.Hidden = s.hidden
+	return list, nil
+}
+
+var states = []v1alpha1.ParentState{
+	v1alpha1.ParentSynced, v1alpha1.ParentPending, v1alpha1.ParentSyncing, v1alpha1.ParentFailing, v1alpha1.ParentWaiting,
+	v1alpha1.ParentHeld, v1alpha1.ParentPaused,
+}
+
+func checkState(state string) error {
+	if state != "" && !slices.Contains(states, v1alpha1.ParentState(state)) {
+		return apierrors.NewBadRequest(fmt.Sprintf("state: %q is none of %q", state, states))
+	}
+	return nil
+}
+
+// page returns the states of the parents behind the token, up to the limit.
+func page(c inspection.Controller, parents []v1alpha1.ParentReference, o *v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
+	rest, err := from(parents, o.Continue)
+	if err != nil {
+		return nil, err
+	}
+	list, limit := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{}}, limited(o.Limit)
+	for i, p := range rest {
+		if len(list.Items) == limit {
+			if list.Continue, err = token(rest[i-1]); err != nil {
+				return nil, err
+			}
+			if o.State == "" {
+				list.RemainingItemCount = new(int64(len(rest) - i))
+			}
+			break
+		}
+		if state, ok := c.State(p); ok && (o.State == "" || string(state.State) == o.State) {
+			list.Items = append(list.Items, state)
+		}
+	}
+	return list, nil
+}
+
+// ConvertToTable prints a list of parents.
+func (*ParentsREST) ConvertToTable(_ context.Context, object, _ runtime.Object) (*metav1.Table, error) {
+	list, ok := object.(*v1alpha1.ControllerParentList)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("a %T is no list of parents", object))
+	}
+	return tableOf(list), nil
+}

@@ -1,0 +1,133 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+)
+
+// workLimit is how long a request may take that calls hooks. The generic server ends requests after 34 s.
+const workLimit = 25 * time.Second
+
+// RequestREST shows what hooks would be sent.
+type RequestREST struct{ *subresource }
+
+var _ rest.GetterWithOptions = &RequestREST{}
+
+// New returns an empty list.
+func (*RequestREST) New() runtime.Object { return &v1alpha1.HookRequestList{} }
+
+// Destroy does nothing: nothing is stored.
+func (*RequestREST) Destroy() {}
+
+// NewGetOptions returns the query parameters.
+func (*RequestREST) NewGetOptions() (options runtime.Object, subpath bool, subpathKey string) {
+	return &v1alpha1.HookRequestOptions{}, false, ""
+}
+
+// Get returns the requests about one parent.
+func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	o, ok := options.(*v1alpha1.HookRequestOptions)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the options are a %T", options))
+	}
+	if o.Name == "" {
+		return nil, apierrors.NewBadRequest("name: name the parent, and its namespace unless it is cluster-scoped")
+	}
+	if known := []string{"", "sync", "finalize", "customize"}; !slices.Contains(known, o.Hook) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("hook: %q is none of %q", o.Hook, known[1:]))
+	}
+	leave, err := r.requests.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, workLimit)
+	defer cancel()
+	who, err := r.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.controller(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.one(ctx, who, c, o)
+	if err != nil {
+		return nil, err
+	}
+	requests, shown, err := c.Requests(ctx, p, o.Hook)
+	if err != nil {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, err)
+	}
+	if err := who.learn(ctx, shown); err != nil {
+		return nil, err
+	}
+	if hidden := slices.IndexFunc(shown, who.hides); hidden >= 0 {
+		return nil, forbidden(who, shown[hidden], p)
+	}
+	return &v1alpha1.HookRequestList{Parent: p, Items: requests}, nil
+}
+
+// one returns the parent that the options name, if the caller sees it and the kinds of its children.
+func (r *RequestREST) one(
+	ctx context.Context, who *caller, c inspection.Controller, o *v1alpha1.HookRequestOptions,
+) (p v1alpha1.ParentReference, err error) {
+	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
+	found, err := match(c.Parents(), selection)
+	if err != nil {
+		return p, err
+	}
+	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != o.Namespace })
+	switch len(found) {
+	case 0:
+		return p, apierrors.NewNotFound(schema.ParseGroupResource(o.Resource), "parent "+o.Namespace+"/"+o.Name)
+	case 1:
+	default:
+		return p, apierrors.NewBadRequest("resource: the controller has parents of several resources with this name; name one, as in things.example.com")
+	}
+	p = found[0]
+	places := around(p, c.Children())
+	if err := who.learn(ctx, places); err != nil {
+		return p, err
+	}
+	if hidden := slices.IndexFunc(places, who.hides); hidden >= 0 {
+		return p, forbidden(who, places[hidden], p)
+	}
+	return p, nil
+}
+
+// forbidden says what the caller would have to be allowed.
+func forbidden(who *caller, at inspection.Place, p v1alpha1.ParentReference) error {
+	where := "in all namespaces"
+	if at.Namespace != "" {
+		where = "in namespace " + at.Namespace
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name,
+		fmt.Errorf("user %q may not get %s %s, which would be shown", who.subject.User, at.GroupResource, where))
+}

@@ -1,0 +1,109 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspect
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/registry/rest"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
+)
+
+// Config is what the subresources need. The zero value serves them with errors that say what is missing.
+type Config struct {
+	// Engine leads to the engine of this process.
+	Engine *inspection.Link
+	// Reviews asks the cluster what callers may see.
+	Reviews authorizationclient.SubjectAccessReviewInterface
+	// Loopback reaches the API of this process, with the right to impersonate callers. Dry runs of candidates are sent to it.
+	Loopback *restclient.Config
+}
+
+// Inspector makes the subresources of both kinds, which share their limits.
+type Inspector struct {
+	config   Config
+	reviewer *review.Reviewer
+	// plans and requests bound what calls hooks.
+	plans, requests gate
+}
+
+// New returns an inspector.
+func New(c Config) *Inspector {
+	i := &Inspector{config: c, plans: newGate("plans", maxPlans), requests: newGate("requests of hooks", maxRequests)}
+	if c.Engine == nil {
+		i.config.Engine = &inspection.Link{}
+	}
+	if c.Reviews != nil {
+		i.reviewer = review.New(c.Reviews, parallelReviews)
+	}
+	return i
+}
+
+// Get returns a controller object by its name. The error is that of the store.
+type Get func(ctx context.Context, name string) (metav1.Object, error)
+
+// Subresources returns the endpoints of a kind, such as CompositeController, by their paths below its resource.
+func (i *Inspector) Subresources(kind, resource string, get Get) map[string]rest.Storage {
+	s := &subresource{Inspector: i, kind: kind, resource: resource, get: get}
+	return map[string]rest.Storage{
+		resource + "/parents": &ParentsREST{s},
+		resource + "/plan":    &PlanREST{s},
+		resource + "/request": &RequestREST{s},
+		resource + "/resync":  &ResyncREST{s},
+	}
+}
+
+// subresource is what the subresources of one kind have in common.
+type subresource struct {
+	*Inspector
+
+	kind, resource string
+	get            Get
+}
+
+// controller returns the running controller of an object.
+func (s *subresource) controller(ctx context.Context, name string) (inspection.Controller, error) {
+	o, err := s.get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := s.engine()
+	if err != nil {
+		return nil, err
+	}
+	c, err := engine.Controller(s.kind, name, o.GetUID())
+	if err != nil {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", s.kind, name, err))
+	}
+	return c, nil
+}
+
+func (s *subresource) engine() (inspection.Engine, error) {
+	engine, ok := s.config.Engine.Engine()
+	if !ok {
+		return nil, apierrors.NewServiceUnavailable("this server does not run controllers at present, so that it knows nothing of their " +
+			"parents. It may be starting or ending: try again")
+	}
+	return engine, nil
+}

@@ -1,0 +1,194 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspection
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+func setUp(t *testing.T) *fixture.Environment {
+	t.Helper()
+	e := fixture.SetUp(t, fixture.Options{Limit: limit})
+	e.Kubectl(t, "apply", "-f", filepath.Join(cluster.Root(), "artifacts", "base", "clusterroles-users.yaml"))
+	return e
+}
+
+func TestParentsAreListedWithHowTheyAreDoing(t *testing.T) {
+	tests(t, setUp(t), map[string]func(*stage){
+		"states":                states,
+		"pages":                 pages,
+		"one namespace":         oneNamespace,
+		"a table":               table,
+		"what cannot be served": notServed,
+	})
+}
+
+// states lets a parent be synced, fail, wait for a pause and be synced again.
+func states(s *stage) {
+	s.run()
+	s.Parent("a", map[string]any{"names": "one two", "data": "x"})
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
+		return p.State == v1alpha1.ParentSynced && p.Children != nil && p.Children.Total == 2 && p.Children.Ready == nil && p.LastSyncTime != nil &&
+			p.Resource == "things" && p.Group == fixture.Group && p.Namespace == s.Name
+	})
+	s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) { return nil, errors.New("the hook has a bad day") })
+	s.Patch(fixture.Things, "a", `{"spec":{"data":"y"}}`)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
+		return p.State == v1alpha1.ParentFailing && p.Retries > 3 && p.NextSyncTime != nil && strings.Contains(p.LastError, "the hook has a bad day")
+	})
+	s.eventually("it to be listed by its state", func() bool { // It is being synced at times.
+		failing, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{State: "Failing"})
+		synced, errSynced := s.parents(s.admin(), v1alpha1.ControllerParentOptions{State: "Synced"})
+		return err == nil && errSynced == nil && len(failing.Items) == 1 && len(synced.Items) == 0
+	})
+	s.script.Respond(wanted)
+	if done, err := s.resync(s.admin(), &v1alpha1.ParentSelection{Name: "a"}); err != nil || done.Status.Parents != 1 {
+		s.T.Errorf("resynced: %v, error %v", done, err)
+	}
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
+		return p.State == v1alpha1.ParentSynced && p.Retries == 0 && p.LastError == ""
+	})
+	s.pause()
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentPaused })
+	s.resume()
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+}
+
+// pages reads five parents two by two.
+func pages(s *stage) {
+	s.run()
+	for _, name := range []string{"e", "d", "c", "b", "a"} {
+		s.Parent(name, nil)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.awaitParent(name, func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	}
+	var names []string
+	options := v1alpha1.ControllerParentOptions{Namespace: s.Name, Limit: 2}
+	for _, remaining := range []int64{3, 1, 0} {
+		list, err := s.parents(s.admin(), options)
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		if got := list.RemainingItemCount; remaining > 0 && (got == nil || *got != remaining) || (remaining > 0) != (list.Continue != "") {
+			s.T.Errorf("after %v the rest is %v, %q", names, got, list.Continue)
+		}
+		options.Continue = list.Continue
+	}
+	if !slices.Equal(names, []string{"a", "b", "c", "d", "e"}) {
+		s.T.Errorf("the parents are %v", names)
+	}
+	if _, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{Continue: "?"}); !apierrors.IsBadRequest(err) {
+		s.T.Errorf("a wrong token: %v", err)
+	}
+	if _, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{State: "Happy"}); !apierrors.IsBadRequest(err) {
+		s.T.Errorf("a wrong state: %v", err)
+	}
+}
+
+// oneNamespace lets a user see what he may see.
+func oneNamespace(s *stage) {
+	other := s.Environment.Namespace(s.T)
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	role := s.Name + "-reader"
+	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get", "--resource=things."+fixture.Group)
+	defer s.Kubectl(s.T, "delete", "clusterrole", role)
+	jane := s.as("jane-"+s.Name, role)
+	list, err := s.parents(jane, v1alpha1.ControllerParentOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Namespace != s.Name || list.Hidden != 1 {
+		s.T.Fatalf("she sees %+v, error %v", list, err)
+	}
+	list, err = s.parents(jane, v1alpha1.ControllerParentOptions{Namespace: other})
+	if err != nil || len(list.Items) != 0 || list.Hidden != 1 {
+		s.T.Errorf("in the other namespace she sees %+v, error %v", list, err)
+	}
+	calls := s.script.Calls("b")
+	if done, err := s.resync(jane, nil); err != nil || done.Status.Parents != 1 || done.Status.Hidden != 1 {
+		s.T.Errorf("she resynced %+v, error %v", done, err)
+	}
+	s.Settle()
+	if now := s.script.Calls("b"); now != calls {
+		s.T.Errorf("the hook was called %d times for the parent in the other namespace", now-calls)
+	}
+	// A user who may not use the subresource is told so by the kube-apiserver's rules.
+	s.Kubectl(s.T, "delete", "clusterrolebinding", s.Name+"-jane-"+s.Name)
+	defer s.Kubectl(s.T, "create", "clusterrolebinding", s.Name+"-jane-"+s.Name, "--clusterrole=metacontroller-inspection", "--user=jane-"+s.Name)
+	s.eventually("it to be forbidden", func() bool {
+		_, err := s.parents(jane, v1alpha1.ControllerParentOptions{})
+		return apierrors.IsForbidden(err)
+	})
+}
+
+// table is what kubectl and the server's printing show.
+func table(s *stage) {
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	path := "/apis/metacontroller.k8s.io/v1alpha1/" + s.resource() + "/" + s.controller.Name + "/parents"
+	raw := s.Kubectl(s.T, "get", "--raw", path+"?namespace="+s.Name)
+	for _, part := range []string{`"kind":"ControllerParentList"`, `"apiVersion":"metacontroller.k8s.io/v1alpha1"`, `"name":"a"`, `"state":"Synced"`} {
+		if !strings.Contains(raw, part) {
+			s.T.Errorf("no %s in %s", part, raw)
+		}
+	}
+	printed := &metav1.Table{}
+	err := s.admin().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(s.T.Context()).Into(printed)
+	if err != nil || len(printed.Rows) != 1 || printed.Rows[0].Cells[2] != "Synced" || printed.Rows[0].Cells[3] != "1" {
+		s.T.Errorf("the table is %+v, error %v", printed, err)
+	}
+}
+
+// notServed asks about controllers that are not there or do not run.
+func notServed(s *stage) {
+	broken := s.definition
+	broken.Parents = nil
+	broken.EditComposite = func(spec *v1alpha1.CompositeControllerSpec) { spec.ParentResource.Resource = "nothings" }
+	broken.EditDecorator = func(spec *v1alpha1.DecoratorControllerSpec) { spec.Resources[0].Resource = "nothings" }
+	s.controller = s.Declare(broken)
+	if _, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{}); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "condition Ready") {
+		s.T.Errorf("a controller that does not run: %v", err)
+	}
+	_, err := s.admin().CompositeControllers().GetParents(s.T.Context(), "nobody", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		s.T.Errorf("a controller that is not there: %v", err)
+	}
+}
+
+// eventually waits for a condition.
+func (s *stage) eventually(what string, holds func() bool) {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, what, func(context.Context) (bool, string) { return holds(), "" })
+}

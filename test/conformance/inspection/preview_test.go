@@ -1,0 +1,462 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspection
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+func TestRequestsAndPlans(t *testing.T) {
+	e := setUp(t)
+	tests(t, e, map[string]func(*stage){
+		"the request is what the hook gets":          requestIsTheHooks,
+		"values of Secrets are never shown":          secrets,
+		"given responses are taken":                  given,
+		"a candidate":                                candidate,
+		"a candidate of a user who may not write it": candidateOfOthers,
+		"pages of plans":                             planPages,
+		"one namespace":                              planOfOneNamespace,
+		"what the API server refuses":                dryRun,
+		"related objects":                            relatedObjects,
+	})
+	t.Run("a rollout half-way", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
+	t.Run("an orphan", func(t *testing.T) { orphan(newStage(t, e, fixture.Composite)) })
+}
+
+// requestIsTheHooks compares the request that is shown with the one that the hook gets next.
+func requestIsTheHooks(s *stage) {
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	s.Idle(s.controller)
+	shown, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"})
+	if err != nil || len(shown.Items) != 1 || shown.Items[0].Hook != "sync" || shown.Parent.Name != "a" {
+		s.T.Fatalf("the requests are %+v, error %v", shown, err)
+	}
+	before := len(s.Requests("/hook"))
+	if _, err := s.resync(s.admin(), &v1alpha1.ParentSelection{Namespace: s.Name, Name: "a"}); err != nil {
+		s.T.Fatal(err)
+	}
+	s.eventually("the hook to be called", func() bool { return len(s.Requests("/hook")) > before })
+	got := s.Requests("/hook")[before].Body
+	if diff := cmp.Diff(decode(s.T, got), decode(s.T, shown.Items[0].Body.Raw)); diff != "" {
+		s.T.Errorf("the request is another one (-sent +shown):\n%s", diff)
+	}
+	for _, wrong := range []v1alpha1.HookRequestOptions{{Namespace: s.Name}, {Namespace: s.Name, Name: "a", Hook: "presync"}} {
+		if _, err := s.requests(s.admin(), wrong); !apierrors.IsBadRequest(err) {
+			s.T.Errorf("%+v: %v", wrong, err)
+		}
+	}
+	if _, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "b"}); !apierrors.IsNotFound(err) {
+		s.T.Errorf("a parent that is not there: %v", err)
+	}
+}
+
+func decode(t *testing.T, body []byte) (value any) {
+	t.Helper()
+	if err := json.Unmarshal(body, &value); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return value
+}
+
+// secrets has Secrets for children, which are created, changed and shown.
+func secrets(s *stage) {
+	s.definition.Children = []fixture.Child{{Resource: fixture.Secrets, Method: v1alpha1.ChildUpdateInPlace}}
+	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		reply := &fixture.Reply{}
+		for name := range strings.FieldsSeq(fixture.Value(c.Parent, "spec", "names")) {
+			reply.Children = append(reply.Children, &hook.Object{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name},
+				"stringData": map[string]any{"password": fixture.Value(c.Parent, "spec", "password")},
+			}})
+		}
+		return reply, nil
+	})
+	s.run()
+	// The parent has no password of its own: the hook adds a part, so that values of Secrets can be told from what is no secret.
+	s.Parent("a", map[string]any{"names": "one", "password": "first"})
+	s.Await(fixture.Secrets, "one", "to be there", cluster.Exists)
+	s.Idle(s.controller)
+	s.pause()
+	s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Children: []*hook.Object{
+			{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "one"}, "stringData": map[string]any{"password": "hunter2"}}},
+			{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "two"}, "stringData": map[string]any{"password": "hunter3"}}},
+		}}, nil
+	})
+	plans := s.planTwice()
+	if diff := cmp.Diff(map[string]string{"one": "Update", "two": "Create"}, actions(&plans.Parents[0])); diff != "" {
+		s.T.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	shown, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	children, err := json.Marshal(decode(s.T, shown.Items[0].Body.Raw).(map[string]any)[s.childrenField()])
+	if err != nil || !strings.Contains(string(children), "KGhpZGRlbik=") {
+		s.T.Errorf("the request shows %s, error %v", children, err)
+	}
+	planned, err := json.Marshal(plans)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, text := range []string{string(planned), string(children)} {
+		// In base64 as well.
+		for _, value := range []string{"hunter2", "hunter3", "first", "aHVudGVy", "Zmlyc3Q="} {
+			if strings.Contains(text, value) {
+				s.T.Errorf("%s is in %s", value, text)
+			}
+		}
+	}
+	if !strings.Contains(string(planned), "data.password") {
+		s.T.Errorf("the path of the change is not in %s", planned)
+	}
+}
+
+func (s *stage) childrenField() string {
+	if s.kind == fixture.Decorator {
+		return "attachments"
+	}
+	return "children"
+}
+
+// given plans with a response that the hook did not give.
+func given(s *stage) {
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	s.Idle(s.controller)
+	response := func(body string) v1alpha1.ControllerPlanSpec {
+		return v1alpha1.ControllerPlanSpec{Responses: []v1alpha1.GivenResponse{{
+			ParentReference: v1alpha1.ParentReference{Group: fixture.Group, Resource: "things", Namespace: s.Name, Name: "a"},
+			Hook:            "sync", Body: runtime.RawExtension{Raw: []byte(body)},
+		}}}
+	}
+	calls := s.script.All()
+	plans := s.planned(response(`{"status":{"given":true},"` + s.childrenField() + `":[
+		{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two"},"data":{"k":"v"}}]}`))
+	if diff := cmp.Diff(map[string]string{"one": "Delete", "two": "Create"}, actions(&plans.Parents[0])); diff != "" {
+		s.T.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	var paths []string
+	for _, change := range plans.Parents[0].Changes {
+		paths = append(paths, change.Path)
+	}
+	if diff := cmp.Diff([]string{"status.data", "status.given"}, paths); diff != "" {
+		s.T.Errorf("the parent changes at (-want +got):\n%s", diff)
+	}
+	if want := (v1alpha1.PlanSummary{Parents: 1, Changing: 1, Create: 1, Delete: 1}); plans.Summary != want {
+		s.T.Errorf("the summary is %+v, want %+v", plans.Summary, want)
+	}
+	bad := s.planned(response(`{"` + s.childrenField() + `":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"two"}}]}`))
+	if !strings.Contains(bad.Parents[0].Error, "Pod") || bad.Summary.Failing != 1 {
+		s.T.Errorf("a kind that is not declared: %+v", bad)
+	}
+	if now := s.script.All(); now != calls {
+		s.T.Errorf("the hook was called %d times", now-calls)
+	}
+	s.Idle(s.controller)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced && p.LastError == "" })
+}
+
+// candidateWith is the stage's controller with its hook at another path.
+func (s *stage) candidateWith(path string) *runtime.RawExtension {
+	s.T.Helper()
+	d := s.definition
+	d.Sync = s.At(path)
+	var object any
+	if s.kind == fixture.Decorator {
+		object = v1alpha1.DecoratorController{Spec: s.DecoratorSpec(d)}
+	} else {
+		object = v1alpha1.CompositeController{Spec: s.CompositeSpec(d)}
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return &runtime.RawExtension{Raw: raw}
+}
+
+// candidate plans another definition, and compares what is written when it is taken.
+func candidate(s *stage) {
+	other := s.NewScript(s.kind)
+	other.Want(fixture.ConfigMap("one", map[string]any{"data": "x"}), fixture.ConfigMap("new", map[string]any{"data": "x"}))
+	s.Handle("/other", other)
+	s.run()
+	s.Parent("a", map[string]any{"names": "one two", "data": "x"})
+	s.Await(fixture.ConfigMaps, "two", "to be there", cluster.Exists)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	s.Idle(s.controller)
+	calls, written := s.script.All(), s.written()
+	plans := s.planned(v1alpha1.ControllerPlanSpec{Candidate: s.candidateWith("/other")})
+	if diff := cmp.Diff(map[string]string{"one": "Leave Same", "two": "Delete", "new": "Create"}, actions(&plans.Parents[0])); diff != "" {
+		s.T.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	if now := s.script.All(); now != calls || other.All() != 1 {
+		s.T.Errorf("the running hook was called %d times, the candidate's %d times", now-calls, other.All())
+	}
+	if diff := cmp.Diff(written, s.written()); diff != "" {
+		s.T.Errorf("the plan wrote (-before +after):\n%s", diff)
+	}
+	_, err := s.plan(s.admin(), v1alpha1.ControllerPlanSpec{Candidate: &runtime.RawExtension{Raw: []byte(`{"spec":{"workers":-1}}`)}})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.workers") {
+		s.T.Errorf("a candidate that is not valid: %v", err)
+	}
+	s.controller.Patch(`{"spec":{"hooks":{"sync":{"webhook":{"url":"` + s.Hook.URL("/other") + `"}}}}}`)
+	s.awaitWritten(withoutEvents(written), plans)
+}
+
+// candidateOfOthers tries one as a user who may plan, and may not write.
+func candidateOfOthers(s *stage) {
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	jane := s.as("jane-"+s.Name, "admin")
+	_, err := s.plan(jane, v1alpha1.ControllerPlanSpec{Candidate: s.candidateWith("/other")})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jane-"+s.Name) {
+		s.T.Errorf("the candidate: %v", err)
+	}
+	if calls := len(s.Requests("/other")); calls != 0 {
+		s.T.Errorf("its hook was called %d times", calls)
+	}
+}
+
+// planPages plans five parents two by two.
+func planPages(s *stage) {
+	s.run()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.Parent(name, map[string]any{"names": "child-" + name, "data": "x"})
+		s.Await(fixture.ConfigMaps, "child-"+name, "to be there", cluster.Exists)
+	}
+	s.Idle(s.controller)
+	var names []string
+	spec := v1alpha1.ControllerPlanSpec{Limit: 2, Parents: &v1alpha1.ParentSelection{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fixture.Label: s.Name}},
+	}}
+	for _, remaining := range []int64{3, 1, 0} {
+		plans := s.planned(spec)
+		for i := range plans.Parents {
+			names = append(names, plans.Parents[i].Name)
+		}
+		if plans.Remaining != remaining || (remaining > 0) != (plans.Continue != "") {
+			s.T.Errorf("after %v %d remain", names, plans.Remaining)
+		}
+		spec.Continue = plans.Continue
+	}
+	if got := fmt.Sprint(names); got != "[a b c d e]" {
+		s.T.Errorf("planned were %s", got)
+	}
+}
+
+// planOfOneNamespace lets a user see what he may see.
+func planOfOneNamespace(s *stage) {
+	other := s.Environment.Namespace(s.T)
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
+	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	role := s.Name + "-reader"
+	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get", "--resource=things."+fixture.Group+",configmaps")
+	defer s.Kubectl(s.T, "delete", "clusterrole", role)
+	jane := s.as("jane-"+s.Name, role)
+	calls := s.script.Calls("b")
+	plan, err := s.plan(jane, v1alpha1.ControllerPlanSpec{})
+	if err != nil || len(plan.Status.Parents) != 1 || plan.Status.Parents[0].Name != "a" || plan.Status.Hidden != 1 {
+		s.T.Errorf("she sees %+v, error %v", plan, err)
+	}
+	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
+		s.T.Errorf("the request in her namespace: %v", err)
+	}
+	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: other, Name: "b"}); !apierrors.IsForbidden(err) {
+		s.T.Errorf("the request in the other namespace: %v", err)
+	}
+	if now := s.script.Calls("b"); now != calls {
+		s.T.Errorf("the hook was called %d times for what she may not see", now-calls)
+	}
+	// Who may see the parents and not the children sees no plan.
+	poor := s.Name + "-poor"
+	s.Kubectl(s.T, "create", "clusterrole", poor, "--verb=get", "--resource=things."+fixture.Group)
+	defer s.Kubectl(s.T, "delete", "clusterrole", poor)
+	plan, err = s.plan(s.as("joe-"+s.Name, poor), v1alpha1.ControllerPlanSpec{})
+	if err != nil || len(plan.Status.Parents) != 0 || plan.Status.Hidden != 2 {
+		s.T.Errorf("he sees %+v, error %v", plan, err)
+	}
+}
+
+// dryRun has a child that the API server refuses.
+func dryRun(s *stage) {
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.Idle(s.controller)
+	s.pause()
+	s.Patch(fixture.Things, "a", `{"spec":{"names":"one Not_A_Name"}}`)
+	s.settlePaused("a")
+	plans := s.planned(v1alpha1.ControllerPlanSpec{DryRun: true})
+	if diff := cmp.Diff(map[string]string{"one": "Leave Same", "Not_A_Name": "Refuse RefusedByDryRun"}, actions(&plans.Parents[0])); diff != "" {
+		s.T.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	if err := plans.Parents[0].Error; !strings.Contains(err, "metadata.name") {
+		s.T.Errorf("the error is %q", err)
+	}
+	if plans := s.planned(v1alpha1.ControllerPlanSpec{}); actions(&plans.Parents[0])["Not_A_Name"] != "Create" || plans.Parents[0].Message == "" {
+		s.T.Errorf("without a dry run: %+v", plans.Parents[0])
+	}
+}
+
+// relatedObjects are found by a customize hook, whose response is remembered by syncs and not by plans.
+func relatedObjects(s *stage) {
+	s.definition.Customize = s.At("/customize")
+	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{APIVersion: "v1", Resource: "services"}}}, nil
+	}))
+	s.Kubectl(s.T, "-n", s.Name, "create", "service", "externalname", "related", "--external-name=example.com")
+	s.run()
+	s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.Idle(s.controller)
+	s.pause()
+	s.Parent("b", map[string]any{"names": "two", "data": "x"})
+	s.settlePaused("b")
+	before := s.remembered()
+	for name, want := range map[string]string{"a": "sync", "b": "customize sync"} {
+		shown, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: name})
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		var hooks []string
+		for _, r := range shown.Items {
+			hooks = append(hooks, r.Hook)
+		}
+		if got := strings.Join(hooks, " "); got != want {
+			s.T.Errorf("about %s the hooks are called: %s, want %s", name, got, want)
+		}
+		if last := shown.Items[len(shown.Items)-1]; !strings.Contains(string(last.Body.Raw), "example.com") {
+			s.T.Errorf("the related object is not in %s", last.Body.Raw)
+		}
+	}
+	if plans := s.planned(v1alpha1.ControllerPlanSpec{}); plans.Summary.Create != 1 || plans.Summary.Leave != 1 {
+		s.T.Errorf("the plan is %+v", plans)
+	}
+	if diff := cmp.Diff(before, s.remembered()); diff != "" {
+		s.T.Errorf("what is remembered (-before +after):\n%s", diff)
+	}
+	jane := s.as("jane-"+s.Name, "edit")
+	s.Kubectl(s.T, "create", "clusterrole", s.Name+"-things", "--verb=get", "--resource=things."+fixture.Group)
+	defer s.Kubectl(s.T, "delete", "clusterrole", s.Name+"-things")
+	s.Kubectl(s.T, "-n", s.Name, "create", "rolebinding", "things", "--clusterrole="+s.Name+"-things", "--user=jane-"+s.Name)
+	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
+		s.T.Errorf("who may see the related objects: %v", err)
+	}
+}
+
+// rollout stops a rolling update after the first child, which never becomes ready.
+func rollout(s *stage) {
+	s.definition.EditComposite = func(spec *v1alpha1.CompositeControllerSpec) {
+		spec.ChildResources[0].UpdateStrategy = &v1alpha1.CompositeControllerChildUpdateStrategy{
+			Method: v1alpha1.ChildUpdateRollingInPlace,
+			StatusChecks: v1alpha1.ChildUpdateStatusChecks{
+				Conditions: []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: new("True")}},
+			},
+		}
+	}
+	s.run()
+	s.Parent("a", map[string]any{"names": "one two three", "data": "x"})
+	s.Await(fixture.ConfigMaps, "three", "to be there", cluster.Exists)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	s.Idle(s.controller)
+	for round, change := range []func(){ // There are two revisions in both.
+		func() { s.Patch(fixture.Things, "a", `{"spec":{"data":"y"}}`) },
+		func() { s.Patch(fixture.ConfigMaps, "three", `{"data":{"data":"drifted"}}`) },
+	} {
+		s.pause()
+		change()
+		s.settlePaused("a")
+		plans := s.planTwiceOf(2)
+		a := plans.Parents[0]
+		updates := 0
+		for _, c := range a.Children {
+			if c.Action == v1alpha1.ChildUpdate {
+				updates++
+			}
+		}
+		if updates != 1 || len(a.Children) != 3 || a.Error != "" {
+			s.T.Errorf("round %d: the plan is %+v", round, a)
+		}
+		before := withoutEvents(s.written())
+		s.resume()
+		// The syncs that follow write how the rollout goes on into the status once more.
+		compare := func() string {
+			return cmp.Diff(writesOf(plans.Parents), slices.Compact(added(before, withoutEvents(s.written()))))
+		}
+		cluster.Eventually(s.T, limit, "what was planned to be written", func(context.Context) (bool, string) {
+			diff := compare()
+			return diff == "", diff
+		})
+		s.Idle(s.controller)
+		if diff := compare(); diff != "" {
+			s.T.Errorf("round %d: what was written is not what was planned (-planned +written):\n%s", round, diff)
+		}
+	}
+	requests, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"})
+	if err != nil || len(requests.Items) != 2 || requests.Items[0].Revision != "" || requests.Items[1].Revision == "" ||
+		!strings.Contains(string(requests.Items[1].Body.Raw), `"data":"x"`) {
+		s.T.Errorf("the requests half-way are %+v, error %v", requests, err)
+	}
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
+		return p.Children != nil && p.Children.Total == 3 && p.Children.Outdated != nil && *p.Children.Outdated == 2
+	})
+}
+
+// orphan is adopted.
+func orphan(s *stage) {
+	s.run()
+	parent := s.Parent("a", map[string]any{"names": "one", "data": "x"})
+	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	s.Idle(s.controller)
+	s.pause()
+	s.CreateIn(s.Name, fixture.ConfigMaps, "two", map[string]any{"data": map[string]any{"data": "x"}}, map[string]string{"controller-uid": string(parent.GetUID())})
+	s.Patch(fixture.Things, "a", `{"spec":{"names":"one two"}}`)
+	s.settlePaused("a")
+	plans := s.planTwice()
+	if diff := cmp.Diff(map[string]string{"one": "Leave Same", "two": "Adopt Update"}, actions(&plans.Parents[0])); diff != "" {
+		s.T.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	before := withoutEvents(s.written())
+	s.resume()
+	s.awaitWritten(before, plans)
+}

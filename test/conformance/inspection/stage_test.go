@@ -1,0 +1,171 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspection
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
+	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
+
+// limit is more than anything takes on a busy machine.
+const limit = 2 * time.Minute
+
+// A stage is one test of a controller of either kind, whose hook wants a ConfigMap with the data spec.data for each name in spec.names.
+type stage struct {
+	*fixture.Test
+
+	kind       fixture.Kind
+	script     *fixture.Script
+	definition fixture.Definition
+	controller *controllers.Controller
+}
+
+// tests runs tests for both kinds of controllers.
+func tests(t *testing.T, e *fixture.Environment, all map[string]func(*stage)) {
+	t.Helper()
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+		for name, run := range all {
+			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
+				t.Parallel()
+				run(newStage(t, e, kind))
+			})
+		}
+	}
+}
+
+func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
+	t.Helper()
+	s := &stage{Test: e.NewTest(t), kind: kind, script: e.NewScript(kind)}
+	s.script.Respond(wanted)
+	s.Handle("/hook", s.script)
+	s.definition = fixture.Definition{
+		Kind: kind, Sync: s.At("/hook"), Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
+	}
+	return s
+}
+
+// wanted wants what the parent says.
+func wanted(c *fixture.Call) (*fixture.Reply, error) {
+	reply := &fixture.Reply{Status: map[string]any{"data": fixture.Value(c.Parent, "spec", "data")}}
+	for name := range strings.FieldsSeq(fixture.Value(c.Parent, "spec", "names")) {
+		reply.Children = append(reply.Children, fixture.ConfigMap(name, map[string]any{"data": fixture.Value(c.Parent, "spec", "data")}))
+	}
+	if c.Finalizing {
+		reply.Children, reply.Finalized = []*hook.Object{}, len(c.Children["ConfigMap.v1"]) == 0
+	}
+	return reply, nil
+}
+
+// run creates the controller.
+func (s *stage) run() {
+	s.T.Helper()
+	s.controller = s.Run(s.definition)
+}
+
+// pause has the controller do nothing until resume is called.
+func (s *stage) pause() {
+	s.T.Helper()
+	s.controller.Patch(`{"spec":{"paused":true}}`)
+	s.controller.AwaitCondition(v1alpha1.ConditionPaused, "to be True", func(c metav1.Condition) bool {
+		return c.Status == metav1.ConditionTrue
+	})
+}
+
+func (s *stage) resume() {
+	s.T.Helper()
+	s.controller.Patch(`{"spec":{"paused":false}}`)
+}
+
+// resource is that of the controller.
+func (s *stage) resource() string { return strings.ToLower(string(s.kind)) + "s" }
+
+// as returns a client of a user without groups but system:authenticated, who may see what a RoleBinding to a ClusterRole in the stage's
+// namespace lets him see, and use the subresources.
+func (s *stage) as(name, role string) typedv1alpha1.MetacontrollerV1alpha1Interface {
+	s.T.Helper()
+	s.Kubectl(s.T, "-n", s.Name, "create", "rolebinding", name, "--clusterrole="+role, "--user="+name)
+	binding := s.Name + "-" + name
+	s.Kubectl(s.T, "create", "clusterrolebinding", binding, "--clusterrole=metacontroller-inspection", "--user="+name)
+	s.T.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.T.Context()), s.Limit)
+		defer cancel()
+		if output, err := s.TryKubectl(ctx, "", "delete", "clusterrolebinding", binding); err != nil {
+			s.T.Errorf("deleting a binding: %v\n%s", err, output)
+		}
+	})
+	config := rest.CopyConfig(s.Config(s.T))
+	config.Impersonate = rest.ImpersonationConfig{UserName: name}
+	return cluster.NewClients(s.T, config).Versioned.MetacontrollerV1alpha1()
+}
+
+func (s *stage) admin() typedv1alpha1.MetacontrollerV1alpha1Interface {
+	return s.Versioned.MetacontrollerV1alpha1()
+}
+
+// parents asks for the parents of the controller.
+func (s *stage) parents(as typedv1alpha1.MetacontrollerV1alpha1Interface, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
+	list := &v1alpha1.ControllerParentList{}
+	err := as.RESTClient().Get().Resource(s.resource()).Name(s.controller.Name).SubResource("parents").
+		VersionedParams(&o, scheme.ParameterCodec).Do(s.T.Context()).Into(list)
+	return list, err
+}
+
+// awaitParent waits until a parent is in a state.
+func (s *stage) awaitParent(name string, is func(v1alpha1.ControllerParent) bool) {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, "the parent "+name, func(context.Context) (bool, string) {
+		list, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{Namespace: s.Name, Name: name})
+		if err != nil || len(list.Items) != 1 {
+			return false, fmt.Sprint(list.Items, err)
+		}
+		return is(list.Items[0]), fmt.Sprintf("%+v", list.Items[0])
+	})
+}
+
+// requests asks what the hooks would be sent about a parent.
+func (s *stage) requests(as typedv1alpha1.MetacontrollerV1alpha1Interface, o v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error) {
+	list := &v1alpha1.HookRequestList{}
+	err := as.RESTClient().Get().Resource(s.resource()).Name(s.controller.Name).SubResource("request").
+		VersionedParams(&o, scheme.ParameterCodec).Do(s.T.Context()).Into(list)
+	return list, err
+}
+
+// resync asks for syncs of parents.
+func (s *stage) resync(as typedv1alpha1.MetacontrollerV1alpha1Interface, of *v1alpha1.ParentSelection) (*v1alpha1.ControllerResync, error) {
+	asked := &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: of}}
+	if s.kind == fixture.Decorator {
+		return as.DecoratorControllers().Resync(s.T.Context(), s.controller.Name, asked, metav1.CreateOptions{})
+	}
+	return as.CompositeControllers().Resync(s.T.Context(), s.controller.Name, asked, metav1.CreateOptions{})
+}

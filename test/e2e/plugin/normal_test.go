@@ -1,0 +1,82 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plugin
+
+import (
+	"regexp"
+	"strings"
+	"text/tabwriter"
+)
+
+// What differs from one time to the next, and what the page has for it.
+var varying = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
+	{regexp.MustCompile(`\b[1-9]\d* syncs?,`), "12 syncs,"},
+	{regexp.MustCompile(`, \d+ waiting to be synced`), ""},
+	{regexp.MustCompile(`, [1-9]\d* failed\.`), ", 3 failed."},
+	{regexp.MustCompile(`\b\d+ calls?,? half of them within \d+ ms, 99 of 100 within \d+ ms`), "12 calls, half of them within 3 ms, 99 of 100 within 9 ms"},
+	{regexp.MustCompile(`\b\d+ calls?\b`), "12 calls"},
+	{regexp.MustCompile(`within \d+ ms`), "within 5 ms"},
+	{regexp.MustCompile(`\b(\d+m)?\d+(m|s|ms) ago\b`), "5s ago"},
+	{regexp.MustCompile(`\bin \d+\.\d+s\b`), "in 0.001s"},
+	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
+	{regexp.MustCompile(`(pods/example-)[0-9a-z]+-[0-9a-z]+`), "${1}7c5b6d9f8-x2k4p"},
+	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
+	{regexp.MustCompile(`(?m)^(Plugin|Cluster): v\S+$`), "$1: v1.2.3"},
+}
+
+// normal returns what was printed without what differs each time, and without spaces at the ends of lines.
+func normal(printed string) string {
+	for _, v := range varying {
+		printed = v.what.ReplaceAllString(printed, v.with)
+	}
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSpace(printed), "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	printed = strings.Join(lines, "\n")
+	if printed == "" {
+		return ""
+	}
+	if strings.HasPrefix(printed, "NAME ") {
+		return aligned(lines)
+	}
+	return printed + "\n"
+}
+
+// first is the first cell of a row of a tree, whose lines may stand apart.
+var (
+	first = regexp.MustCompile(`^([ │├└─]*\S+)\s+(.*)$`)
+	gap   = regexp.MustCompile(`\s{3,}`)
+)
+
+// aligned writes a table with the widths of what it holds now.
+func aligned(lines []string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, line := range lines {
+		if match := first.FindStringSubmatch(line); match != nil {
+			line = match[1] + "\t" + gap.ReplaceAllString(match[2], "\t")
+		}
+		_, _ = w.Write([]byte(line + "\n")) // It writes to memory.
+	}
+	_ = w.Flush()
+	return b.String()
+}
