@@ -48,7 +48,7 @@ const (
 )
 
 // shared is the server of all tests; each uses names of its own. It has no cluster behind it: everybody may do everything,
-// and there is no admission.
+// and nothing but tests is asked for admission.
 var shared *rest.Config
 
 func TestMain(m *testing.M) {
@@ -134,6 +134,7 @@ func newConfig(ctx context.Context, endpoint string) (*apiserver.Config, error) 
 	}
 	generic.Authentication.Authenticator = anonymous.NewAuthenticator(nil)
 	generic.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	generic.AdmissionControl = &deletions
 	return config, nil
 }
 

@@ -66,8 +66,8 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspec
 		return nil, fmt.Errorf("building the store of controllerrevisions: %w", err)
 	}
 	inspector := inspect.New(inspection)
-	endpoints := inspector.Subresources("CompositeController", "compositecontrollers", getFrom(composites.CompositeController.Store))
-	maps.Copy(endpoints, inspector.Subresources("DecoratorController", "decoratorcontrollers", getFrom(decorators.DecoratorController.Store)))
+	endpoints := inspector.Subresources("CompositeController", "compositecontrollers", getFrom(composites.CompositeController.Store.Store))
+	maps.Copy(endpoints, inspector.Subresources("DecoratorController", "decoratorcontrollers", getFrom(decorators.DecoratorController.Store.Store)))
 	return &Storage{
 		CompositeControllers: composites, DecoratorControllers: decorators, ControllerRevisions: revisions, Inspection: endpoints,
 	}, nil

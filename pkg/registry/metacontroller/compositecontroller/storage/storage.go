@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/deletion"
 )
 
 // Storage is every endpoint of the kind.
@@ -36,7 +37,7 @@ type Storage struct {
 
 // REST serves CompositeControllers.
 type REST struct {
-	*genericregistry.Store
+	*deletion.Store
 }
 
 var (
@@ -66,7 +67,7 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Stor
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
-	return &Storage{CompositeController: &REST{store}, Status: newStatusREST(store, compositecontroller.NewStatusStrategy(strategy))}, nil
+	return &Storage{CompositeController: &REST{deletion.NewStore(store)}, Status: newStatusREST(store, compositecontroller.NewStatusStrategy(strategy))}, nil
 }
 
 // ShortNames are the names that kubectl accepts for the kind (docs/reference/contract.md#s1).
