@@ -117,7 +117,12 @@ func newScene(t *testing.T) *scene {
 // newSceneAt returns a scene with an API server that is written to.
 func newSceneAt(t *testing.T, apiServer string) *scene {
 	t.Helper()
-	config := &rest.Config{Host: apiServer}
+	return newSceneWith(t, &rest.Config{Host: apiServer})
+}
+
+// newSceneWith returns a scene with an API server that is reached as config says.
+func newSceneWith(t *testing.T, config *rest.Config) *scene {
+	t.Helper()
 	host, err := cluster.New(cluster.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +143,21 @@ func newSceneAt(t *testing.T, apiServer string) *scene {
 
 // start shows the objects that exist and runs a controller of the kind until the test ends.
 func (s *scene) start(k *kind, change func(*reconciler.Config)) *reconciler.Controller {
+	s.t.Helper()
+	c := s.build(k, change)
+	ctx, stop := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	s.t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	<-c.Started()
+	return c
+}
+
+// build returns a controller of the kind that does not run.
+func (s *scene) build(k *kind, change func(*reconciler.Config)) *reconciler.Controller {
 	s.t.Helper()
 	k.parents = map[parent.Key]string{}
 	config := reconciler.Config{
@@ -163,14 +183,6 @@ func (s *scene) start(k *kind, change func(*reconciler.Config)) *reconciler.Cont
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(s.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { c.Run(ctx) })
-	s.t.Cleanup(func() {
-		stop()
-		running.Wait()
-	})
-	<-c.Started()
 	return c
 }
 

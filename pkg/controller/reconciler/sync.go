@@ -207,7 +207,9 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 	if s.preview != nil {
 		return s.preview.ensureFinalizer(s)
 	}
-	written, changed, err := c.finalizer.Sync(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
+	writing, end := untilKnown(ctx)
+	defer end()
+	written, changed, err := c.finalizer.Sync(writing, c.shared.Cluster.Client, s.Target, s.Parent)
 	if client.IsGone(err) {
 		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
 		s.Parent = nil
@@ -223,6 +225,21 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 		}
 	}
 	return nil
+}
+
+// untilKnown returns the context of a write of the finalizer, which ends with end. It goes on when ctx ends while the process does not: who
+// takes the finalizer off all parents, when the controller has ended, must not miss one on which the API server puts it after that.
+func untilKnown(ctx context.Context) (writing context.Context, end func()) {
+	writing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
+			cancel(cause)
+		}
+	})
+	return writing, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // relate finds the objects that the customize hook names (docs/reference/contract.md#s16).

@@ -46,7 +46,8 @@ type Config struct {
 	Name string
 	// Workers is the number of keys that are synced at the same time. At least 1.
 	Workers int
-	// Sync brings one parent to its desired state. It is never called for one key by two goroutines at once.
+	// Sync brings one parent to its desired state. It is never called for one key by two goroutines at once. Its context ends with the
+	// grace, and has the cause of the end of Run's then.
 	Sync func(ctx context.Context, key parent.Key) (Result, error)
 	// Ready reports whether a key may be synced now. After it returned false, [Pool.Release] is to be called as soon as the
 	// key may be synced, from any goroutine. Nil: always.
@@ -143,9 +144,9 @@ func (p *Pool) RetryFailed(match func(error) bool) { p.queue.RetryFailed(match) 
 // time to end by itself, so that nothing is left half done. It must be called once at most.
 func (p *Pool) Run(ctx context.Context) {
 	defer p.config.Metrics.Expose()()
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.awaiting.Wait()
-	defer cancel()
+	defer cancel(nil)
 	var workers sync.WaitGroup
 	for range p.config.Workers {
 		workers.Go(func() {
@@ -166,7 +167,7 @@ func (p *Pool) Run(ctx context.Context) {
 	select {
 	case <-ended:
 	case <-grace.C():
-		cancel()
+		cancel(context.Cause(ctx))
 		<-ended
 	}
 }
