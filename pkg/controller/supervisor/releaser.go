@@ -65,6 +65,8 @@ type releaser struct {
 
 	mu      sync.Mutex
 	claimed []schema.GroupResource
+	// claims counts the calls of claim: an instance may have put the finalizer on objects again that were released.
+	claims  int
 	current *release // nil while none is under way
 	again   bool
 	message string
@@ -114,6 +116,7 @@ func paused(d definition.Definition) bool { return d.Paused && d.Meta.DeletionTi
 func (r *releaser) claim(resources []schema.GroupResource) {
 	r.mu.Lock()
 	r.claimed = resources
+	r.claims++
 	interrupted := r.interrupt()
 	r.mu.Unlock()
 	poke(r.wake)
@@ -159,7 +162,7 @@ func (r *releaser) progress() string {
 func (r *releaser) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		targets, left, again := r.targets(), r.left(), r.again
+		targets, left, again, claims := r.targets(), r.left(), r.again, r.claims
 		r.again = false
 		r.mu.Unlock()
 		next := time.Now().Add(maxDelay)
@@ -167,12 +170,14 @@ func (r *releaser) run(ctx context.Context) {
 			next = r.pass(ctx, targets, again)
 			return nil
 		})
-		r.await(ctx, targets, left, next)
+		r.await(ctx, next, func() bool {
+			return r.again || r.claims != claims || !slices.Equal(targets, r.targets()) || !slices.Equal(left, r.left())
+		})
 	}
 }
 
-// await waits until next, never if it is zero, or until there is something else to do.
-func (r *releaser) await(ctx context.Context, targets, left []schema.GroupResource, next time.Time) {
+// await waits until next, never if it is zero, or until there is something else to do, which changed reports with the lock held.
+func (r *releaser) await(ctx context.Context, next time.Time, changed func() bool) {
 	var due <-chan time.Time
 	if !next.IsZero() {
 		timer := time.NewTimer(time.Until(next))
@@ -188,9 +193,9 @@ func (r *releaser) await(ctx context.Context, targets, left []schema.GroupResour
 		case <-r.wake:
 		}
 		r.mu.Lock()
-		changed := r.again || !slices.Equal(targets, r.targets()) || !slices.Equal(left, r.left())
+		done := changed()
 		r.mu.Unlock()
-		if changed {
+		if done {
 			return
 		}
 	}
