@@ -282,6 +282,18 @@ func TestNothingIsFinalizedBeforeItIsRecorded(t *testing.T) {
 	})
 }
 
+func TestNothingRunsWhoseObjectIsGoneBeforeItIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		w.controller.Status.FinalizedResources = []v1alpha1.FinalizedResource{{Resource: "services"}} // There is nothing to publish.
+		w.gone = true
+		defer w.run()()
+		after(time.Minute)
+		equal(t, "built", w.took("build"), nil)
+		equal(t, "with the finalizer", w.carries(), []string{})
+	})
+}
+
 func TestTheHoldComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")

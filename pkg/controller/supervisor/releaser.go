@@ -24,7 +24,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -276,7 +275,8 @@ func (s *Supervisor) prepare(ctx context.Context, d definition.Definition) error
 	return nil
 }
 
-// hold makes sure that the object has HoldFinalizer exactly while an object may carry the controller's finalizer.
+// hold makes sure that the object has HoldFinalizer exactly while an object may carry the controller's finalizer. The error is NotFound if the
+// object is gone.
 func (s *Supervisor) hold(ctx context.Context, d definition.Definition) error {
 	needed := len(s.report.recorded()) > 0 || len(finalized(d)) > 0
 	finalizers := slices.Clone(d.Meta.Finalizers)
@@ -288,8 +288,7 @@ func (s *Supervisor) hold(ctx context.Context, d definition.Definition) error {
 	default:
 		return nil
 	}
-	err := s.config.Objects.SetFinalizers(ctx, d, finalizers)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := s.config.Objects.SetFinalizers(ctx, d, finalizers); err != nil {
 		return fmt.Errorf("writing the finalizer that keeps %s %s until its parents are released: %w", d.Kind, d.Meta.Name, err)
 	}
 	return nil

@@ -213,7 +213,7 @@ func (s *Supervisor) supervise(ctx context.Context, d definition.Definition) err
 // terminate lets the object of a controller that is being deleted go once its finalizer is off all parents, which is the
 // releaser's work.
 func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) error {
-	if err := s.hold(ctx, d); err != nil {
+	if err := s.hold(ctx, d); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	message, releasing := "The controller is being deleted.", ""
@@ -415,7 +415,7 @@ func (s *Supervisor) check(ctx context.Context, d definition.Definition, instanc
 	if s.report.set(d, s.report.conditions(&state)...) && state.Problem != nil {
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
 	}
-	if err := s.hold(ctx, s.latest()); err != nil {
+	if err := s.hold(ctx, s.latest()); err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Finalizer of the controller object is not written yet", "err", err)
 	}
 	return failing

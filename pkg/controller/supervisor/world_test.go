@@ -243,9 +243,12 @@ func (w *world) PublishStatus(_ context.Context, d definition.Definition, status
 // SetFinalizers implements supervisor.Objects.
 func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finalizers []string) error {
 	w.mu.Lock()
-	stale := d.Meta.ResourceVersion != w.controller.ResourceVersion
+	stale, gone := d.Meta.ResourceVersion != w.controller.ResourceVersion, w.gone
 	w.notef("finalizers %v", finalizers)
 	w.mu.Unlock()
+	if gone {
+		return apierrors.NewNotFound(schema.GroupResource{}, "d")
+	}
 	if stale {
 		return apierrors.NewConflict(schema.GroupResource{}, "d", errors.New("stale"))
 	}
