@@ -37,10 +37,11 @@ type Store struct {
 	*genericregistry.Store
 }
 
-// NewStore returns a Store that shares everything with s, which must be completed and not be in use yet.
+// NewStore returns a Store that shares everything with s, which must be completed and stays as it is.
 func NewStore(s *genericregistry.Store) *Store {
-	s.Storage.Storage = guarded{s.Storage.Storage}
-	return &Store{s}
+	shared := *s
+	shared.Storage.Storage = guarded{s.Storage.Storage}
+	return &Store{&shared}
 }
 
 // Delete deletes an object, or marks it as being deleted if it has finalizers at the moment at which it would be removed.
