@@ -76,7 +76,7 @@ func (r *report) starting(d definition.Definition, instance Instance) {
 	r.instance, r.settled = instance, time.Now().Add(startTime)
 	r.mu.Unlock()
 	state := instance.Health()
-	r.set(d, r.conditions(&state)...)
+	r.set(d, r.running(&state)...)
 }
 
 func (r *report) stopped() {
@@ -91,8 +91,8 @@ func (r *report) notRunning(d definition.Definition, reason, message, releasing 
 	return r.set(d, append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)...)
 }
 
-// conditions returns the conditions of a running instance: Ready is the first.
-func (r *report) conditions(s *health.State) []metav1.Condition {
+// running returns the conditions of a running instance: Ready is the first.
+func (r *report) running(s *health.State) []metav1.Condition {
 	return append(append(s.Conditions(), health.Served(s.Missing)), r.brakes(s)...)
 }
 

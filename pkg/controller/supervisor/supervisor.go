@@ -414,7 +414,7 @@ func (s *Supervisor) check(ctx context.Context, d definition.Definition, instanc
 	if s.releaser.busy() {
 		state.UnderWay++
 	}
-	if s.report.set(d, s.report.conditions(&state)...) && state.Problem != nil {
+	if s.report.set(d, s.report.running(&state)...) && state.Problem != nil {
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil && !apierrors.IsNotFound(err) {
