@@ -95,6 +95,7 @@ func addFlags(cmd *cobra.Command, o *options.Options) {
 
 func serve(cmd *cobra.Command, o *options.Options) error {
 	logUnhandledErrors()
+	shortenStandardLog()
 	// Feature gates are not read before this.
 	if err := o.Registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
