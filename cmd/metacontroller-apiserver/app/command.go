@@ -95,7 +95,6 @@ func addFlags(cmd *cobra.Command, o *options.Options) {
 
 func serve(cmd *cobra.Command, o *options.Options) error {
 	logUnhandledErrors()
-	shortenStandardLog()
 	// Feature gates are not read before this.
 	if err := o.Registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
@@ -103,6 +102,7 @@ func serve(cmd *cobra.Command, o *options.Options) error {
 	if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
 		return fmt.Errorf("setting up logging: %w", err)
 	}
+	shortenStandardLog()
 	c := o.Complete()
 	if err := c.Validate(); err != nil {
 		return err

@@ -21,14 +21,13 @@ import (
 	"fmt"
 	"io"
 	"log" //nolint:depguard // net/http writes there, and gives clients no other log
-
-	"k8s.io/component-base/logs"
 )
 
 // shortenStandardLog keeps what hooks send out of the log. An HTTP client logs the bytes that follow a response, as the hook chose them:
-// they may be the credentials that it was sent. It is to be called before anything is started, and after the logs were initialized.
+// they may be the credentials that it was sent. It is to be called before anything is started, and after logging was set up, which
+// replaces the standard library's log.
 func shortenStandardLog() {
-	log.SetOutput(&standardLog{next: logs.KlogWriter{}})
+	log.SetOutput(&standardLog{next: log.Writer()})
 }
 
 // standardLog passes lines of the standard library on, without bytes of others.

@@ -40,8 +40,8 @@ import (
 const (
 	// limit is more than anything here takes on a busy machine.
 	limit = 2 * time.Minute
-	// hookTimeout is how long a hook may take that does not end.
-	hookTimeout = time.Second
+	// hangTimeout is the timeout of the hooks that hang. The others have one that no busy machine reaches.
+	hangTimeout, hookTimeout = time.Second, time.Minute
 	// token is what hooks are sent, and nobody is shown.
 	token = "s3cr3t-0f-all-h00ks"
 	// parents and rounds are what the healthy controller has to do meanwhile.
@@ -121,8 +121,12 @@ func (s *stage) run(h *hostileHook, i int) runningHook {
 	if login == "" {
 		login = "login"
 	}
+	timeout := hookTimeout
+	if h.hangs {
+		timeout = hangTimeout
+	}
 	sync := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{
-		URL: new(h.at(s.Test)), Timeout: &metav1.Duration{Duration: hookTimeout},
+		URL: new(h.at(s.Test)), Timeout: &metav1.Duration{Duration: timeout},
 		WebhookSecurity: v1alpha1.WebhookSecurity{Authorization: &v1alpha1.WebhookAuthorization{
 			SecretRef: v1alpha1.SecretKeyReference{Namespace: s.Namespace, Name: login, Key: "token"},
 		}},
