@@ -145,6 +145,14 @@ var (
 		Name: "metacontroller_cache_bytes", Type: Gauge, Labels: []string{"resource"},
 		Help: "Size of the JSON of the objects in the caches of the engine by resource.",
 	})
+	requestBytes = declare(Family{
+		Name: "metacontroller_hook_request_bytes", Type: Gauge,
+		Help: "Bytes of requests that are being sent to hooks now, over all controllers.",
+	})
+	requestLimit = declare(Family{
+		Name: "metacontroller_hook_request_limit_bytes", Type: Gauge,
+		Help: "Bytes of requests that may be sent to hooks at once; hook calls wait above it.",
+	})
 	responseBytes = declare(Family{
 		Name: "metacontroller_hook_response_bytes", Type: Gauge,
 		Help: "Bytes of hook responses that are held now, over all controllers.",

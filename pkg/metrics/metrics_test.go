@@ -201,6 +201,7 @@ func TestProcessMetrics(t *testing.T) {
 		yield("pods", 1, 50)
 	})
 	other := metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 4, 1) })
+	metrics.ObserveRequestBudget(func() (int64, int64) { return 8, 80 })
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 7, 70 })
 	_ = recovery.Call(t.Context(), "testing", func() error { panic("boom") })
 	// The order of outcome and verb is that of the alphabet.
@@ -209,7 +210,8 @@ func TestProcessMetrics(t *testing.T) {
 	}
 	for family, want := range map[string]float64{
 		"metacontroller_cache_objects": 7, "metacontroller_cache_bytes": 151, "metacontroller_hook_response_bytes": 7,
-		"metacontroller_hook_response_limit_bytes": 70, "metacontroller_panics_total": float64(recovery.Count()),
+		"metacontroller_hook_response_limit_bytes": 70, "metacontroller_hook_request_bytes": 8,
+		"metacontroller_hook_request_limit_bytes": 80, "metacontroller_panics_total": float64(recovery.Count()),
 	} {
 		got := 0.
 		for _, v := range maps.All(series(t, family, "")) {
@@ -244,6 +246,7 @@ func TestWhatIsScrapedIsDeclared(t *testing.T) {
 		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	})()
 	defer metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 1, 1) })()
+	metrics.ObserveRequestBudget(func() (int64, int64) { return 0, 0 })
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 0, 0 })
 	for _, hook := range []string{"sync", "finalize", "customize"} {
 		v := metrics.Hook(hook)

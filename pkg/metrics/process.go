@@ -78,7 +78,8 @@ type process struct {
 	mu sync.Mutex
 	// caches are those exposed, by an identifier of their own.
 	caches map[*CacheSource]struct{}
-	budget func() (used, limit int64)
+	// requests and responses are the states of the budgets of hooks.
+	requests, responses func() (used, limit int64)
 }
 
 // CacheSource calls yield for every kind that a cache holds, with the number of objects and the size of their JSON. It must
@@ -131,12 +132,20 @@ func ExposeCache(source CacheSource) (withdraw func()) {
 	}
 }
 
+// ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
+// It must not block. The last call counts.
+func ObserveRequestBudget(state func() (used, limit int64)) {
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.requests = state
+}
+
 // ObserveResponseBudget has the bytes of hook responses that are held, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveResponseBudget(state func() (used, limit int64)) {
 	global.mu.Lock()
 	defer global.mu.Unlock()
-	global.budget = state
+	global.responses = state
 }
 
 func (p *process) collect(ch chan<- prometheus.Metric) {
@@ -150,14 +159,19 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
 	p.mu.Lock()
-	budget := p.budget
+	requests, responses := p.requests, p.responses
 	var sources []CacheSource
 	for source := range p.caches {
 		sources = append(sources, *source)
 	}
 	p.mu.Unlock()
-	if budget != nil {
-		used, limit := budget()
+	if requests != nil {
+		used, limit := requests()
+		ch <- requestBytes.constant(float64(used))
+		ch <- requestLimit.constant(float64(limit))
+	}
+	if responses != nil {
+		used, limit := responses()
 		ch <- responseBytes.constant(float64(used))
 		ch <- responseLimit.constant(float64(limit))
 	}

@@ -102,6 +102,7 @@ func serve(cmd *cobra.Command, o *options.Options) error {
 	if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
 		return fmt.Errorf("setting up logging: %w", err)
 	}
+	shortenStandardLog()
 	c := o.Complete()
 	if err := c.Validate(); err != nil {
 		return err

@@ -29,6 +29,10 @@ import (
 
 // runControllers creates the controller manager that the flags configure.
 func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
+	destinations, err := c.Controllers.Webhooks.Destinations(c.Port)
+	if err != nil {
+		return nil, err
+	}
 	return manager.New(ctx, manager.Config{
 		Loopback: c.Loopback,
 		Cluster:  c.Cluster,
@@ -44,8 +48,11 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			FieldManager:        c.Controllers.FieldManager,
 			HookManagedFields:   c.Controllers.HookManagedFields,
 			HookResponseLimit:   c.Controllers.HookResponseLimit.Value(),
+			HookRequestBudget:   c.Controllers.HookRequestBudget.Value(),
 			HookResponseBudget:  c.Controllers.HookResponseBudget.Value(),
 			HookEtagBudget:      c.Controllers.HookEtagBudget.Value(),
+			HookDestinations:    destinations,
+			HookRefuseRedirects: c.Controllers.Webhooks.Redirects == options.NoRedirects,
 			ServerNamespace:     c.Controllers.Namespace,
 		},
 	})

@@ -53,6 +53,8 @@ type EngineConfig struct {
 	Cluster *rest.Config
 	// Controllers are the settings.
 	Controllers options.Controllers
+	// Port is where this process serves the API; no hook can be there. 0: it is not known.
+	Port int
 	// Inspection lets the API server ask the engine while it runs. Nil: it does not ask.
 	Inspection *inspection.Link
 }

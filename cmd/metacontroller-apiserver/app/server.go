@@ -42,7 +42,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		return nil, err
 	}
 	config.Inspection.Engine = &inspection.Link{}
-	engine := EngineConfig{Cluster: cluster, Controllers: *o.Controllers, Inspection: config.Inspection.Engine}
+	engine := EngineConfig{
+		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
+	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err

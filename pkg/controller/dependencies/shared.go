@@ -42,6 +42,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
@@ -65,8 +66,9 @@ type Shared struct {
 	Recorder *eventrecorder.Recorder
 	// Handlers tells which controllers handle an object. Nil: it is not known.
 	Handlers *Handlers
-	// ResponseBudget and EtagBudget bound the responses that the hooks of all controllers hold and remember. Nil: no bound.
-	ResponseBudget, EtagBudget *webhook.Budget
+	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
+	// that are held and remembered. Nil: no bound.
+	RequestBudget, ResponseBudget, EtagBudget *webhook.Budget
 }
 
 // Own reaches the objects that this server stores, without the aggregation layer.
@@ -101,10 +103,16 @@ type Options struct {
 	HookManagedFields bool
 	// HookResponseLimit is the size in bytes above which a hook's response is refused. Default 32 MiB.
 	HookResponseLimit int64
+	// HookRequestBudget is the number of bytes that are sent to hooks at once. Default 256 MiB.
+	HookRequestBudget int64
 	// HookResponseBudget is the number of bytes of hooks' responses that are held at once. Default 256 MiB.
 	HookResponseBudget int64
 	// HookEtagBudget is the number of bytes of hooks' responses that are remembered by their entity tags. Default 128 MiB.
 	HookEtagBudget int64
+	// HookDestinations are where hooks may be. Nil: where the nil policy allows them.
+	HookDestinations *destination.Policy
+	// HookRefuseRedirects says that no redirect of a hook is followed.
+	HookRefuseRedirects bool
 	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
 	ServerNamespace string
 	// HookTransport carries the calls of all hooks in place of connections to their addresses, as a simulation does. Nil: connections.
@@ -124,6 +132,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.HookResponseLimit <= 0 {
 		o.HookResponseLimit = webhook.DefaultMaxResponseBytes
+	}
+	if o.HookRequestBudget <= 0 {
+		o.HookRequestBudget = webhook.DefaultRequestBudget
 	}
 	if o.HookResponseBudget <= 0 {
 		o.HookResponseBudget = webhook.DefaultResponseBudget
@@ -183,7 +194,9 @@ func (s *Shared) For(d definition.Definition) (*Shared, error) {
 func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) webhook.Config {
 	return webhook.Config{
 		ControllerKind: kind, ControllerName: name, EndpointConfigs: endpoints, Credentials: s.Cluster.Credentials, Workers: workers,
-		MaxResponseBytes: s.Options.HookResponseLimit, ResponseBudget: s.ResponseBudget, EtagBudget: s.EtagBudget,
+		MaxResponseBytes: s.Options.HookResponseLimit,
+		RequestBudget:    s.RequestBudget, ResponseBudget: s.ResponseBudget, EtagBudget: s.EtagBudget,
+		Destinations: s.Options.HookDestinations, RefuseRedirects: s.Options.HookRefuseRedirects,
 		ServerVersion: version.Get().GitVersion, Transport: s.Options.HookTransport,
 	}
 }

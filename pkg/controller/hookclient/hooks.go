@@ -134,6 +134,7 @@ type Response struct {
 func (r *Response) Children() ([]map[string]any, error) {
 	children, err := r.Response.Children()
 	if err != nil {
+		err = r.body.Hide(err)
 		r.Reject(err)
 		return nil, r.hook.Failed(err)
 	}
@@ -174,7 +175,7 @@ func (h *Hook) Call(
 	decoded, err := decode(response.Body, h.options(response))
 	if err != nil {
 		response.Release()
-		return nil, h.Reject(parent, err)
+		return nil, h.Reject(parent, response.Hide(err))
 	}
 	return &Response{Response: decoded, hook: h, parent: parent, body: response}, nil
 }
@@ -188,7 +189,7 @@ func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte)
 	defer response.Release()
 	decoded, err := wire.DecodeCustomize(response.Body, h.options(response))
 	if err != nil {
-		return nil, h.Reject(parent, err)
+		return nil, h.Reject(parent, response.Hide(err))
 	}
 	return decoded, nil
 }

@@ -114,6 +114,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Rights:         access.OfCluster(reviews, reached.Client),
 		Recorder:       recorder,
 		Handlers:       &dependencies.Handlers{},
+		RequestBudget:  webhook.NewBudget(options.HookRequestBudget),
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
 	}}
@@ -142,6 +143,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 	defer metrics.ExposeCache(m.shared.Cluster.Cache.Sizes)()
 	defer metrics.ExposeCache(m.shared.Own.Cache.Sizes)()
+	metrics.ObserveRequestBudget(m.shared.RequestBudget.Used)
 	metrics.ObserveResponseBudget(m.shared.ResponseBudget.Used)
 
 	var excluding sync.WaitGroup

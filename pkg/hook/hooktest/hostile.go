@@ -50,6 +50,9 @@ func Hostile() map[string]http.Handler {
 		"CutShort":       CutShort(),
 		"NotHTTP":        NotHTTP(),
 		"RedirectLoop":   RedirectLoop(),
+		"RedirectAway":   http.RedirectHandler("http://169.254.169.254/latest/meta-data/", http.StatusTemporaryRedirect),
+		"EndlessHeaders": EndlessHeaders(),
+		"BadHeader":      BadHeader(),
 		"NotFound":       http.NotFoundHandler(),
 		"Crash":          Status(http.StatusInternalServerError, "Traceback (most recent call last):\n  KeyError: 'spec'"),
 		"NoContent":      Status(http.StatusNoContent, ""),
@@ -134,6 +137,28 @@ func CutShort() http.Handler {
 func NotHTTP() http.Handler {
 	return hijacked(func(c net.Conn) {
 		_, _ = io.WriteString(c, "220 mail.example.com ESMTP ready\r\n")
+	})
+}
+
+// EndlessHeaders begins a response of which the headers do not end.
+func EndlessHeaders() http.Handler {
+	return hijacked(func(c net.Conn) {
+		if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"); err != nil {
+			return
+		}
+		block := []byte(strings.Repeat("X-Header: "+strings.Repeat("x", 1000)+"\r\n", 64))
+		for {
+			if _, err := c.Write(block); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// BadHeader returns a header that has no name.
+func BadHeader() http.Handler {
+	return hijacked(func(c net.Conn) {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nthis is no header\r\nContent-Length: 2\r\n\r\n{}")
 	})
 }
 

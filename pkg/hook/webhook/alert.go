@@ -23,6 +23,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"syscall"
 	"time"
 )
@@ -50,24 +51,32 @@ func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.R
 	if proxy, errProxy := s.transport.Proxy(request); errProxy != nil || proxy != nil {
 		return err
 	}
-	port := request.URL.Port()
-	if port == "" {
-		port = "443"
-	}
 	ctx, cancel := context.WithTimeout(ctx, alertPatience)
 	defer cancel()
-	connection, errDial := (&tls.Dialer{Config: s.transport.TLSClientConfig}).DialContext(ctx, "tcp", net.JoinHostPort(request.URL.Hostname(), port))
-	if errDial == nil {
-		defer connection.Close() //nolint:errcheck // nothing depends on it
-		if deadline, ok := ctx.Deadline(); ok {
-			errDial = connection.SetReadDeadline(deadline)
-		}
-	}
-	if errDial == nil {
-		_, errDial = connection.Read(make([]byte, 1))
-	}
-	if alert, ok := errors.AsType[*net.OpError](errDial); ok && alert.Op == "remote error" {
+	if alert, ok := errors.AsType[*net.OpError](s.readAlert(ctx, request.URL)); ok && alert.Op == "remote error" {
 		return alert
 	}
 	return err
+}
+
+// readAlert connects anew and returns the error of the handshake, or of the first byte that is read after it.
+func (s *session) readAlert(ctx context.Context, u *url.URL) error {
+	plain, err := s.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), portOf(u)))
+	if err != nil {
+		return err //nolint:wrapcheck // the caller looks at it only
+	}
+	config := s.transport.TLSClientConfig.Clone()
+	config.ServerName = u.Hostname()
+	connection := tls.Client(plain, config)
+	defer connection.Close() //nolint:errcheck // nothing depends on it
+	if err := connection.HandshakeContext(ctx); err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := connection.SetReadDeadline(deadline); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+	}
+	_, err = connection.Read(make([]byte, 1))
+	return err //nolint:wrapcheck // as above
 }

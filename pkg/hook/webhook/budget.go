@@ -27,9 +27,11 @@ import (
 const (
 	// DefaultResponseBudget is the default of the server for the bytes of responses that all its hooks hold at once.
 	DefaultResponseBudget = 256 << 20
+	// DefaultRequestBudget is the default of the server for the bytes of requests that it sends to all its hooks at once.
+	DefaultRequestBudget = 256 << 20
 	// DefaultEtagBudget is the default of the server for the bytes of responses that all its hooks remember by entity tags.
 	DefaultEtagBudget = 128 << 20
-	// freeBytes is the size up to which a response is not counted against the budget of responses.
+	// freeBytes is the size up to which a request or a response is not counted against its budget.
 	freeBytes = 64 << 10
 )
 
@@ -61,7 +63,7 @@ func (b *Budget) reserve(ctx context.Context, bytes int64) (*reservation, error)
 	}
 	bytes = min(bytes, b.bytes)
 	if err := b.room.Acquire(ctx, bytes); err != nil {
-		return nil, fmt.Errorf("waiting for room for a response: %w", err)
+		return nil, fmt.Errorf("waiting for room: %w", err)
 	}
 	return newReservation(b, bytes), nil
 }

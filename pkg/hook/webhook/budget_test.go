@@ -248,3 +248,48 @@ func (absent) Secret(ctx context.Context, _, _ string) (string, map[string][]byt
 func (a absent) ConfigMap(ctx context.Context, namespace, name string) (string, map[string][]byte, error) {
 	return a.Secret(ctx, namespace, name)
 }
+
+// TestRequestsOfAllHooksShareABudget keeps a large request in a hook that does not answer, and calls another one.
+func TestRequestsOfAllHooksShareABudget(t *testing.T) {
+	budget := webhook.NewBudget(150 << 10)
+	large, small := []byte(strings.Repeat(" ", 100<<10)), []byte(strings.Repeat(" ", 64<<10))
+	server := hooktest.NewServer(t)
+	arrived, proceed := make(chan struct{}), make(chan struct{})
+	server.Handle("/first", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-proceed
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	server.Handle("/then", hooktest.Body("", `{}`))
+	shared := func(c *webhook.Config) { c.RequestBudget = budget }
+	first := newClient(t, configure(server.URL("/first"), shared))
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if _, err := first.Call(t.Context(), fleet, large); err != nil {
+			t.Error(err)
+		}
+	})
+	<-arrived
+	if used, limit := budget.Used(); used != 100<<10 || limit != 150<<10 {
+		t.Errorf("%d of %d bytes are used by a request of %d", used, limit, 100<<10)
+	}
+	other := newClient(t, configure(server.URL("/then"), shared))
+	if _, err := other.Call(t.Context(), fleet, small); err != nil {
+		t.Errorf("a small request needs no room: %v", err)
+	}
+	// Enough to connect on a busy machine.
+	_, err := newClient(t, configure(server.URL("/then"), shared, withTimeout(2*time.Second))).Call(t.Context(), fleet, large)
+	want := "http error: calling " + server.URL("/then") + ": no room for the request within 2s beside those of other calls; " +
+		"raise --hook-request-budget of the server, or let other hooks respond faster"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	close(proceed)
+	calls.Wait()
+	if _, err := other.Call(t.Context(), fleet, large); err != nil {
+		t.Errorf("there is room again: %v", err)
+	}
+	if used, _ := budget.Used(); used != 0 {
+		t.Errorf("%d bytes are used after all calls", used)
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,8 +42,10 @@ type Client struct {
 	url      *url.URL
 	endpoint string
 	security security
-	etags    *etagCache // nil: entity tags are off
-	series   *series
+	// hidden is what of the URL no message may show.
+	hidden hidden
+	etags  *etagCache // nil: entity tags are off
+	series *series
 
 	mu      sync.Mutex
 	session *session // nil before the first call
@@ -59,6 +62,8 @@ type Response struct {
 	NotModified bool
 
 	held *reservation
+	// hidden is what no message may show of the response.
+	hidden hidden
 }
 
 // Release gives the room of the response in [Config.ResponseBudget] back. The body must not be used afterwards, and is nil.
@@ -68,6 +73,10 @@ func (r *Response) Release() {
 	r.held.release()
 	r.held, r.Body = nil, nil
 }
+
+// Hide returns an error of reading the response without what no message may show: a hook may return the credentials that it was sent.
+// Nil stays nil.
+func (r *Response) Hide(err error) error { return r.hidden.from(err) }
 
 // New returns a client for the hook. It makes no call and reads no credentials; an error means that the definition of the
 // hook can never work. Close the client when it is not needed any more.
@@ -94,6 +103,7 @@ func New(config Config) (*Client, error) {
 		url:      u,
 		endpoint: display(u),
 		security: security{settings: settings, credentials: config.Credentials},
+		hidden:   hiddenOf(u),
 	}
 	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
 	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
@@ -148,29 +158,56 @@ func (c *Client) call(ctx context.Context, etags *etagCache, key RootKey, body [
 		return Response{}, err
 	}
 	defer c.release(s)
-	remembered := remembered(etags, key)
-	request, err := c.request(limited, body, now.authorization, remembered)
+	now.hidden = slices.Concat(c.hidden, now.hidden)
+	fail := func(reached stage, err error) error { return c.failure(ctx, limited, reached, err, now.hidden) }
+	sent, err := c.reserveRequest(limited, body)
 	if err != nil {
-		remembered.release()
-		return Response{}, c.failure(ctx, limited, connecting, err)
+		return Response{}, fail(queued, err)
+	}
+	defer sent.release()
+	e := exchange{etags: etags, key: key, remembered: remembered(etags, key), hidden: now.hidden}
+	request, err := c.request(limited, body, now.authorization, e.remembered)
+	if err != nil {
+		e.remembered.release()
+		return Response{}, fail(connecting, err)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		remembered.release()
-		return Response{}, c.failure(ctx, limited, p.reached(), c.afterHandshake(limited, s, request, err))
+		e.remembered.release()
+		return Response{}, fail(p.reached(), c.afterHandshake(limited, s, request, err))
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing depends on it
-	result, err := c.read(limited, response, etags, key, remembered)
+	result, err := c.read(limited, response, e)
 	if !result.NotModified {
-		remembered.release()
+		e.remembered.release()
 	}
 	switch {
 	case errors.Is(err, errNoRoom):
-		err = c.failure(ctx, limited, crowded, err)
+		err = fail(crowded, err)
 	case errors.Is(err, errReading):
-		err = c.failure(ctx, limited, reading, err)
+		err = fail(reading, err)
 	}
+	result.hidden = now.hidden
 	return result, err
+}
+
+// exchange is what reading a response needs to know of the call.
+type exchange struct {
+	// etags is nil if nothing of the response is remembered.
+	etags *etagCache
+	key   RootKey
+	// remembered is the response whose tag was sent, or nil.
+	remembered *etagEntry
+	// hidden is what no message may show.
+	hidden hidden
+}
+
+// reserveRequest waits for room for the body of a request. Small bodies need none.
+func (c *Client) reserveRequest(ctx context.Context, body []byte) (*reservation, error) {
+	if len(body) <= freeBytes {
+		return nil, nil
+	}
+	return c.config.RequestBudget.reserve(ctx, int64(len(body)))
 }
 
 // credentials reads the credentials within limited, which is ctx with the timeout of the call.
@@ -249,31 +286,31 @@ var (
 )
 
 // read checks and reads the response in the order of docs/reference/contract.md#s2.5.
-func (c *Client) read(ctx context.Context, response *http.Response, etags *etagCache, key RootKey, remembered *etagEntry) (Response, error) {
+func (c *Client) read(ctx context.Context, response *http.Response, e exchange) (Response, error) {
 	if err := c.retryLater(response); err != nil {
 		drain(response.Body)
 		return Response{}, err
 	}
 	switch code := response.StatusCode; {
 	case code == http.StatusOK:
-	case remembered != nil && (code == http.StatusNotModified || code == http.StatusPreconditionFailed):
+	case e.remembered != nil && (code == http.StatusNotModified || code == http.StatusPreconditionFailed):
 		drain(response.Body)
-		return Response{Body: remembered.body, ContentType: remembered.contentType, NotModified: true, held: remembered.held}, nil
+		return Response{Body: e.remembered.body, ContentType: e.remembered.contentType, NotModified: true, held: e.remembered.held}, nil
 	default:
-		start, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody+1))
+		start, err := io.ReadAll(io.LimitReader(response.Body, readErrorBody))
 		if err != nil && len(start) == 0 {
 			return Response{}, fmt.Errorf("%w: %w", errReading, err)
 		}
 		drain(response.Body)
-		return Response{}, statusError(code, start)
+		return Response{}, statusError(code, response.Header.Get("Content-Type"), start, e.hidden)
 	}
 	body, held, err := c.readBody(ctx, response)
 	if err != nil {
 		return Response{}, err
 	}
 	contentType := response.Header.Get("Content-Type")
-	if tag := response.Header.Get("ETag"); tag != "" && etags != nil {
-		etags.put(key, tag, body, contentType)
+	if tag := response.Header.Get("ETag"); tag != "" && e.etags != nil {
+		e.etags.put(e.key, tag, body, contentType)
 	}
 	return Response{Body: body, ContentType: contentType, held: held}, nil
 }
@@ -362,7 +399,8 @@ func (c *Client) acquire(now *snapshot) (*session, error) {
 			return nil, err
 		}
 		c.retire()
-		transport := newTransport(config, c.config.Workers)
+		transport := newTransport(config, c.config.Workers, c.dial())
+		transport.Proxy = c.proxy
 		var next http.RoundTripper = transport
 		if c.config.Transport != nil {
 			next = c.config.Transport
@@ -370,7 +408,7 @@ func (c *Client) acquire(now *snapshot) (*session, error) {
 		c.session = &session{
 			tlsVersion: now.tlsVersion,
 			transport:  transport,
-			client:     &http.Client{Transport: &measured{next: next, series: c.series}},
+			client:     &http.Client{Transport: &measured{next: next, series: c.series}, CheckRedirect: c.checkRedirect},
 		}
 	}
 	c.session.calls++

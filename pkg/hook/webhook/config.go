@@ -28,6 +28,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 )
 
 const (
@@ -74,9 +75,16 @@ type Config struct {
 	// ResponseBudget bounds the bytes of responses that all clients which share it hold at once: those of more than 64 KiB, from
 	// before they are read to their release. Nil: there is no bound.
 	ResponseBudget *Budget
+	// RequestBudget bounds the bytes of requests that all clients which share it send at once: those of more than 64 KiB, from before
+	// they are sent to the end of their call. Nil: there is no bound.
+	RequestBudget *Budget
 	// EtagBudget bounds the bytes of responses that all clients which share it remember by their entity tags. Nil: there is no
 	// bound but MaxEtagBytes.
 	EtagBudget *Budget
+	// Destinations are where hooks may be. Nil: where the nil policy allows them.
+	Destinations *destination.Policy
+	// RefuseRedirects says that no redirect is followed. Otherwise those within the same scheme, host and port are.
+	RefuseRedirects bool
 	// ServerVersion goes into the User-Agent header. Default "unknown".
 	ServerVersion string
 	// Clock dates entity tags and Retry-After. Default: the real one.
@@ -120,6 +128,9 @@ func validateSecurity(s *v1alpha1.WebhookSecurity) error {
 	}
 	if a := s.Authorization; a != nil && strings.EqualFold(authorizationType(a), "basic") {
 		return errors.New("authorization.type must not be Basic; use basicAuth")
+	}
+	if a := s.Authorization; a != nil && !isHeaderValue(authorizationType(a)) {
+		return errors.New("authorization.type holds characters that no header may hold, such as a line break")
 	}
 	if b := s.CABundle; b != nil {
 		sources := 0

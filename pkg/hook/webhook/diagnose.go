@@ -28,6 +28,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 )
 
 // diagnose returns the cause of a failed call, the same text each time, and what to do about it.
@@ -35,12 +37,23 @@ func diagnose(err error) (cause, advice string) {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // it repeats the URL, which may hold a password
 	}
-	for _, chapter := range []func(error) (string, string){diagnoseTLS, diagnoseNetwork, diagnoseHTTP} {
+	for _, chapter := range []func(error) (string, string){diagnoseRefusal, diagnoseTLS, diagnoseNetwork, diagnoseHTTP} {
 		if cause, advice := chapter(err); cause != "" {
 			return cause, advice
 		}
 	}
 	return stable(err), ""
+}
+
+// diagnoseRefusal is about what this server does not do.
+func diagnoseRefusal(err error) (cause, advice string) {
+	if e, ok := errors.AsType[*destination.RefusedError](err); ok {
+		return e.Error(), e.Advice()
+	}
+	if e, ok := errors.AsType[*redirectError](err); ok {
+		return e.cause, e.advice
+	}
+	return "", ""
 }
 
 func diagnoseTLS(err error) (cause, advice string) {
@@ -127,10 +140,14 @@ func diagnoseHTTP(err error) (cause, advice string) {
 		return "the port speaks TLS, and the URL begins with http", adviceOnTLS
 	case strings.Contains(text, "malformed HTTP"):
 		return "the response is not HTTP", "check the port, and whether the hook wants https"
+	case strings.Contains(text, "failed to parse Location header"):
+		return "the hook redirects to what is no URL", "correct the hook's redirects, or use the final address"
+	case strings.Contains(text, "malformed MIME header"), strings.Contains(text, "bad Content-Length"), strings.Contains(text, "transfer encoding"):
+		return "the headers of the response are malformed", "correct the headers that the hook returns"
+	case strings.Contains(text, "server response headers exceeded"), strings.Contains(text, "response header list larger than"):
+		return fmt.Sprintf("the headers of the response exceed %d bytes", maxHeaderBytes), "let the hook return fewer headers"
 	case strings.Contains(text, "stream error:"), strings.Contains(text, "server sent GOAWAY"):
 		return "the hook broke off its response (HTTP/2)", "see the log of the hook for a crash"
-	case strings.Contains(text, "stopped after 10 redirects"):
-		return text, "correct the hook's redirects, or use the final address"
 	}
 	return "", ""
 }
@@ -154,13 +171,18 @@ type stage int32
 
 const (
 	connecting stage = iota
+	queued
 	waiting
 	crowded
 	reading
 )
 
-// failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's.
-func (c *Client) failure(outer, ctx context.Context, reached stage, err error) error {
+// maxCause limits a cause, parts of which a hook may choose: its certificate, for example.
+const maxCause = 500
+
+// failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's. The error does not
+// show what is hidden.
+func (c *Client) failure(outer, ctx context.Context, reached stage, err error, hidden hidden) error {
 	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Connected: reached != connecting, Err: err}
 	switch {
 	case outer.Err() != nil:
@@ -173,6 +195,9 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error) e
 		case connecting:
 			e.Cause = fmt.Sprintf("no connection within %s", limit)
 			e.Advice = "check the Pods and the Service of the hook, and the NetworkPolicies"
+		case queued:
+			e.Cause = fmt.Sprintf("no room for the request within %s beside those of other calls", limit)
+			e.Advice = "raise --hook-request-budget of the server, or let other hooks respond faster"
 		case waiting:
 			e.Cause = fmt.Sprintf("connected, but no response within %s", limit)
 			e.Advice = "make the hook faster, or raise its timeout"
@@ -186,6 +211,7 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error) e
 		e.Err = context.DeadlineExceeded
 	default:
 		e.Cause, e.Advice = diagnose(err)
+		e.Cause = shorten(printable(hidden.text(e.Cause)), maxCause)
 	}
 	return e
 }

@@ -19,10 +19,13 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/utils/clock"
 
@@ -55,14 +58,16 @@ func (e *RetryLaterError) RetryAfter() time.Duration { return e.After }
 type StatusError struct {
 	// Code is the HTTP status code.
 	Code int
-	// Body is the beginning of the body, at most 1 KiB, as text.
+	// Body is the beginning of the body, at most 200 bytes, if it is text or JSON; otherwise it says what it is.
 	Body string
+	// SpeaksTLS says that the body is what servers that speak TLS return to those that do not.
+	SpeaksTLS bool
 }
 
 // Error returns the text of docs/reference/contract.md#s2.5.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("unsupported status code: %d body: %s", e.Code, e.Body)
-	if e.wantsTLS() {
+	if e.SpeaksTLS {
 		text += "; the port speaks TLS: " + adviceOnTLS
 	}
 	return text
@@ -71,12 +76,12 @@ func (e *StatusError) Error() string {
 // adviceOnTLS is for a URL that begins with http although the hook speaks TLS.
 const adviceOnTLS = "use https in the URL, and set caBundle"
 
-// wantsTLS reports whether the status is what servers that speak TLS return to those that do not.
-func (e *StatusError) wantsTLS() bool {
-	if e.Code != http.StatusBadRequest {
+// speaksTLS reports whether a response is what servers that speak TLS return to those that do not.
+func speaksTLS(code int, body string) bool {
+	if code != http.StatusBadRequest {
 		return false
 	}
-	body := strings.ToLower(e.Body)
+	body = strings.ToLower(body)
 	return strings.Contains(body, "http request to an https server") || // Go
 		strings.Contains(body, "http request was sent to https port") || // nginx
 		strings.Contains(body, "plain http to an ssl-enabled server port") // Apache
@@ -140,23 +145,56 @@ func (e *CallError) Unwrap() error { return e.Err }
 // FailureReason returns the reason by which metrics count the error.
 func (*CallError) FailureReason() string { return metrics.ReasonHook }
 
-// maxErrorBody is how much of the body of an unsupported status is shown.
-const maxErrorBody = 1 << 10
+const (
+	// maxErrorBody is how many bytes of the body of an unsupported status are shown.
+	maxErrorBody = 200
+	// readErrorBody is how many are read to know what it is.
+	readErrorBody = 4 << 10
+)
 
-// statusError makes an error of a status and the beginning of a body, which may be one byte longer than is shown.
-func statusError(code int, body []byte) *StatusError {
-	text := string(body[:min(len(body), maxErrorBody)])
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' {
+// statusError makes an error of a status and the beginning of a body. It does not show what is hidden.
+func statusError(code int, contentType string, body []byte, hidden hidden) *StatusError {
+	e := &StatusError{Code: code, SpeaksTLS: speaksTLS(code, string(body))}
+	switch {
+	case len(body) == 0:
+	case isText(contentType, body):
+		e.Body = shorten(strings.TrimSpace(printable(hidden.text(string(body)))), maxErrorBody)
+	case contentType == "":
+		e.Body = "(not shown, since it is not text)"
+	default:
+		e.Body = fmt.Sprintf("(not shown, since its Content-Type is %q)", shorten(printable(hidden.text(contentType)), maxErrorBody))
+	}
+	return e
+}
+
+// isText reports whether the body of a response is text or JSON, by its Content-Type or, without one, by itself.
+func isText(contentType string, body []byte) bool {
+	if contentType == "" {
+		contentType = http.DetectContentType(body)
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (strings.HasPrefix(media, "text/") || media == "application/json" || strings.HasSuffix(media, "+json"))
+}
+
+// printable returns a text without characters that control how it is shown, such as escape sequences of terminals. Lines stay.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(text, ""))
-	text = strings.TrimSpace(text)
-	if len(body) > maxErrorBody {
-		text += "…"
+}
+
+// shorten returns the beginning of a text, no more than a number of bytes and whole characters.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	return &StatusError{Code: code, Body: text}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit] + "…"
 }
 
 // retryAfter reads a Retry-After header (RFC 9110 §10.2.3): a date, or else seconds; at most [hook.MaxDelay]. 0: none, in the

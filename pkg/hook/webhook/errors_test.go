@@ -75,7 +75,7 @@ func TestPortsThatSpeakTLSAreKnownByWhatTheyReturn(t *testing.T) {
 		{"another mistake", 400, "spec.size is missing", false},
 		{"another status", 500, "Client sent an HTTP request to an HTTPS server.", false},
 	} {
-		if got := strings.HasSuffix(statusError(test.code, []byte(test.body)).Error(), advice); got != test.want {
+		if got := strings.HasSuffix(statusError(test.code, "text/html", []byte(test.body), nil).Error(), advice); got != test.want {
 			t.Errorf("%s: told to use TLS: %t", test.name, got)
 		}
 	}
@@ -108,7 +108,7 @@ func TestStatusErrorShowsTheBeginningOfTheBody(t *testing.T) {
 		"CutInRune": {strings.Repeat("é", maxErrorBody), "unsupported status code: 500 body: " + strings.Repeat("é", maxErrorBody/2) + "…"},
 	}
 	for name, tc := range cases {
-		got := strings.TrimSpace(statusError(500, []byte(tc.body)).Error())
+		got := strings.TrimSpace(statusError(500, "text/plain", []byte(tc.body), nil).Error())
 		if got != tc.want || !utf8.ValidString(got) {
 			t.Errorf("%s: got %.80q, want %.80q", name, got, tc.want)
 		}

@@ -57,6 +57,10 @@ func TestHostileResponses(t *testing.T) {
 		"CutShort":       `http error: calling URL: the hook closed the connection before its response was complete; see the log of the hook for a crash`,
 		"NotHTTP":        `http error: calling URL: the response is not HTTP; check the port, and whether the hook wants https`,
 		"RedirectLoop":   `http error: calling URL: stopped after 10 redirects; correct the hook's redirects, or use the final address`,
+		"RedirectAway": `http error: calling URL: the hook redirects to http://169.254.169.254/latest/meta-data/, which has another scheme, host or port; ` +
+			`redirects there are never followed; use the final address in the controller`,
+		"EndlessHeaders": `http error: calling URL: the headers of the response exceed 1048576 bytes; let the hook return fewer headers`,
+		"BadHeader":      `http error: calling URL: the headers of the response are malformed; correct the headers that the hook returns`,
 		"NotFound":       `unsupported status code: 404 body: 404 page not found`,
 		"Crash":          "unsupported status code: 500 body: Traceback (most recent call last):\n  KeyError: 'spec'",
 		"NoContent":      `unsupported status code: 204 body: `,

@@ -23,6 +23,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -85,6 +87,8 @@ type snapshot struct {
 	certFrom  Reference
 	// authorization is the value of the header, or empty.
 	authorization string
+	// hidden is what of it no message may show.
+	hidden hidden
 }
 
 func (s *security) read(ctx context.Context) (snapshot, error) {
@@ -165,14 +169,18 @@ func (s *security) readAuthorization(ctx context.Context, now *snapshot) error {
 	if err != nil {
 		return err
 	}
-	header := authorizationType(a) + " " + strings.TrimSpace(string(secret))
-	for i := range len(header) {
-		if c := header[i]; (c < ' ' && c != '\t') || c == 0x7f {
-			return &CredentialsError{Use: "authorization", Reference: from, Err: fmt.Errorf("key %s holds characters that no header may hold, such as a line break", a.SecretRef.Key)}
-		}
+	value := strings.TrimSpace(string(secret))
+	if !isHeaderValue(value) {
+		return &CredentialsError{Use: "authorization", Reference: from, Err: fmt.Errorf("key %s holds characters that no header may hold, such as a line break", a.SecretRef.Key)}
 	}
-	now.authorization = header
+	now.authorization = authorizationType(a) + " " + value
+	now.hidden = now.hidden.with(value)
 	return nil
+}
+
+// isHeaderValue reports whether a text may be sent as the value of a header (RFC 9110 §5.5). A line break would begin another header.
+func isHeaderValue(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
 func (s *security) readBasicAuth(ctx context.Context, now *snapshot) error {
@@ -198,8 +206,10 @@ func (s *security) readBasicAuth(ctx context.Context, now *snapshot) error {
 	if strings.Contains(user, ":") {
 		return &CredentialsError{Use: "basicAuth", Reference: from, Err: fmt.Errorf("the user name in key %s holds a colon (RFC 7617 §2)", usernameKey)}
 	}
-	pair := user + ":" + strings.TrimSpace(string(password))
-	now.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(pair))
+	word := strings.TrimSpace(string(password))
+	encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + word))
+	now.authorization = "Basic " + encoded
+	now.hidden = now.hidden.with(encoded, word)
 	return nil
 }
 
@@ -248,3 +258,79 @@ func (now *snapshot) tlsConfig() (*tls.Config, error) {
 	}
 	return c, nil
 }
+
+// hidden is what no message may show: credentials, and what of a URL may be some. Hooks may return what they were sent.
+type hidden []string
+
+const (
+	// minHidden is the size below which nothing is hidden: such a text says nothing, and is in too many others.
+	minHidden = 6
+	// hiddenText is what messages show in its place.
+	hiddenText = "(hidden)"
+)
+
+// with adds texts.
+func (h hidden) with(texts ...string) hidden {
+	return append(h, slices.DeleteFunc(texts, func(text string) bool { return len(text) < minHidden })...)
+}
+
+// hiddenOf returns what of a URL no message may show: its password and its query, as they are written and as they are meant.
+func hiddenOf(u *url.URL) hidden {
+	var h hidden
+	if password, ok := u.User.Password(); ok {
+		h = h.with(base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)), password, url.PathEscape(password))
+	}
+	h = h.with(u.RawQuery)
+	for _, values := range u.Query() {
+		for _, value := range values {
+			h = h.with(value, url.QueryEscape(value))
+		}
+	}
+	return h
+}
+
+// text returns a text without what is hidden, whole or cut short.
+func (h hidden) text(text string) string {
+	for _, secret := range h {
+		var shown strings.Builder
+		for {
+			before, after, found := strings.Cut(text, secret[:minHidden])
+			shown.WriteString(before)
+			if !found {
+				break
+			}
+			shown.WriteString(hiddenText)
+			rest := secret[minHidden:]
+			for rest != "" && after != "" && rest[0] == after[0] {
+				rest, after = rest[1:], after[1:]
+			}
+			text = after
+		}
+		text = shown.String()
+	}
+	return text
+}
+
+// from returns an error whose text does not show what is hidden. Nil stays nil.
+func (h hidden) from(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if shown := h.text(text); shown != text {
+		return &shownError{text: shown, err: err}
+	}
+	return err
+}
+
+// shownError is an error with another text.
+type shownError struct {
+	text string
+	err  error
+}
+
+// Error implements error.
+func (e *shownError) Error() string { return e.text }
+
+// Unwrap returns the error, whose text must not be shown.
+func (e *shownError) Unwrap() error { return e.err }

@@ -17,12 +17,18 @@ limitations under the License.
 package webhook
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 )
 
 const (
@@ -47,12 +53,14 @@ type session struct {
 	retired    bool
 }
 
-// newTransport makes connections to one endpoint: as many idle ones as there are workers, HTTP/2 where it is offered, proxies
-// as the environment says (docs/reference/contract.md#s2.2). It sets no limits in time; the context of the call does.
-func newTransport(config *tls.Config, workers int) *http.Transport {
+// dialer makes a connection to host and port.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newTransport makes connections to one endpoint: as many idle ones as there are workers, HTTP/2 where it is offered. It sets no limits
+// in time; the context of the call does.
+func newTransport(config *tls.Config, workers int, dial dialer) *http.Transport {
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        config,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
@@ -61,6 +69,73 @@ func newTransport(config *tls.Config, workers int) *http.Transport {
 		IdleConnTimeout:        idleTimeout,
 		WriteBufferSize:        writeBuffer,
 		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// proxy returns the proxy of a request, as the environment says (docs/reference/contract.md#s2.2). The proxy looks up the name of the
+// hook itself, so what can be said of the hook's place is said before.
+func (c *Client) proxy(r *http.Request) (*url.URL, error) {
+	proxy, err := http.ProxyFromEnvironment(r)
+	if err == nil && proxy != nil {
+		err = c.config.Destinations.CheckHost(r.URL.Hostname())
+	}
+	return proxy, err //nolint:wrapcheck // the transport passes it on as it is
+}
+
+// dial returns what connects to the hook, or to the proxy in front of it. Redirects do not leave the URL's scheme, host and port, so
+// that all connections of a client are to one of the two.
+func (c *Client) dial() dialer {
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: c.url}); err == nil && proxy != nil {
+		return destination.Direct
+	}
+	return c.config.Destinations.DialContext
+}
+
+// maxRedirects is how many redirects are followed, as in Go's default policy.
+const maxRedirects = 10
+
+// A redirectError says that a redirect was not followed.
+type redirectError struct {
+	cause, advice string
+}
+
+// Error implements error.
+func (e *redirectError) Error() string { return e.cause }
+
+// checkRedirect implements http.Client.CheckRedirect. What a hook returns decides where a redirect leads, and the request has the parent
+// and all of its children: it does not leave the place that the controller names.
+func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
+	cause := "the hook redirects to " + shorten(display(next.URL), maxErrorBody)
+	switch {
+	case !sameOrigin(next.URL, c.url):
+		return &redirectError{
+			cause + ", which has another scheme, host or port", "redirects there are never followed; use the final address in the controller",
+		}
+	case c.config.RefuseRedirects:
+		return &redirectError{
+			cause, "this server follows no redirects (--webhook-redirects=none); use the final address in the controller",
+		}
+	case len(via) >= maxRedirects:
+		return &redirectError{
+			fmt.Sprintf("stopped after %d redirects", maxRedirects), "correct the hook's redirects, or use the final address",
+		}
+	}
+	return nil
+}
+
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
+}
+
+// portOf returns the port of a URL of http or https.
+func portOf(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case u.Scheme == "https":
+		return "443"
+	default:
+		return "80"
 	}
 }
 

@@ -65,10 +65,14 @@ type Controllers struct {
 	HookManagedFields bool
 	// HookResponseLimit is the size above which a hook's response is rejected. Default 32 MiB.
 	HookResponseLimit resource.QuantityValue
+	// HookRequestBudget is the size of the requests to all hooks that are sent at once. Default 256 MiB.
+	HookRequestBudget resource.QuantityValue
 	// HookResponseBudget is the size of the responses of all hooks that are held at once. Default 256 MiB.
 	HookResponseBudget resource.QuantityValue
 	// HookEtagBudget is the size of the responses of all hooks that are remembered by their entity tags. Default 128 MiB.
 	HookEtagBudget resource.QuantityValue
+	// Webhooks say where hooks may be.
+	Webhooks Webhooks
 	// Namespace is the server's own. It holds the ControllerRevisions of cluster-scoped parents.
 	Namespace string
 }
@@ -82,8 +86,10 @@ func newControllers() *Controllers {
 		EventsBurst:        25,
 		ApplyStrategy:      DynamicApply,
 		HookResponseLimit:  resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
+		HookRequestBudget:  resource.QuantityValue{Quantity: resource.MustParse("256Mi")},
 		HookResponseBudget: resource.QuantityValue{Quantity: resource.MustParse("256Mi")},
 		HookEtagBudget:     resource.QuantityValue{Quantity: resource.MustParse("128Mi")},
+		Webhooks:           newWebhooks(),
 		Namespace:          ownNamespace(),
 	}
 }
@@ -120,11 +126,15 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.HookManagedFields, "hook-managed-fields", c.HookManagedFields,
 		"Include metadata.managedFields in the objects that hooks are sent.")
 	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the response of a hook is rejected, for example 32Mi.")
+	fs.Var(&c.HookRequestBudget, "hook-request-budget",
+		"Size of the requests to all hooks that are sent at once, without those of up to 64Ki. Further requests wait for room within the "+
+			"timeout of their call.")
 	fs.Var(&c.HookResponseBudget, "hook-response-budget",
 		"Size of the responses of all hooks that are held at once, without those of up to 64Ki. Further responses wait for room within "+
 			"the timeout of their call. A response of unknown length needs room for --hook-response-limit while it is read.")
 	fs.Var(&c.HookEtagBudget, "hook-etag-budget",
 		"Size of the responses of all hooks that are remembered by their entity tags. What exceeds it is not remembered.")
+	c.Webhooks.addFlags(fs)
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
 		"Namespace of this server, which holds the ControllerRevisions of cluster-scoped parents. Default: that of the pod.")
 }
@@ -143,6 +153,9 @@ func (c *Controllers) validate() []error {
 	}
 	if c.HookResponseLimit.Value() < 1 {
 		wrong("--hook-response-limit must be positive, not %s", c.HookResponseLimit.String())
+	}
+	if c.HookRequestBudget.Value() < 1 {
+		wrong("--hook-request-budget must be positive, not %s", c.HookRequestBudget.String())
 	}
 	if c.HookResponseBudget.Cmp(c.HookResponseLimit.Quantity) < 0 {
 		wrong("--hook-response-budget must be at least --hook-response-limit, not %s", c.HookResponseBudget.String())
@@ -164,5 +177,5 @@ func (c *Controllers) validate() []error {
 	if len(c.FieldManager) > maxFieldManager {
 		wrong("--apply-strategy-ssa-field-manager must have at most %d bytes, not %d", maxFieldManager, len(c.FieldManager))
 	}
-	return errs
+	return append(errs, c.Webhooks.validate()...)
 }

@@ -1,0 +1,48 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log" //nolint:depguard // net/http writes there, and gives clients no other log
+)
+
+// shortenStandardLog keeps what hooks send out of the log. An HTTP client logs the bytes that follow a response, as the hook chose them:
+// they may be the credentials that it was sent. It is to be called before anything is started, and after logging was set up, which
+// replaces the standard library's log.
+func shortenStandardLog() {
+	log.SetOutput(&standardLog{next: log.Writer()})
+}
+
+// standardLog passes lines of the standard library on, without bytes of others.
+type standardLog struct {
+	next io.Writer
+}
+
+// Write implements io.Writer. A call is a line.
+func (w *standardLog) Write(line []byte) (int, error) {
+	// The text is that of net/http.
+	if told, _, found := bytes.Cut(line, []byte(" starting with ")); found && bytes.HasPrefix(line, []byte("Unsolicited response")) {
+		if _, err := fmt.Fprintf(w.next, "%s: a hook, or another server, sends more than its response\n", told); err != nil {
+			return 0, fmt.Errorf("writing to the log: %w", err)
+		}
+		return len(line), nil
+	}
+	return w.next.Write(line) //nolint:wrapcheck // the caller ignores it
+}

@@ -1,0 +1,285 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package destination
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// listen starts a server on a free port of 127.0.0.1 that counts its connections, and returns its port.
+func listen(t *testing.T) (port int, connections *atomic.Int32) {
+	t.Helper()
+	connections = &atomic.Int32{}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port, connections //nolint:forcetypeassert // it listens on TCP
+}
+
+// names is a DNS server that answers every question for an IPv4 address with one of the addresses after the other, and the last one from
+// then on.
+type names struct {
+	addresses []netip.Addr
+	asked     atomic.Int32
+}
+
+// resolver returns a resolver that asks n.
+func (n *names) resolver(t *testing.T) *net.Resolver {
+	t.Helper()
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0") //nolint:noctx // it ends with the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		if err := socket.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	go func() {
+		defer close(ended)
+		buffer := make([]byte, 1<<10)
+		for {
+			size, from, err := socket.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if _, err := socket.WriteTo(n.answer(buffer[:size]), from); err != nil {
+				return
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", socket.LocalAddr().String())
+	}}
+}
+
+// answer returns the response to a question (RFC 1035 §4.1).
+func (n *names) answer(question []byte) []byte {
+	const header = 12
+	end := header
+	for question[end] != 0 {
+		end += int(question[end]) + 1
+	}
+	end += 5 // the last label, type and class
+	response := append([]byte(nil), question[:end]...)
+	copy(response[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
+	if binary.BigEndian.Uint16(question[end-4:]) != 1 {
+		return response // no IPv6 address
+	}
+	i := min(int(n.asked.Add(1)), len(n.addresses)) - 1
+	response[7] = 1
+	response = append(response, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+	return append(response, n.addresses[i].AsSlice()...)
+}
+
+// TestWhatIsDialed connects by name and by address. What is judged is the address to which the connection goes.
+func TestWhatIsDialed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options Options
+		// isServer says that the policy knows the port for this server's.
+		isServer bool
+		// host is a name that leads to an address; or an address, if that is empty.
+		host, leadsTo string
+		// refused is the message; empty: the connection is made.
+		refused string
+	}{
+		"address of this machine": {Options{AllowLoopback: true}, false, "127.0.0.1", "", ""},
+		"name of this machine":    {Options{AllowLoopback: true}, false, "hook.example.com", "127.0.0.1", ""},
+		"loopback in a Pod":       {Options{}, false, "127.0.0.1", "", "127.0.0.1 is a loopback address, where only this server's own Pod is"},
+		"name for loopback in a Pod": {
+			Options{}, false, "hook.example.com", "127.8.0.1",
+			"hook.example.com leads to 127.8.0.1, which is a loopback address, where only this server's own Pod is",
+		},
+		"loopback as IPv6":             {Options{}, false, "::1", "", "::1 is a loopback address, where only this server's own Pod is"},
+		"loopback as a mapped address": {Options{}, false, "::ffff:127.0.0.1", "", "::ffff:127.0.0.1 leads to 127.0.0.1, which is a loopback address, where only this server's own Pod is"},
+		"metadata service": {
+			Options{AllowLoopback: true}, false, "169.254.169.254", "",
+			"169.254.169.254 is a link-local address, where clouds serve credentials of nodes",
+		},
+		"name for the metadata service": {
+			Options{AllowLoopback: true}, false, "hook.example.com", "169.254.169.254",
+			"hook.example.com leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
+		},
+		"metadata service as a mapped address": {
+			Options{AllowLoopback: true}, false, "::ffff:169.254.169.254", "",
+			"::ffff:169.254.169.254 leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
+		},
+		"metadata service through a translator": {
+			Options{AllowLoopback: true}, false, "64:ff9b::a9fe:a9fe", "",
+			"64:ff9b::a9fe:a9fe leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
+		},
+		"link-local IPv6":  {Options{AllowLoopback: true}, false, "fe80::1%lo", "", "fe80::1%lo is a link-local address, where clouds serve credentials of nodes"},
+		"unspecified":      {Options{AllowLoopback: true}, false, "0.0.0.0", "", "0.0.0.0 is the unspecified address"},
+		"unspecified IPv6": {Options{AllowLoopback: true}, false, "::", "", ":: is the unspecified address"},
+		"multicast":        {Options{AllowLoopback: true}, false, "ff02::1%lo", "", "ff02::1%lo is a multicast address"},
+		"this server": {
+			Options{AllowLoopback: true}, true, "127.0.0.1", "", "127.0.0.1 leads to 127.0.0.1:PORT, which is this server itself",
+		},
+		"allowed network does not allow a link-local address": {
+			Options{AllowLoopback: true, AllowedHosts: []string{"169.254.0.0/16"}}, false, "169.254.169.254", "",
+			"169.254.169.254 is a link-local address, where clouds serve credentials of nodes",
+		},
+		"allowed name":            {Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com"}}, false, "Hook.Example.com.", "127.0.0.1", ""},
+		"below an allowed suffix": {Options{AllowLoopback: true, AllowedHosts: []string{"*.example.com"}}, false, "hook.example.com", "127.0.0.1", ""},
+		"in an allowed network":   {Options{AllowLoopback: true, AllowedHosts: []string{"127.0.0.0/8"}}, false, "hook.example.com", "127.0.0.1", ""},
+		"not an allowed name": {
+			Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com", ".hooks"}}, false, "evilhooks.example", "127.0.0.1",
+			"evilhooks.example is not among the allowed hosts",
+		},
+		"an address for an allowed name": {
+			Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com"}}, false, "127.0.0.1", "", "127.0.0.1 is not among the allowed hosts",
+		},
+		"not in an allowed network": {
+			Options{AllowLoopback: true, AllowedHosts: []string{"10.0.0.0/8"}}, false, "hook.example.com", "127.0.0.1",
+			"hook.example.com leads to 127.0.0.1, which is not among the allowed hosts",
+		},
+		"an allowed name that leads to a refused address": {
+			Options{AllowedHosts: []string{"hook.example.com"}}, false, "hook.example.com", "169.254.1.1",
+			"hook.example.com leads to 169.254.1.1, which is a link-local address, where clouds serve credentials of nodes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, connections := listen(t)
+			if tc.isServer {
+				tc.options.ServerPort = port
+				tc.refused = strings.ReplaceAll(tc.refused, "PORT", strconv.Itoa(port))
+			}
+			p, err := New(tc.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.leadsTo != "" {
+				p.resolver = (&names{addresses: []netip.Addr{netip.MustParseAddr(tc.leadsTo)}}).resolver(t)
+			}
+			connection, err := p.DialContext(t.Context(), "tcp", net.JoinHostPort(tc.host, strconv.Itoa(port)))
+			if err == nil {
+				defer connection.Close() //nolint:errcheck // it is not used
+			}
+			if tc.refused == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			refused, ok := errors.AsType[*RefusedError](err)
+			if !ok || refused.Error() != tc.refused {
+				t.Fatalf("got  %v\nwant %s", err, tc.refused)
+			}
+			if connections.Load() > 0 {
+				t.Error("a connection was made")
+			}
+			if tc.leadsTo == "" && len(tc.options.AllowedHosts) == 0 && !tc.isServer {
+				if err := p.CheckHost(tc.host); err == nil || err.Error() != tc.refused {
+					t.Errorf("behind a proxy: got %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestANameThatLeadsElsewhereLater is about DNS rebinding: a name is harmless when it is looked at first.
+func TestANameThatLeadsElsewhereLater(t *testing.T) {
+	port, connections := listen(t)
+	p, err := New(Options{AllowLoopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.resolver = (&names{addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.169.254")}}).resolver(t)
+	address := net.JoinHostPort("hook.example.com", strconv.Itoa(port))
+	first, err := p.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close() //nolint:errcheck // it is not used
+	for range 3 {
+		if _, err := p.DialContext(t.Context(), "tcp", address); !isRefused(err) {
+			t.Errorf("got %v, want a refusal", err)
+		}
+	}
+	if n := connections.Load(); n > 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func isRefused(err error) bool {
+	_, ok := errors.AsType[*RefusedError](err)
+	return ok
+}
+
+// TestTheAddressesOfThisServer refuses its port at the addresses of its interfaces, and no other port there.
+func TestTheAddressesOfThisServer(t *testing.T) {
+	p := &Policy{serverPort: 10250, allowLoopback: true}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range own {
+		network, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		address, ok := netip.AddrFromSlice(network.IP)
+		if !ok {
+			t.Fatalf("%v is no address", network.IP)
+		}
+		address = address.Unmap()
+		if err := p.check("h", netip.AddrPortFrom(address, 10250), true); !isRefused(err) {
+			t.Errorf("%s: got %v, want a refusal", address, err)
+		}
+		if err := p.check("h", netip.AddrPortFrom(address, 10251), true); err != nil && !address.IsLinkLocalUnicast() {
+			t.Errorf("%s, another port: %v", address, err)
+		}
+	}
+	if err := p.check("h", netip.MustParseAddrPort("192.0.2.1:10250"), true); err != nil {
+		t.Errorf("the port at another machine: %v", err)
+	}
+}
+
+func TestThePolicyOfNil(t *testing.T) {
+	port, _ := listen(t)
+	var p *Policy
+	connection, err := p.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.DialContext(t.Context(), "tcp", "169.254.169.254:80"); !isRefused(err) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	if err := p.CheckHost("hook.example.com"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,177 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package destination
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The flags of the server that decide what a policy allows. They are named in messages.
+const (
+	AllowedHostsFlag  = "--webhook-allowed-hosts"
+	AllowLoopbackFlag = "--webhook-allow-loopback"
+)
+
+// Options configure a [Policy].
+type Options struct {
+	// AllowedHosts are the only places where hooks may be: names of hosts, which mean exactly these; suffixes of names, which begin with
+	// a dot or with *. and mean the names below; IP addresses; and networks in CIDR notation. Empty: hooks may be anywhere that is not
+	// refused. No entry allows what is refused.
+	AllowedHosts []string
+	// AllowLoopback says that hooks may be at loopback addresses.
+	AllowLoopback bool
+	// ServerPort is the port of this server, at which no hook can be on this machine. 0: there is none.
+	ServerPort int
+}
+
+// Policy decides where hooks may be. It is immutable and safe for concurrent use. Nil is the policy of a server outside of a cluster:
+// loopback addresses are allowed, and there are no allowed hosts.
+type Policy struct {
+	restricted    bool
+	names         []string
+	suffixes      []string
+	networks      []netip.Prefix
+	allowLoopback bool
+	serverPort    uint16
+	// resolver looks up names. Nil: the resolver of the system.
+	resolver *net.Resolver
+}
+
+// New returns a policy. The error names the entry that is not understood.
+func New(o Options) (*Policy, error) {
+	p := &Policy{restricted: len(o.AllowedHosts) > 0, allowLoopback: o.AllowLoopback, serverPort: uint16(o.ServerPort)} //nolint:gosec // a port
+	for _, entry := range o.AllowedHosts {
+		if err := p.allow(entry); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// allow adds one of the allowed hosts.
+func (p *Policy) allow(entry string) error {
+	if network, err := netip.ParsePrefix(entry); err == nil {
+		p.networks = append(p.networks, network.Masked())
+		return nil
+	}
+	if address, err := netip.ParseAddr(entry); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		p.networks = append(p.networks, netip.PrefixFrom(address, address.BitLen()))
+		return nil
+	}
+	name := canonicalName(strings.TrimPrefix(entry, "*"))
+	suffix := strings.HasPrefix(name, ".")
+	if wrong := validation.IsDNS1123Subdomain(strings.TrimPrefix(name, ".")); len(wrong) > 0 || strings.HasPrefix(entry, "*") && !suffix {
+		return fmt.Errorf("%q is no host name, suffix of host names such as .example.com, IP address or network such as 10.0.0.0/8", entry)
+	}
+	if suffix {
+		p.suffixes = append(p.suffixes, name)
+	} else {
+		p.names = append(p.names, name)
+	}
+	return nil
+}
+
+// canonicalName returns a name as names are compared.
+func canonicalName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// CheckHost refuses what can be refused of a host, a name or an IP address, without looking it up. It is for hooks behind a proxy, which
+// looks names up itself: a policy with networks only refuses names then.
+func (p *Policy) CheckHost(host string) error {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return p.check(host, netip.AddrPortFrom(address, 0), false)
+	}
+	if p.named(host) {
+		return nil
+	}
+	return notAllowed(host, "")
+}
+
+// named reports whether the policy allows a host by its name, whatever its address is. It is true where everything is allowed.
+func (p *Policy) named(host string) bool {
+	if p == nil || !p.restricted {
+		return true
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	host = canonicalName(host)
+	return slices.Contains(p.names, host) ||
+		slices.ContainsFunc(p.suffixes, func(s string) bool { return strings.HasSuffix(host, s) && len(host) > len(s) })
+}
+
+// check refuses the address to which a host leads. A host that is named is allowed by its name.
+func (p *Policy) check(host string, to netip.AddrPort, named bool) error {
+	address := effective(to.Addr())
+	refused := &RefusedError{Host: host, Address: address.String()}
+	switch {
+	case address.IsLinkLocalUnicast():
+		refused.Kind = "a link-local address, where clouds serve credentials of nodes"
+	case address.IsUnspecified():
+		refused.Kind = "the unspecified address"
+	case address.IsMulticast():
+		refused.Kind = "a multicast address"
+	case p.isServer(address, to.Port()):
+		refused.Address, refused.Kind = netip.AddrPortFrom(address, to.Port()).String(), "this server itself"
+	case address.IsLoopback() && p != nil && !p.allowLoopback:
+		refused.Kind, refused.Flag = "a loopback address, where only this server's own Pod is", AllowLoopbackFlag
+	case p != nil && p.restricted && !named && !slices.ContainsFunc(p.networks, func(n netip.Prefix) bool { return n.Contains(address) }):
+		return notAllowed(host, address.String())
+	default:
+		return nil
+	}
+	return refused
+}
+
+// notAllowed refuses a host that is none of the allowed ones. The address is empty if it was not looked up.
+func notAllowed(host, address string) error {
+	return &RefusedError{Host: host, Address: address, Kind: "not among the allowed hosts", Flag: AllowedHostsFlag}
+}
+
+// nat64 is the network whose addresses end with an IPv4 address to which a gateway translates them (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96") //nolint:gochecknoglobals // a constant
+
+// effective returns the address that is reached in the end: an IPv4 address that is written as an IPv6 address is that IPv4 address.
+func effective(address netip.Addr) netip.Addr {
+	address = address.Unmap()
+	if nat64.Contains(address.WithZone("")) {
+		b := address.As16()
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return address
+}
+
+// isServer reports whether this server listens at an address. Interfaces come and go, so they are read anew.
+func (p *Policy) isServer(address netip.Addr, port uint16) bool {
+	if p == nil || p.serverPort == 0 || port != p.serverPort {
+		return false
+	}
+	if address.IsLoopback() {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
+		network, ok := a.(*net.IPNet)
+		return ok && network.IP.Equal(net.IP(address.AsSlice()))
+	})
+}

@@ -1,0 +1,73 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package destination
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAllowedHosts(t *testing.T) {
+	for entry, tc := range map[string]struct{ allowed, refused []string }{
+		"web.hooks":            {[]string{"web.hooks", "WEB.hooks."}, []string{"hooks", "a.web.hooks", "web.hooks.example"}},
+		"*.hooks":              {[]string{"web.hooks", "a.web.hooks"}, []string{"hooks", "webhooks", ".hooks"}},
+		".Hooks":               {[]string{"web.hooks"}, []string{"hooks", "xhooks"}},
+		"10.1.0.0/16":          {[]string{"10.1.2.3", "::ffff:10.1.2.3"}, []string{"10.2.0.1", "web.hooks"}},
+		"10.1.2.3":             {[]string{"10.1.2.3"}, []string{"10.1.2.4"}},
+		"2001:db8::/32":        {[]string{"2001:db8::1"}, []string{"2001:db9::1", "10.1.2.3"}},
+		"::ffff:10.1.2.3":      {[]string{"10.1.2.3"}, []string{"10.1.2.4"}},
+		"web.hooks.svc.local.": {[]string{"web.hooks.svc.local"}, []string{"web.hooks"}},
+	} {
+		t.Run(entry, func(t *testing.T) {
+			p, err := New(Options{AllowedHosts: []string{entry}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, host := range tc.allowed {
+				if err := p.CheckHost(host); err != nil {
+					t.Errorf("%s: %v", host, err)
+				}
+			}
+			for _, host := range tc.refused {
+				err := p.CheckHost(host)
+				if !isRefused(err) || !strings.HasSuffix(err.Error(), "is not among the allowed hosts") {
+					t.Errorf("%s: got %v, want a refusal", host, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAllowedHostsThatAreNotUnderstood(t *testing.T) {
+	for _, entry := range []string{"", "*", ".", "*.", "http://web.hooks", "web.hooks:80", "10.0.0.0/33", "10.0.0.0/", "a b", "we*b", "fe80::1%eth0", "web_hooks"} {
+		if _, err := New(Options{AllowedHosts: []string{"web.hooks", entry}}); err == nil || !strings.Contains(err.Error(), `"`+entry+`"`) {
+			t.Errorf("%q: got %v, want an error that names it", entry, err)
+		}
+	}
+}
+
+func TestAdviceNamesTheFlag(t *testing.T) {
+	for flag, want := range map[string]string{
+		AllowLoopbackFlag: "run the hook behind a Service, or run this server with --webhook-allow-loopback",
+		AllowedHostsFlag:  "add the host, or a network that it is in, to --webhook-allowed-hosts of this server",
+		"":                "this server calls no hook there, and no flag allows it",
+	} {
+		if got := (&RefusedError{Flag: flag}).Advice(); got != want {
+			t.Errorf("%s: %s", flag, got)
+		}
+	}
+}
