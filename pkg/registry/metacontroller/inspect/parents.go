@@ -58,6 +58,13 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err := checkState(o.State); err != nil {
 		return nil, err
 	}
+	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
+	if o.LabelSelector != "" {
+		var err error
+		if selection.LabelSelector, err = metav1.ParseToLabelSelector(o.LabelSelector); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+		}
+	}
 	who, err := r.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +73,7 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
-	s, err := selectParents(ctx, who, c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}, false)
+	s, err := selectParents(ctx, who, c, selection, false)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
-	requests, shown, err := c.Requests(ctx, p, o.Hook)
+	requests, shown, err := c.Requests(ctx, p, inspection.RequestOptions{Hook: o.Hook, Call: o.Call})
 	if err != nil {
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, err)
 	}
