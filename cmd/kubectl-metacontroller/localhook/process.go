@@ -43,6 +43,7 @@ const (
 // process is the program of a hook, with all that it started.
 type process struct {
 	command *exec.Cmd
+	address *url.URL
 	ended   chan struct{}
 	// err may be read when ended is closed.
 	err error
@@ -54,7 +55,7 @@ func start(ctx context.Context, command, folder string, address *url.URL, out io
 	if listens(ctx, address) {
 		return nil, fmt.Errorf("something listens at %s already: end it, or have the hook at another port with --hook", hostOf(address))
 	}
-	p := &process{command: shell(ctx, command), ended: make(chan struct{})}
+	p := &process{command: shell(ctx, command), address: address, ended: make(chan struct{})}
 	p.command.Dir, p.command.Stdout, p.command.Stderr = folder, out, out
 	p.command.Env = append(os.Environ(), "PORT="+portOf(address))
 	// What it started may keep our pipe open.
@@ -66,24 +67,24 @@ func start(ctx context.Context, command, folder string, address *url.URL, out io
 		p.err = p.command.Wait()
 		close(p.ended)
 	}()
-	if err := p.await(ctx, address); err != nil {
-		p.stop()
+	if err := p.await(ctx); err != nil {
+		p.stop(ctx)
 		return nil, fmt.Errorf("%q: %w", command, err)
 	}
 	return p, nil
 }
 
-// await waits until something listens at an address.
-func (p *process) await(ctx context.Context, address *url.URL) error {
+// await waits until it listens.
+func (p *process) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf(
-		"it does not listen at %s after %s: say where it listens with --hook; it finds the port in the environment variable PORT", hostOf(address), startLimit))
+		"it does not listen at %s after %s: say where it listens with --hook; it finds the port in the environment variable PORT", hostOf(p.address), startLimit))
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, dialInterval, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.ended:
 			return false, p.endedError()
 		default:
-			return listens(ctx, address), nil
+			return listens(ctx, p.address), nil
 		}
 	})
 	if ctx.Err() != nil {
@@ -100,8 +101,8 @@ func (p *process) endedError() error {
 	return errors.New("it ended before it listened; it must run until it is stopped")
 }
 
-// stop ends the program and what it started, and waits until it has ended.
-func (p *process) stop() {
+// stop ends the program and what it started, and waits until it has ended and listens no more. It does so as well if the context has ended.
+func (p *process) stop(ctx context.Context) {
 	interrupt(p.command)
 	select {
 	case <-p.ended:
@@ -109,6 +110,10 @@ func (p *process) stop() {
 	}
 	kill(p.command)
 	<-p.ended
+	// What the program started may take a moment longer. If something goes on listening, the next start says so.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	_ = wait.PollUntilContextCancel(ctx, dialInterval, true, func(ctx context.Context) (bool, error) { return !listens(ctx, p.address), nil })
 }
 
 // listens reports whether a connection to an address can be made.

@@ -84,7 +84,7 @@ func (f *Flags) once(ctx context.Context, h *Hook, errOut io.Writer, use func(co
 		if err != nil {
 			return err
 		}
-		defer p.stop()
+		defer p.stop(ctx)
 	}
 	return use(ctx, h)
 }
