@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package exitstatus says with which status the process ends. Commands that compare end as kubectl diff and diff do: with 0 if nothing
-// differs, with 1 if something does, and with more if they could not find out.
 package exitstatus
 
 import (

@@ -150,8 +150,14 @@ func short(value *string) string {
 	return *value
 }
 
+// bookkeeping is where the server keeps what it applied last, which changes with every other field.
+const bookkeeping = "metadata.annotations[metacontroller.k8s.io/last-applied-configuration]"
+
 func printChanges(p textdiff.Printer, changes []v1alpha1.FieldChange) {
 	for i := range changes {
+		if changes[i].Path == bookkeeping && len(changes) > 1 {
+			continue
+		}
 		p.Place(changes[i].Path)
 		p.Whole(textdiff.Lines(valueText(changes[i].Observed), valueText(changes[i].Desired)))
 	}

@@ -79,7 +79,7 @@ func TestWhatIsPrintedOfAParent(t *testing.T) {
 			c.FieldManager = "metacontroller.website"
 			c.Changes = []v1alpha1.FieldChange{
 				change("spec.replicas", "2", "3"), change("spec.paused", "true", ""),
-				change("spec.list", `[{"a":1,"b":2}]`, `[{"a":1,"b":3}]`),
+				change("spec.list", `[{"a":1,"b":2}]`, `[{"a":1,"b":3}]`), change(bookkeeping, "", ""),
 			}
 		})}}, name + "--- apps.v1.Deployment.shop.a\n+++ apps.v1.Deployment.shop.a\n# applied as field manager metacontroller.website\n" +
 			"@@ spec.replicas @@\n-2\n+3\n@@ spec.paused @@\n-true\n@@ spec.list @@\n - a: 1\n-  b: 2\n+  b: 3\n"},

@@ -168,12 +168,12 @@ func TestReplay(t *testing.T) {
 	}{
 		"the same": {
 			hooks{"finalize": ` {"finalized": true}`, "sync": `{"status":{"n":1.0},"children":[{"kind":"Pod"}]}`}, 0,
-			"To 2 recorded requests, the hook returned what was recorded.\n",
+			"The hook returned what was recorded to 2 requests.\n",
 		},
 		"another response": {
 			hooks{"finalize": `{"finalized":true}`, "sync": `{"children":[{"kind":"Pod"}],"status":{"n":2}}`}, 1,
 			"--- sync.response.json\n+++ the hook returned\n@@ -5,6 +5,6 @@\n     }\n   ],\n   \"status\": {\n-    \"n\": 1\n+    \"n\": 2\n   }\n }\n" +
-				"Of 2 recorded requests, the hook returned something else to 1.\n",
+				"The hook returned something else than was recorded to 1 of 2 requests.\n",
 		},
 		"a hook that fails": {
 			hooks{"sync": `{"children":[{"kind":"Pod"}],"status":{"n":1}}`}, 1, "finalize-a.request.json\n# the hook failed: status 500\n",

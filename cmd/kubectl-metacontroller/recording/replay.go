@@ -113,12 +113,19 @@ func compare(recorded pair, response []byte) ([]textdiff.Line, error) {
 func verdict(out io.Writer, all, different, failed int) error {
 	switch {
 	case failed > 0:
-		return &exitstatus.Error{Status: exitstatus.Different, Err: fmt.Errorf("the hook failed with %d of %d recorded requests, and returned something else to %d: "+
-			"what it printed says why", failed, all, different)}
+		return &exitstatus.Error{Status: exitstatus.Different, Err: fmt.Errorf("the hook failed with %d of %s, and returned something else than was recorded to %d: "+
+			"what it printed says why", failed, requests(all), different)}
 	case different > 0:
-		fmt.Fprintf(out, "Of %d recorded requests, the hook returned something else to %d.\n", all, different)
+		fmt.Fprintf(out, "The hook returned something else than was recorded to %d of %s.\n", different, requests(all))
 		return exitstatus.ErrDifferent
 	}
-	fmt.Fprintf(out, "To %d recorded requests, the hook returned what was recorded.\n", all)
+	fmt.Fprintf(out, "The hook returned what was recorded to %s.\n", requests(all))
 	return nil
+}
+
+func requests(n int) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return fmt.Sprintf("%d requests", n)
 }
