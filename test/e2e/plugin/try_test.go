@@ -56,8 +56,8 @@ func tryAHook(t *testing.T, c *cluster.Cluster) {
 	await(t, output, "it ended before it listened", 1)
 	edit(t, s, `"kind": "ConfigMap", "data": None, "oops`, `"kind": "ConfigMap"`)
 	await(t, output, "1 would change", 2)
-	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller -n %s record cc/tried -o recorded && kubectl metacontroller replay recorded --hook http://localhost:%s/sync",
-		namespace, trialPort), 1, `"port": 8000`)
+	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller -n %s record cc/tried -o recorded && kubectl metacontroller replay recorded --hook http://localhost:%s/sync "+
+		"--directory tried --exec 'python3 hook.py'", namespace, trialPort), 1, `"port": 8000`)
 	edit(t, s, `"port": 8000,`, `"port": 80,`)
 	await(t, output, "0 would change", 2)
 	if err := watch.Stop(patience); err != nil {
