@@ -94,7 +94,7 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *watch, errOut io.Wr
 	for {
 		err := f.once(ctx, h, errOut, use)
 		if ctx.Err() != nil {
-			return nil // Ctrl-C is how it ends.
+			return nil //nolint:nilerr // Ctrl-C is how it ends.
 		}
 		if _, message := exitstatus.Of(err); message != nil {
 			fmt.Fprintln(errOut, "Error:", message)
@@ -102,7 +102,7 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *watch, errOut io.Wr
 		fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
 		names, err := w.wait(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // The same.
 		}
 		if err != nil {
 			return err

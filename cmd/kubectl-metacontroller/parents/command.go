@@ -165,7 +165,7 @@ func (o *options) follow(
 		return false, t.print(c.Out, time.Now(), changed, false)
 	})
 	if ctx.Err() != nil {
-		return nil // Ctrl-C is how it ends.
+		return nil //nolint:nilerr // Ctrl-C is how it ends.
 	}
 	return err
 }

@@ -82,8 +82,10 @@ func controllerOf(document []byte) (object controllerobject.Object, encoded []by
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	// What is no object is no controller.
-	if json.Unmarshal(encoded, &head) != nil || head.APIVersion != v1alpha1.SchemeGroupVersion.String() {
+	if err := json.Unmarshal(encoded, &head); err != nil {
+		return object, nil, nil //nolint:nilerr // What is no object is no controller.
+	}
+	if head.APIVersion != v1alpha1.SchemeGroupVersion.String() {
 		return object, nil, nil
 	}
 	switch head.Kind {

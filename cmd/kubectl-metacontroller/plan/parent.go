@@ -37,23 +37,23 @@ func printParent(p textdiff.Printer, parent *v1alpha1.ParentPlan) {
 		return
 	}
 	name := subresource.NameOf(parent.ParentReference)
-	p.Title("%s", name)
+	p.Titlef("%s", name)
 	if parent.Message != "" {
-		p.Note("not synced now: %s", parent.Message)
+		p.Notef("not synced now: %s", parent.Message)
 	}
 	if parent.Error != "" {
-		p.Note("the sync would fail: %s", parent.Error)
+		p.Notef("the sync would fail: %s", parent.Error)
 	}
 	if parent.Delete {
 		p.Files(name, "")
-		p.Note("deleted, as the hook wants it")
+		p.Notef("deleted, as the hook wants it")
 	}
 	if len(parent.Changes) > 0 {
 		p.Files(name, name)
 		printChanges(p, parent.Changes)
 	}
 	for _, r := range parent.Revisions {
-		p.Note("%s ControllerRevision %s", strings.ToLower(r.Action), r.Name)
+		p.Notef("%s ControllerRevision %s", strings.ToLower(r.Action), r.Name)
 	}
 	for i := range parent.Children {
 		printChild(p, &parent.Children[i])
@@ -95,27 +95,27 @@ func printChild(p textdiff.Printer, child *v1alpha1.ChildPlan) {
 	case v1alpha1.ChildUpdate:
 		p.Files(name, name)
 		if child.FieldManager != "" {
-			p.Note("applied as field manager %s", child.FieldManager)
+			p.Notef("applied as field manager %s", child.FieldManager)
 		}
 		printChanges(p, child.Changes)
 	case v1alpha1.ChildRecreate:
 		p.Files(name, name)
-		p.Note("deleted, and created again by a later sync")
+		p.Notef("deleted, and created again by a later sync")
 		printChanges(p, child.Changes)
 	case v1alpha1.ChildDelete:
 		p.Files(name, "")
-		p.Note("deleted, because it is not desired")
+		p.Notef("deleted, because it is not desired")
 	case v1alpha1.ChildAdopt:
-		p.Note("adopt %s: it matches the selector and has no controlling owner", name)
+		p.Notef("adopt %s: it matches the selector and has no controlling owner", name)
 	case v1alpha1.ChildRelease:
-		p.Note("release %s: it does not match the selector any more", name)
+		p.Notef("release %s: it does not match the selector any more", name)
 	case v1alpha1.ChildLeave:
 		if !untouched(child) {
-			p.Note("leave %s%s", name, why(child))
+			p.Notef("leave %s%s", name, why(child))
 			printPlaces(p, child.Changes)
 		}
 	default:
-		p.Note("%s %s%s", strings.ToLower(string(child.Action)), name, why(child))
+		p.Notef("%s %s%s", strings.ToLower(string(child.Action)), name, why(child))
 		printPlaces(p, child.Changes)
 	}
 }
@@ -135,7 +135,7 @@ func why(child *v1alpha1.ChildPlan) string {
 // printPlaces says where a child differs that is not written.
 func printPlaces(p textdiff.Printer, changes []v1alpha1.FieldChange) {
 	for i := range changes {
-		p.Note("  differs at %s: %s, desired %s", changes[i].Path, short(changes[i].Observed), short(changes[i].Desired))
+		p.Notef("  differs at %s: %s, desired %s", changes[i].Path, short(changes[i].Observed), short(changes[i].Desired))
 	}
 }
 

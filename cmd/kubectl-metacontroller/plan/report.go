@@ -135,8 +135,14 @@ func summary(s *v1alpha1.PlanSummary) string {
 		n    int64
 		what string
 	}{
-		{s.Create, "created"}, {s.Update, "updated"}, {s.Recreate, "recreated"}, {s.Delete, "deleted"}, {s.Adopt, "adopted"},
-		{s.Release, "released"}, {s.Refuse, "refused"}, {s.Leave, "left as they are"},
+		{s.Create, "created"},
+		{s.Update, "updated"},
+		{s.Recreate, "recreated"},
+		{s.Delete, "deleted"},
+		{s.Adopt, "adopted"},
+		{s.Release, "released"},
+		{s.Refuse, "refused"},
+		{s.Leave, "left as they are"},
 	} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))

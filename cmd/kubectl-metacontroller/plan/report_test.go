@@ -86,8 +86,10 @@ func TestWhatIsPrintedOfAParent(t *testing.T) {
 		"recreate": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildRecreate, func(c *v1alpha1.ChildPlan) {
 			c.Changes = []v1alpha1.FieldChange{change("spec.image", `"a"`, `"b"`)}
 		})}}, name + "--- apps.v1.Pod.shop.a\n+++ apps.v1.Pod.shop.a\n# deleted, and created again by a later sync\n@@ spec.image @@\n-a\n+b\n"},
-		"delete": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildDelete, func(c *v1alpha1.ChildPlan) { c.Namespace = "" })}},
-			name + "--- apps.v1.Pod.a\n+++ /dev/null\n# deleted, because it is not desired\n"},
+		"delete": {
+			v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildDelete, func(c *v1alpha1.ChildPlan) { c.Namespace = "" })}},
+			name + "--- apps.v1.Pod.a\n+++ /dev/null\n# deleted, because it is not desired\n",
+		},
 		"adopt and release": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{
 			child("Pod", v1alpha1.ChildAdopt, nil), child("Job", v1alpha1.ChildRelease, nil),
 		}}, name + "# adopt apps.v1.Pod.shop.a: it matches the selector and has no controlling owner\n" +

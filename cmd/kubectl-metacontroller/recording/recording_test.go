@@ -167,11 +167,13 @@ func TestReplay(t *testing.T) {
 		printed string
 	}{
 		"the same": {
-			hooks{"finalize": ` {"finalized": true}`, "sync": `{"status":{"n":1.0},"children":[{"kind":"Pod"}]}`}, 0,
+			hooks{"finalize": ` {"finalized": true}`, "sync": `{"status":{"n":1.0},"children":[{"kind":"Pod"}]}`},
+			0,
 			"The hook returned what was recorded to 2 requests.\n",
 		},
 		"another response": {
-			hooks{"finalize": `{"finalized":true}`, "sync": `{"children":[{"kind":"Pod"}],"status":{"n":2}}`}, 1,
+			hooks{"finalize": `{"finalized":true}`, "sync": `{"children":[{"kind":"Pod"}],"status":{"n":2}}`},
+			1,
 			"--- sync.response.json\n+++ the hook returned\n@@ -5,6 +5,6 @@\n     }\n   ],\n   \"status\": {\n-    \"n\": 1\n+    \"n\": 2\n   }\n }\n" +
 				"The hook returned something else than was recorded to 1 of 2 requests.\n",
 		},

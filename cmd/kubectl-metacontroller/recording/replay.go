@@ -79,8 +79,8 @@ func replay(ctx context.Context, p textdiff.Printer, hook caller, pairs []pair) 
 		}
 		if err != nil {
 			failed++
-			p.Title("%s", recorded.name+requestEnd)
-			p.Note("the hook failed: %v", err)
+			p.Titlef("%s", recorded.name+requestEnd)
+			p.Notef("the hook failed: %v", err)
 			continue
 		}
 		lines, err := compare(recorded, response)

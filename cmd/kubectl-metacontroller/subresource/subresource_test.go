@@ -49,7 +49,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "websites"}
 	proxy := func(status int, reason metav1.StatusReason) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: "from a proxy", //nolint:gosec // It is a status.
+			Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: "from a proxy",
 			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}}},
 		}}
 	}

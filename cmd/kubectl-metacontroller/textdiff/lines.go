@@ -16,7 +16,10 @@ limitations under the License.
 
 package textdiff
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Mark says what a line is in a difference.
 type Mark byte
@@ -77,9 +80,9 @@ func between(lines []Line, a, b []string) []Line {
 	for i := range common {
 		common[i] = make([]int32, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
+	for i, one := range slices.Backward(a) {
+		for j, other := range slices.Backward(b) {
+			if one == other {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])

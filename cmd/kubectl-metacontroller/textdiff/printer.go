@@ -46,7 +46,7 @@ func WantsColor(flag string, out io.Writer) (bool, error) {
 		return false, nil
 	case "auto":
 		file, ok := out.(*os.File)
-		return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd())), nil //nolint:gosec // File descriptors are small.
+		return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd())), nil
 	}
 	return false, fmt.Errorf("--color: %q is not known: use auto, always or never", flag)
 }
@@ -58,8 +58,8 @@ type Printer struct {
 	Color bool
 }
 
-// Title writes a line above all that belongs to one thing.
-func (p Printer) Title(format string, args ...any) { p.line(bold, fmt.Sprintf(format, args...)) }
+// Titlef writes a line above all that belongs to one thing.
+func (p Printer) Titlef(format string, args ...any) { p.line(bold, fmt.Sprintf(format, args...)) }
 
 // Files writes what is compared with what. An empty name is written as /dev/null: there is none.
 func (p Printer) Files(before, after string) {
@@ -77,8 +77,8 @@ func orNull(name string) string {
 // Place writes where the lines that follow are.
 func (p Printer) Place(place string) { p.line(cyan, "@@ "+place+" @@") }
 
-// Note writes a remark.
-func (p Printer) Note(format string, args ...any) { p.line(yellow, "# "+fmt.Sprintf(format, args...)) }
+// Notef writes a remark.
+func (p Printer) Notef(format string, args ...any) { p.line(yellow, "# "+fmt.Sprintf(format, args...)) }
 
 // Whole writes all lines.
 func (p Printer) Whole(lines []Line) {

@@ -84,10 +84,10 @@ func TestColorsAreForTerminals(t *testing.T) {
 		t.Errorf("a color that is not known: %v", err)
 	}
 	p := textdiff.Printer{Out: &out, Color: true}
-	p.Title("it")
+	p.Titlef("it")
 	p.Files("a", "")
 	p.Place("here")
-	p.Note("%d", 1)
+	p.Notef("%d", 1)
 	p.Whole(textdiff.Lines("a\nb", "b\nc"))
 	want := "\x1b[1mit\x1b[0m\n\x1b[1m--- a\x1b[0m\n\x1b[1m+++ /dev/null\x1b[0m\n\x1b[36m@@ here @@\x1b[0m\n\x1b[33m# 1\x1b[0m\n" +
 		"\x1b[31m-a\x1b[0m\n b\n\x1b[32m+c\x1b[0m\n"

@@ -100,8 +100,7 @@ func awaitStatus(t *testing.T, s *shell, text string, status int, printed string
 	cluster.Eventually(t, patience, fmt.Sprintf("%q to end with status %d", text, status), func(ctx context.Context) (bool, string) {
 		output, err := s.command(ctx, text).CombinedOutput()
 		got := 0
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			got = exit.ExitCode()
 		} else if err != nil {
 			return false, err.Error()
