@@ -25,7 +25,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -95,7 +97,7 @@ func (f *Flags) Of(c *connection.Connection, object controllerobject.Object, arg
 	s := Selected{ParentSelection: v1alpha1.ParentSelection{Resource: f.resource}, selector: f.selector}
 	if f.selector != "" {
 		var err error
-		if s.LabelSelector, err = metav1.ParseToLabelSelector(f.selector); err != nil {
+		if s.LabelSelector, err = parseSelector(f.selector); err != nil {
 			return s, fmt.Errorf("--selector: %w: write it as kubectl takes it, such as app=web,tier!=cache", err)
 		}
 	}
@@ -122,6 +124,32 @@ func (f *Flags) Of(c *connection.Connection, object controllerobject.Object, arg
 		s.Namespace, err = c.Namespace()
 	}
 	return s, err
+}
+
+// operators are those of selectors by labels, as kubectl takes them, in the API. It has none of numbers.
+var operators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
+	selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+}
+
+// parseSelector reads a selector by labels, with != as well, which metav1.ParseToLabelSelector does not know.
+func parseSelector(text string) (*metav1.LabelSelector, error) {
+	requirements, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return nil, err
+	}
+	parsed := &metav1.LabelSelector{}
+	for _, r := range requirements {
+		operator, ok := operators[r.Operator()]
+		if !ok {
+			return nil, fmt.Errorf("%q compares numbers, which the API does not", r.String())
+		}
+		parsed.MatchExpressions = append(parsed.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: r.Key(), Operator: operator, Values: r.Values().List(),
+		})
+	}
+	return parsed, nil
 }
 
 // namespaced tells whether parents of a controller may be in namespaces. What the cluster does not serve may be.

@@ -29,6 +29,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -70,6 +71,32 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	}
 	if err := c.explain(nil, "create", "plan"); err != nil {
 		t.Errorf("no error: %v", err)
+	}
+}
+
+// Whatever kubectl takes, the API selects the same.
+func TestSelectorsByLabels(t *testing.T) {
+	for _, text := range []string{"a=b", "a==b,c!=d", "a in (b,c),d notin (e)", "a,!b"} {
+		parsed, err := parseSelector(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := metav1.LabelSelectorAsSelector(parsed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range []labels.Set{nil, {"a": "b"}, {"a": "b", "c": "d"}, {"a": "c", "d": "e"}, {"a": "c", "b": ""}} {
+			if got.Matches(set) != want.Matches(set) {
+				t.Errorf("%s: it matches %v: %t, want %t", text, set, got.Matches(set), want.Matches(set))
+			}
+		}
+	}
+	if _, err := parseSelector("a>1"); err == nil || !strings.Contains(err.Error(), "compares numbers") {
+		t.Errorf("a number: %v", err)
 	}
 }
 
