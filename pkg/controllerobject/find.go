@@ -73,6 +73,11 @@ func Parse(argument string) (Reference, error) {
 	return Reference{}, fmt.Errorf("%q is not a kind of controllers: write %s (cc) or %s (dc)", kind, Composite, Decorator)
 }
 
+// Is reports whether an object is the one that was named.
+func (r Reference) Is(o Object) bool {
+	return r.Name == o.Name() && (r.Kind == "" || string(r.Kind) == strings.ToLower(o.Kind()))
+}
+
 // Find reads the controller object that an argument names. A name alone must be that of one object only.
 func Find(ctx context.Context, client versioned.Interface, argument string) (Object, error) {
 	reference, err := Parse(argument)

@@ -112,6 +112,16 @@ func (o Object) Children() []v1alpha1.ResourceRule {
 	return rules
 }
 
+// Customizes reports whether the controller has a customize hook.
+func (o Object) Customizes() bool {
+	if o.Composite != nil {
+		hooks := o.Composite.Spec.Hooks
+		return hooks != nil && hooks.Customize != nil && hooks.Customize.Webhook != nil
+	}
+	hooks := o.Decorator.Spec.Hooks
+	return hooks != nil && hooks.Customize != nil && hooks.Customize.Webhook != nil
+}
+
 // Runtime returns the object itself, with its kind and version set, which clients leave out.
 func (o Object) Runtime() runtime.Object {
 	if o.Composite != nil {

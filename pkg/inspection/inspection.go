@@ -48,12 +48,19 @@ type Controller interface {
 	Children() []Kind
 	// Resync has parents synced now, and returns how many were put into the queue.
 	Resync(parents []v1alpha1.ParentReference) int
-	// Requests returns what the hooks would be sent about a parent now, up to the call of one hook; empty: all that a sync would make. It
-	// calls the hooks on whose responses that depends: the customize hook, whose rules are not known yet. Shown are objects that the
-	// requests show beside the parent.
-	Requests(ctx context.Context, p v1alpha1.ParentReference, hook string) (requests []v1alpha1.HookRequest, shown []Place, err error)
+	// Requests returns what the hooks would be sent about a parent now. It calls the hooks on whose responses that depends: the customize
+	// hook, whose rules are not known yet. Shown are objects that the requests show beside the parent.
+	Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (requests []v1alpha1.HookRequest, shown []Place, err error)
 	// Plan works out what a sync of a parent would do now. Shown are objects that the plan shows beside the parent.
 	Plan(ctx context.Context, p v1alpha1.ParentReference, o PlanOptions) (plan v1alpha1.ParentPlan, shown []Place)
+}
+
+// RequestOptions say which requests are wanted.
+type RequestOptions struct {
+	// Hook is the only one whose requests are wanted. Empty: all that a sync would call.
+	Hook string
+	// Call has the hooks called with the requests that are returned, for their responses.
+	Call bool
 }
 
 // PlanOptions say how a plan is made.

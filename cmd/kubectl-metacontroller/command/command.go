@@ -27,11 +27,16 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/parents"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/pause"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/plan"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/rbac"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/recording"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/resync"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/scaffold"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/status"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/try"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/version"
 )
 
@@ -66,8 +71,9 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
 		&cobra.Group{ID: groupOperators, Title: "For controllers that run:"},
 	)
-	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c))
-	add(root, groupOperators, status.NewCommand(c), tree.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
+	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
+		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
+	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), tree.NewCommand(c), resync.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
 	root.AddCommand(version.NewCommand(c))
 	return root
 }

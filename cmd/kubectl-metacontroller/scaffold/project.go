@@ -111,6 +111,14 @@ func (p *project) Desired(c child, steps int) string {
 // Image and Replicas are what a parent has that does not say.
 func (*project) Image() string { return defaultImage }
 
+// TrialPort is where a changed hook listens, beside the one that runs.
+func (p *project) TrialPort() int {
+	if p.Port == 65535 {
+		return p.Port - 1
+	}
+	return p.Port + 1
+}
+
 // Replicas is the other one.
 func (*project) Replicas() int { return defaultReplicas }
 

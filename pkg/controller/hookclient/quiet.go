@@ -17,6 +17,9 @@ limitations under the License.
 package hookclient
 
 import (
+	"context"
+	"slices"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -43,6 +46,16 @@ func (h *Hook) Given(
 		return nil, h.Failed(err)
 	}
 	return &Response{Response: decoded, hook: h.quieted(), parent: parent}, nil
+}
+
+// Raw sends a body and returns that of the response, whatever it holds.
+func (h *Hook) Raw(ctx context.Context, body []byte) ([]byte, error) {
+	response, err := h.send(ctx, webhook.RootKey{}, body)
+	if err != nil {
+		return nil, h.Failed(err)
+	}
+	defer response.Release()
+	return slices.Clone(response.Body), nil
 }
 
 // GivenRelated is Given for a customize hook.

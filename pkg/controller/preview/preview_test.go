@@ -78,6 +78,32 @@ func TestAFinalizerIsOnTheParentThatIsShown(t *testing.T) {
 	}
 }
 
+func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
+	var n preview.Notes
+	for _, response := range []string{
+		`{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"hunter2"}},{"kind":"ConfigMap","apiVersion":"v1","data":{"k":"kept"}}]}`,
+		`{"attachments":[{"apiVersion":"v1","kind":"Secret","data":{"k":"aHVudGVyMg=="}}],"labels":{"k":"kept"}}`,
+	} {
+		if err := n.Request("sync", "", []byte(`{}`), []byte(response)); err != nil {
+			t.Fatal(err)
+		}
+		shown := string(n.Requests[len(n.Requests)-1].Response.Raw)
+		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || !strings.Contains(shown, "kept") {
+			t.Errorf("%s is shown as %s", response, shown)
+		}
+	}
+	const other = `{"status": {"n": 1},  "children":[null, 1]}`
+	if err := n.Request("sync", "", nil, []byte(other)); err != nil || string(n.Requests[2].Response.Raw) != other {
+		t.Errorf("a response without Secrets is %v, error %v", n.Requests, err)
+	}
+	if err := n.Request("sync", "", nil, []byte(`[]`)); err == nil || len(n.Requests) != 3 {
+		t.Errorf("no object: %v", err)
+	}
+	if err := n.Request("customize", "", []byte(`{}`), nil); err != nil || n.Requests[3].Response != nil {
+		t.Errorf("no response: %v, error %v", n.Requests[3], err)
+	}
+}
+
 func TestSecretsAreShownWithoutValues(t *testing.T) {
 	const secret = `{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"s","namespace":"ns","labels":{"app":"kept"},
 		"annotations":{"note":"kept","metacontroller.k8s.io/last-applied-configuration":"{\"data\":\"hunter2\"}",

@@ -75,6 +75,16 @@ func redact(encoded []byte) []byte {
 	if utiljson.Unmarshal(encoded, &content) != nil {
 		return []byte("{}")
 	}
+	redactContent(content)
+	hidden, err := json.Marshal(content)
+	if err != nil {
+		return []byte("{}") // Not reached: it was decoded from JSON.
+	}
+	return hidden
+}
+
+// redactContent gives a Secret other values.
+func redactContent(content map[string]any) {
 	hide(content["data"], base64.StdEncoding.EncodeToString([]byte(plan.Hidden)))
 	hide(content["stringData"], plan.Hidden)
 	if metadata, ok := content["metadata"].(map[string]any); ok {
@@ -86,11 +96,30 @@ func redact(encoded []byte) []byte {
 			}
 		}
 	}
-	hidden, err := json.Marshal(content)
-	if err != nil {
-		return []byte("{}") // Not reached: it was decoded from JSON.
+}
+
+// responseWithoutSecrets returns the body of a hook's response with other values in the Secrets among its children or attachments. The error
+// says that it is no JSON object.
+func responseWithoutSecrets(body []byte) ([]byte, error) {
+	var content map[string]any
+	if err := utiljson.Unmarshal(body, &content); err != nil {
+		return nil, err
 	}
-	return hidden
+	hidden := false
+	for _, field := range []string{"children", "attachments"} {
+		list, _ := content[field].([]any)
+		for _, element := range list {
+			child, _ := element.(map[string]any)
+			if child["apiVersion"] == "v1" && child["kind"] == "Secret" {
+				redactContent(child)
+				hidden = true
+			}
+		}
+	}
+	if !hidden {
+		return body, nil
+	}
+	return json.Marshal(content)
 }
 
 func hide(values any, by string) {

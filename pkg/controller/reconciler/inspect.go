@@ -183,7 +183,11 @@ func isReady(o *object.Object) (ready, reported bool) {
 	if !ok || !bytes.Contains(raw, []byte("\"Ready\"")) && !bytes.Contains(raw, []byte("\"Available\"")) {
 		return true, false
 	}
-	var conditions []struct{ Type, Status string }
+	// Field names are told apart by case.
+	var conditions []struct {
+		Type   string `json:"type"`
+		Status string `json:"status"`
+	}
 	if utiljson.Unmarshal(raw, &conditions) != nil {
 		return true, false
 	}

@@ -48,6 +48,8 @@ type previewing struct {
 	// asks says that the sync ends where the hook would be called: only the requests are wanted, of one hook if only is set.
 	asks bool
 	only hook.Name
+	// calls says that the hooks are called with these requests, for their responses.
+	calls bool
 
 	notes preview.Notes
 }
@@ -73,8 +75,10 @@ var errEnough = errors.New("nothing more was asked for")
 func (s *Sync) OnlyAsks() bool { return s.preview != nil && s.preview.asks }
 
 // Requests implements inspection.Controller.
-func (c *Controller) Requests(ctx context.Context, ref v1alpha1.ParentReference, only string) ([]v1alpha1.HookRequest, []inspection.Place, error) {
-	p := &previewing{asks: true, only: hook.Name(only)}
+func (c *Controller) Requests(
+	ctx context.Context, ref v1alpha1.ParentReference, o inspection.RequestOptions,
+) ([]v1alpha1.HookRequest, []inspection.Place, error) {
+	p := &previewing{asks: true, only: hook.Name(o.Hook), calls: o.Call}
 	if err := c.preview(ctx, ref, p); err != nil {
 		return nil, nil, errors.New(message(err))
 	}
@@ -127,7 +131,9 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		return nil, nil
 	}
 	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.Key, s.Parent)) {
-		p.notes.Request(hook.Customize, "", wire.Customize(*c.encoded.Load(), preview.WithoutSecrets(s.Parent)))
+		if err := p.request(ctx, called, "", wire.Customize(*c.encoded.Load(), preview.WithoutSecrets(s.Parent))); err != nil {
+			return nil, err
+		}
 	}
 	if p.only == hook.Customize {
 		return nil, errEnough
@@ -165,7 +171,7 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 	}
 	if p.asks {
 		if p.only == "" || p.only == called.Name {
-			p.notes.Request(called.Name, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)))
+			return nil, p.request(ctx, called, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)))
 		}
 		return nil, nil
 	}
@@ -176,6 +182,18 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 		return nil, fmt.Errorf("responses are given, and none to the request of the %s hook with the revision %q", called.Name, x.revision)
 	}
 	return called.Call(ctx, s.Root, x.encode(x.request), x.decode)
+}
+
+// request takes note of a request, and of the response to it if that is wanted.
+func (p *previewing) request(ctx context.Context, called *hookclient.Hook, revision string, body []byte) error {
+	var response []byte
+	if p.calls {
+		var err error
+		if response, err = called.Raw(ctx, body); err != nil {
+			return err
+		}
+	}
+	return p.notes.Request(called.Name, revision, body, response)
 }
 
 // gives reports whether a response of a hook is given.

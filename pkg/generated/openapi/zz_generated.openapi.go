@@ -1316,6 +1316,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerParentOptions(ref common.
 							Format:      "",
 						},
 					},
+					"labelSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labelSelector selects parents by their labels, as in app=web,tier!=cache. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
 							Description: "limit is how many parents are returned at most. Default 100, at most 500.",
@@ -2623,6 +2630,12 @@ func schema_pkg_apis_metacontroller_v1alpha1_HookRequest(ref common.ReferenceCal
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
+					"response": {
+						SchemaProps: spec.SchemaProps{
+							Description: "response is the body of the response, if it was asked for. Values of Secrets are not shown.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"hook", "body"},
 			},
@@ -2740,6 +2753,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_HookRequestOptions(ref common.Refer
 						SchemaProps: spec.SchemaProps{
 							Description: "hook is sync, finalize or customize. Empty: those that a sync would call now.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"call": {
+						SchemaProps: spec.SchemaProps{
+							Description: "call has the hooks called with these bodies, in which values of Secrets are not shown, and their responses returned.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},

@@ -107,6 +107,14 @@ func pages(s *stage) {
 	if !slices.Equal(names, []string{"a", "b", "c", "d", "e"}) {
 		s.T.Errorf("the parents are %v", names)
 	}
+	for selector, want := range map[string]int{fixture.Label + "=" + s.Name: 5, fixture.Label + "!=" + s.Name: 0} {
+		if list, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{Namespace: s.Name, LabelSelector: selector}); err != nil || len(list.Items) != want {
+			s.T.Errorf("%s selects %d parents, want %d, error %v", selector, len(list.Items), want, err)
+		}
+	}
+	if _, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{LabelSelector: "!!"}); !apierrors.IsBadRequest(err) {
+		s.T.Errorf("a wrong selector: %v", err)
+	}
 	if _, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{Continue: "?"}); !apierrors.IsBadRequest(err) {
 		s.T.Errorf("a wrong token: %v", err)
 	}

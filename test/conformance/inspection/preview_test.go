@@ -73,6 +73,7 @@ func requestIsTheHooks(s *stage) {
 	if diff := cmp.Diff(decode(s.T, got), decode(s.T, shown.Items[0].Body.Raw)); diff != "" {
 		s.T.Errorf("the request is another one (-sent +shown):\n%s", diff)
 	}
+	s.responsesAreTheHooks(before)
 	for _, wrong := range []v1alpha1.HookRequestOptions{{Namespace: s.Name}, {Namespace: s.Name, Name: "a", Hook: "presync"}} {
 		if _, err := s.requests(s.admin(), wrong); !apierrors.IsBadRequest(err) {
 			s.T.Errorf("%+v: %v", wrong, err)
@@ -80,6 +81,24 @@ func requestIsTheHooks(s *stage) {
 	}
 	if _, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "b"}); !apierrors.IsNotFound(err) {
 		s.T.Errorf("a parent that is not there: %v", err)
+	}
+}
+
+// responsesAreTheHooks has the hook called with the request that is shown, and nothing done with its response.
+func (s *stage) responsesAreTheHooks(synced int) {
+	s.T.Helper()
+	called, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a", Call: true})
+	if err != nil || len(called.Items) != 1 || called.Items[0].Response == nil {
+		s.T.Fatalf("the requests are %+v, error %v", called, err)
+	}
+	if sent := s.Requests("/hook"); len(sent) < synced+2 {
+		s.T.Errorf("the hook got %d requests, want %d", len(sent), synced+2)
+	} else if diff := cmp.Diff(decode(s.T, sent[len(sent)-1].Body), decode(s.T, called.Items[0].Body.Raw)); diff != "" {
+		s.T.Errorf("the request is another one (-sent +shown):\n%s", diff)
+	}
+	response, ok := decode(s.T, called.Items[0].Response.Raw).(map[string]any)
+	if children, _ := response[s.childrenField()].([]any); !ok || len(children) != 1 {
+		s.T.Errorf("the response is %s", called.Items[0].Response.Raw)
 	}
 }
 
@@ -120,9 +139,12 @@ func secrets(s *stage) {
 	if diff := cmp.Diff(map[string]string{"one": "Update", "two": "Create"}, actions(&plans.Parents[0])); diff != "" {
 		s.T.Errorf("the plan (-want +got):\n%s", diff)
 	}
-	shown, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"})
+	shown, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a", Call: true})
 	if err != nil {
 		s.T.Fatal(err)
+	}
+	if response := string(shown.Items[0].Response.Raw); !strings.Contains(response, `"password":"(hidden)"`) || strings.Contains(response, "hunter") {
+		s.T.Errorf("the response shows %s", response)
 	}
 	children, err := json.Marshal(decode(s.T, shown.Items[0].Body.Raw).(map[string]any)[s.childrenField()])
 	if err != nil || !strings.Contains(string(children), "KGhpZGRlbik=") {

@@ -49,6 +49,7 @@ func TestPlugin(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
 	t.Run("Page", func(t *testing.T) { playPage(t, c) })
+	t.Run("Try", func(t *testing.T) { tryAHook(t, c) })
 	t.Run("Init", func(t *testing.T) { begin(t, c) })
 	t.Run("InitADecorator", func(t *testing.T) { beginADecorator(t, c) })
 }
@@ -86,7 +87,7 @@ func playPage(t *testing.T, c *cluster.Cluster) {
 }
 
 // repeatable are commands that change nothing: what they print follows what the cluster does, and is waited for.
-var repeatable = regexp.MustCompile(`^kubectl (metacontroller (status|tree|version)|get|rollout) `)
+var repeatable = regexp.MustCompile(`^kubectl (metacontroller (status|tree|version|parents|plan)|get|rollout) `)
 
 // play runs a command of the page until it prints what is wanted, if it may be run again, and returns what it printed last.
 func (s *shell) play(t *testing.T, command, wanted string) string {

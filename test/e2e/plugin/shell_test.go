@@ -41,8 +41,9 @@ const (
 	patience = 2 * time.Minute
 	// settledPolls is how often a command prints the same before it is taken to be settled.
 	settledPolls = 8
-	// pagePort is the port of hooks in the page; tests take a free one.
-	pagePort = "8080"
+	// pagePort is the port of hooks in the page, and trialPort that of those that are tried; tests take free ones.
+	pagePort  = "8080"
+	trialPort = "8081"
 )
 
 func TestMain(m *testing.M) {
@@ -76,8 +77,8 @@ var plugin = sync.OnceValues(func() (string, error) {
 // shell runs commands in an empty folder, with kubectl and the plugin on PATH.
 type shell struct {
 	folder string
-	// port is a free one for the hook.
-	port        int
+	// port is a free one for the hook, and trial one for a hook that is tried.
+	port, trial int
 	environment []string
 }
 
@@ -89,7 +90,7 @@ func newShell(t *testing.T, c *cluster.Cluster) *shell {
 		t.Fatal(err)
 	}
 	path := strings.Join([]string{folder, filepath.Dir(c.KubectlPath), os.Getenv("PATH")}, string(os.PathListSeparator))
-	s := &shell{folder: t.TempDir(), port: freePort(t)}
+	s := &shell{folder: t.TempDir(), port: freePort(t), trial: freePort(t)}
 	s.environment = append(os.Environ(), "PATH="+path, "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+t.TempDir(), "HOST=127.0.0.1", "GOPROXY=off",
 		"PYTHONDONTWRITEBYTECODE=1")
 	return s
@@ -111,6 +112,7 @@ func (s *shell) command(ctx context.Context, text string) *exec.Cmd {
 	if strings.HasPrefix(text, "kubectl metacontroller init ") {
 		text += fmt.Sprintf(" --port=%d", s.port)
 	}
+	text = strings.ReplaceAll(text, trialPort, strconv.Itoa(s.trial))
 	command := exec.CommandContext(ctx, "bash", "-c", text)
 	command.Dir, command.Env = s.folder, append(slices.Clone(s.environment), "PORT="+strconv.Itoa(s.port))
 	return command
@@ -124,6 +126,7 @@ func (s *shell) run(t *testing.T, text string) string {
 		t.Fatalf("$ %s\n%v", text, err)
 	}
 	printed := strings.ReplaceAll(string(output), "PORT="+strconv.Itoa(s.port)+" ", "")
+	printed = strings.ReplaceAll(printed, strconv.Itoa(s.trial), trialPort)
 	return strings.ReplaceAll(printed, strconv.Itoa(s.port), pagePort)
 }
 

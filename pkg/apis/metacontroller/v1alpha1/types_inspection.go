@@ -44,6 +44,10 @@ type ControllerParentOptions struct {
 	// +optional
 	// +k8s:optional
 	State string `json:"state,omitempty"`
+	// labelSelector selects parents by their labels, as in app=web,tier!=cache. Empty: all.
+	// +optional
+	// +k8s:optional
+	LabelSelector string `json:"labelSelector,omitempty"`
 	// limit is how many parents are returned at most. Default 100, at most 500.
 	// +optional
 	// +k8s:optional
@@ -172,6 +176,10 @@ type HookRequestOptions struct {
 	// +optional
 	// +k8s:optional
 	Hook string `json:"hook,omitempty"`
+	// call has the hooks called with these bodies, in which values of Secrets are not shown, and their responses returned.
+	// +optional
+	// +k8s:optional
+	Call bool `json:"call,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -205,6 +213,11 @@ type HookRequest struct {
 	// body is the body of the request.
 	// +k8s:opaqueType
 	Body runtime.RawExtension `json:"body"`
+	// response is the body of the response, if it was asked for. Values of Secrets are not shown.
+	// +optional
+	// +k8s:optional
+	// +k8s:opaqueType
+	Response *runtime.RawExtension `json:"response,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

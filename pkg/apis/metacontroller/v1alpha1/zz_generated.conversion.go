@@ -835,6 +835,13 @@ func autoConvert_url_Values_To_v1alpha1_ControllerParentOptions(in *url.Values, 
 	} else {
 		out.State = ""
 	}
+	if values, ok := map[string][]string(*in)["labelSelector"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_string(&values, &out.LabelSelector, s); err != nil {
+			return err
+		}
+	} else {
+		out.LabelSelector = ""
+	}
 	if values, ok := map[string][]string(*in)["limit"]; ok && len(values) > 0 {
 		if err := runtime.Convert_Slice_string_To_int64(&values, &out.Limit, s); err != nil {
 			return err
@@ -1227,6 +1234,13 @@ func autoConvert_url_Values_To_v1alpha1_HookRequestOptions(in *url.Values, out *
 		}
 	} else {
 		out.Hook = ""
+	}
+	if values, ok := map[string][]string(*in)["call"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_bool(&values, &out.Call, s); err != nil {
+			return err
+		}
+	} else {
+		out.Call = false
 	}
 	return nil
 }

@@ -1273,6 +1273,11 @@ func (in *Hook) DeepCopy() *Hook {
 func (in *HookRequest) DeepCopyInto(out *HookRequest) {
 	*out = *in
 	in.Body.DeepCopyInto(&out.Body)
+	if in.Response != nil {
+		in, out := &in.Response, &out.Response
+		*out = new(runtime.RawExtension)
+		(*in).DeepCopyInto(*out)
+	}
 	return
 }
 

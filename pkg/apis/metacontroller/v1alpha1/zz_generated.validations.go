@@ -2110,6 +2110,34 @@ func Validate_ControllerParentOptions(
 		errs = append(errs, fn(fldPath.Child("state"), &obj.State, oldVal, oldObj != nil)...)
 	}
 
+	{ // field ControllerParentOptions.LabelSelector
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerParentOptions) *string {
+				return &oldObj.LabelSelector
+			})
+		errs = append(errs, fn(fldPath.Child("labelSelector"), &obj.LabelSelector, oldVal, oldObj != nil)...)
+	}
+
 	{ // field ControllerParentOptions.Limit
 		fn := func(
 			fldPath *field.Path,
@@ -4216,6 +4244,34 @@ func Validate_HookRequestOptions(
 				return &oldObj.Hook
 			})
 		errs = append(errs, fn(fldPath.Child("hook"), &obj.Hook, oldVal, oldObj != nil)...)
+	}
+
+	{ // field HookRequestOptions.Call
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *bool,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *HookRequestOptions) *bool {
+				return &oldObj.Call
+			})
+		errs = append(errs, fn(fldPath.Child("call"), &obj.Call, oldVal, oldObj != nil)...)
 	}
 
 	return errs

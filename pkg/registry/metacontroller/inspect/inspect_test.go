@@ -75,7 +75,7 @@ func (e *engine) Resync(parents []v1alpha1.ParentReference) int {
 	return len(parents)
 }
 
-func (e *engine) Requests(context.Context, v1alpha1.ParentReference, string) ([]v1alpha1.HookRequest, []inspection.Place, error) {
+func (e *engine) Requests(context.Context, v1alpha1.ParentReference, inspection.RequestOptions) ([]v1alpha1.HookRequest, []inspection.Place, error) {
 	return []v1alpha1.HookRequest{{Hook: "sync"}}, []inspection.Place{{GroupResource: schema.GroupResource{Resource: "services"}, Namespace: "elsewhere"}}, nil
 }
 

@@ -23,6 +23,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -58,6 +59,10 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err := checkState(o.State); err != nil {
 		return nil, err
 	}
+	selector, err := labels.Parse(o.LabelSelector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+	}
 	who, err := r.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +71,8 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
-	s, err := selectParents(ctx, who, c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}, false)
+	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
+	s, err := selectLabeled(ctx, who, c, selection, selector, false)
 	if err != nil {
 		return nil, err
 	}

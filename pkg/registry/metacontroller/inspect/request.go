@@ -23,6 +23,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -81,7 +82,7 @@ func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
-	requests, shown, err := c.Requests(ctx, p, o.Hook)
+	requests, shown, err := c.Requests(ctx, p, inspection.RequestOptions{Hook: o.Hook, Call: o.Call})
 	if err != nil {
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, err)
 	}
@@ -99,10 +100,7 @@ func (r *RequestREST) one(
 	ctx context.Context, who *caller, c inspection.Controller, o *v1alpha1.HookRequestOptions,
 ) (p v1alpha1.ParentReference, err error) {
 	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
-	found, err := match(c.Parents(), selection)
-	if err != nil {
-		return p, err
-	}
+	found := match(c.Parents(), selection, labels.Everything())
 	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != o.Namespace })
 	switch len(found) {
 	case 0:

@@ -52,10 +52,18 @@ type selected struct {
 func selectParents(
 	ctx context.Context, who *caller, c inspection.Controller, selection *v1alpha1.ParentSelection, children bool,
 ) (selected, error) {
-	matching, err := match(c.Parents(), selection)
+	selector, err := selectorOf(selection)
 	if err != nil {
 		return selected{}, err
 	}
+	return selectLabeled(ctx, who, c, selection, selector, children)
+}
+
+// selectLabeled is selectParents with a selector in place of that of the selection.
+func selectLabeled(
+	ctx context.Context, who *caller, c inspection.Controller, selection *v1alpha1.ParentSelection, selector labels.Selector, children bool,
+) (selected, error) {
+	matching := match(c.Parents(), selection, selector)
 	var kinds []inspection.Kind
 	if children {
 		kinds = c.Children()
@@ -83,16 +91,9 @@ func selectParents(
 }
 
 // match returns the parents that a selection selects, in order; nil selects all.
-func match(all []inspection.Parent, selection *v1alpha1.ParentSelection) ([]v1alpha1.ParentReference, error) {
+func match(all []inspection.Parent, selection *v1alpha1.ParentSelection, selector labels.Selector) []v1alpha1.ParentReference {
 	if selection == nil {
 		selection = &v1alpha1.ParentSelection{}
-	}
-	selector := labels.Everything()
-	if selection.LabelSelector != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(selection.LabelSelector); err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("parents.labelSelector: %v", err))
-		}
 	}
 	resource := schema.ParseGroupResource(selection.Resource)
 	var list []v1alpha1.ParentReference
@@ -105,7 +106,19 @@ func match(all []inspection.Parent, selection *v1alpha1.ParentSelection) ([]v1al
 		list = append(list, p.ParentReference)
 	}
 	slices.SortFunc(list, compare)
-	return list, nil
+	return list
+}
+
+// selectorOf selects the labels of a selection, which is nil for all parents.
+func selectorOf(selection *v1alpha1.ParentSelection) (labels.Selector, error) {
+	if selection == nil || selection.LabelSelector == nil {
+		return labels.Everything(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(selection.LabelSelector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("parents.labelSelector: %v", err))
+	}
+	return selector, nil
 }
 
 func compare(a, b v1alpha1.ParentReference) int {

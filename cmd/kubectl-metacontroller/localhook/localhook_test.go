@@ -1,0 +1,243 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package localhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+func TestAddresses(t *testing.T) {
+	for given, want := range map[string]map[string]string{
+		"http://localhost:8080/sync": {
+			Sync: "http://localhost:8080/sync", Finalize: "http://localhost:8080/finalize", Customize: "http://localhost:8080/customize",
+		},
+		"http://h/a/sync finalize=https://other/f": {Sync: "http://h/a/sync", Finalize: "https://other/f", Customize: "http://h/a/customize"},
+		"http://h/":                 {Sync: "http://h/"},
+		"http://h/sync?a=b":         {Sync: "http://h/sync?a=b", Finalize: "http://h/finalize?a=b", Customize: "http://h/customize?a=b"},
+		"finalize=http://h/f?sync=": {Finalize: "http://h/f?sync="},
+	} {
+		h, err := New(strings.Fields(given))
+		if err != nil {
+			t.Errorf("%s: %v", given, err)
+			continue
+		}
+		got := map[string]string{}
+		for name, address := range h.addresses {
+			got[name] = address.String()
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", given, diff)
+		}
+	}
+	for given, want := range map[string]string{
+		"localhost:8080":      "is no address",
+		"/sync":               "is no address",
+		"presync=http://h":    "is no address",
+		"http://a http://b":   "two addresses of the sync hook",
+		"sync=http://a ftp:/": "is no address",
+	} {
+		if _, err := New(strings.Fields(given)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", given, err, want)
+		}
+	}
+}
+
+func TestCalls(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/sync":
+			fmt.Fprint(w, `{"children":[]}`)
+		case "/finalize":
+			http.Error(w, "no\nluck", http.StatusInternalServerError)
+		default:
+			fmt.Fprint(w, "children: []")
+		}
+	}))
+	h, err := New([]string{server.URL + "/sync"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Call(t.Context(), Sync, []byte(`{}`)); err != nil || string(got) != `{"children":[]}` {
+		t.Errorf("got %s, %v", got, err)
+	}
+	for name, want := range map[string]string{Finalize: "/finalize returned status 500: no luck", Customize: "returned no JSON: children: []"} {
+		if _, err := h.Call(t.Context(), name, []byte(`{}`)); err == nil || !strings.HasSuffix(err.Error(), want) || IsUnreachable(err) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+	server.Close()
+	if _, err := h.Call(t.Context(), Sync, nil); !IsUnreachable(err) || !strings.Contains(err.Error(), "have it started with --exec") {
+		t.Errorf("nothing listens: %v", err)
+	}
+	h, err = New([]string{"http://h/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Call(t.Context(), Finalize, nil); err == nil || !strings.Contains(err.Error(), "--hook finalize=URL") {
+		t.Errorf("it is not known where it is: %v", err)
+	}
+}
+
+// freeAddress returns an address at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // Nothing was written.
+	return "http://" + listener.Addr().String() + "/sync"
+}
+
+// hookScript responds with the text of a file, which it reads when it starts.
+const hookScript = `import http.server, os, sys
+text = open("response.json", "rb").read()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+    def log_message(self, *args):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+`
+
+func hookFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	write(t, folder, "hook.py", hookScript)
+	write(t, folder, "response.json", `{"n": 1}`)
+	return folder
+}
+
+func write(t *testing.T, folder, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flagsOf(t *testing.T, args ...string) *Flags {
+	t.Helper()
+	f := &Flags{}
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.Add(set)
+	f.AddWatch(set, "do it")
+	if err := set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// The shell that starts the hook, and the hook, have ended when the use has, so that the port is free.
+func TestAHookIsStartedAndEnded(t *testing.T) {
+	folder, address := hookFolder(t), freeAddress(t)
+	for range 2 {
+		var got []byte
+		err := flagsOf(t, "--hook", address, "--exec", "python3 hook.py; true", "--directory", folder).Run(t.Context(), os.Stderr,
+			func(ctx context.Context, h *Hook) (err error) {
+				got, err = h.Call(ctx, Sync, []byte(`{}`))
+				return err
+			})
+		if err != nil || string(got) != `{"n": 1}` {
+			t.Fatalf("got %s, %v", got, err)
+		}
+	}
+}
+
+func TestAHookThatDoesNotStart(t *testing.T) {
+	var out bytes.Buffer
+	use := func(context.Context, *Hook) error { return errors.New("it was used") }
+	err := flagsOf(t, "--hook", freeAddress(t), "--exec", "echo no luck; exit 3").Run(t.Context(), &out, use)
+	if err == nil || !strings.Contains(err.Error(), "it ended before it listened (exit status 3)") || out.String() != "no luck\n" {
+		t.Errorf("got %v, and it printed %q", err, out.String())
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	err = flagsOf(t, "--hook", server.URL, "--exec", "true").Run(t.Context(), &out, use)
+	if err == nil || !strings.Contains(err.Error(), "listens at "+server.Listener.Addr().String()+" already") {
+		t.Errorf("another one listens: %v", err)
+	}
+	err = flagsOf(t, "--watch", "--directory", filepath.Join(t.TempDir(), "nothing")).Run(t.Context(), &out, use)
+	if err == nil || !strings.Contains(err.Error(), "--directory") {
+		t.Errorf("no such folder: %v", err)
+	}
+}
+
+// A change of a file, also in a folder that was made meanwhile, restarts the hook; what programs write when they run does not.
+func TestAWatchedHookIsStartedAgainAfterChanges(t *testing.T) {
+	folder, address := hookFolder(t), freeAddress(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	used := make(chan string)
+	var running sync.WaitGroup
+	var ended error
+	var out bytes.Buffer
+	running.Go(func() {
+		defer close(used)
+		ended = flagsOf(t, "--hook", address, "--exec", "python3 hook.py", "--directory", folder, "--watch").Run(ctx, &out,
+			func(ctx context.Context, h *Hook) error {
+				got, err := h.Call(ctx, Sync, []byte(`{}`))
+				used <- string(got)
+				if err != nil {
+					return err
+				}
+				return errors.New("what a use returns is printed")
+			})
+	})
+	wait := func(want string) {
+		t.Helper()
+		if got, ok := <-used; !ok || got != want {
+			t.Errorf("got %q, %t, want %q", got, ok, want)
+		}
+	}
+	wait(`{"n": 1}`)
+	write(t, folder, "hook.pyc", "x")
+	write(t, folder, "response.json", `{"n": 2}`)
+	wait(`{"n": 2}`)
+	if err := os.Mkdir(filepath.Join(folder, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wait(`{"n": 2}`)
+	write(t, filepath.Join(folder, "sub"), "more.py", "")
+	wait(`{"n": 2}`)
+	cancel()
+	running.Wait()
+	if ended != nil {
+		t.Errorf("it ended with %v", ended)
+	}
+	for _, want := range []string{"Error: what a use returns is printed\n", "Changed: response.json\n", "Changed: sub\n", "Changed: sub/more.py\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}

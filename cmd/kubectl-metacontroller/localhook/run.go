@@ -1,0 +1,123 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package localhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+)
+
+// DefaultHook is where hooks that init writes listen.
+const DefaultHook = "http://localhost:8080/sync"
+
+// Flags say where the hook is and how it is started.
+type Flags struct {
+	hooks           []string
+	exec, directory string
+	watch           bool
+}
+
+// Add adds the flags to those of a command. Without a default, no hook is called unless one is given.
+func (f *Flags) Add(flags *pflag.FlagSet, byDefault ...string) {
+	flags.StringArrayVar(&f.hooks, "hook", byDefault, "address of the sync hook; HOOK=URL for another hook, if that is not beside it")
+	flags.StringVar(&f.exec, "exec", "", "command that starts the hook, such as 'python3 hook.py'; it gets the port in the environment variable PORT")
+	flags.StringVar(&f.directory, "directory", ".", "folder of the hook, in which it is started")
+}
+
+// AddWatch adds the flag --watch.
+func (f *Flags) AddWatch(flags *pflag.FlagSet, does string) {
+	flags.BoolVarP(&f.watch, "watch", "w", false, does+" again, after a restart of what --exec started, when files in the folder of the hook change")
+}
+
+// Given returns whether a hook was named or is to be started.
+func (f *Flags) Given() bool { return len(f.hooks) > 0 || f.exec != "" }
+
+// Run starts the hook, if it is to be started, and has it used, once or again after every change until the context ends. What the hook
+// prints goes to errOut, and so do the errors of uses that are followed by others. The error is that of the last use.
+func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Context, *Hook) error) error {
+	hooks := f.hooks
+	if len(hooks) == 0 {
+		hooks = []string{DefaultHook}
+	}
+	h, err := New(hooks)
+	if err != nil {
+		return err
+	}
+	if !f.watch {
+		return f.once(ctx, h, errOut, use)
+	}
+	// The first change may come while the hook is used.
+	w, err := newWatch(f.directory)
+	if err != nil {
+		return err
+	}
+	err = f.untilTheEnd(ctx, h, w, errOut, use)
+	return errors.Join(err, w.close())
+}
+
+// once uses the hook, and ends it.
+func (f *Flags) once(ctx context.Context, h *Hook, errOut io.Writer, use func(context.Context, *Hook) error) error {
+	if f.exec != "" {
+		p, err := start(ctx, f.exec, f.directory, h.first(), errOut)
+		if err != nil {
+			return err
+		}
+		defer p.stop(ctx)
+	}
+	return use(ctx, h)
+}
+
+// untilTheEnd uses the hook, and again when files changed. Errors of a use are printed: the next change may be the cure.
+func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *watch, errOut io.Writer, use func(context.Context, *Hook) error) error {
+	for {
+		err := f.once(ctx, h, errOut, use)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Ctrl-C is how it ends.
+		}
+		if _, message := exitstatus.Of(err); message != nil {
+			fmt.Fprintln(errOut, "Error:", message)
+		}
+		fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
+		names, err := w.wait(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // The same.
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(errOut, "Changed: %s\n", strings.Join(names, ", "))
+		if f.exec == "" {
+			f.awaitListening(ctx, h)
+		}
+	}
+}
+
+// awaitListening waits a while until a hook listens that its author restarts himself.
+func (*Flags) awaitListening(ctx context.Context, h *Hook) {
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	// If it does not listen, the call says so.
+	_ = wait.PollUntilContextCancel(ctx, dialInterval, true, func(ctx context.Context) (bool, error) { return listens(ctx, h.first()), nil })
+}

@@ -1,0 +1,120 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package localhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// quiet is how long nothing must change before a change is taken to be whole: editors write several files.
+const quiet = 200 * time.Millisecond
+
+// generated are folders and ends of files that programs write when they run.
+var (
+	generatedFolders = []string{"node_modules", "__pycache__", "vendor"}
+	generatedEnds    = []string{".pyc", "~", ".swp", ".swx", ".tmp"}
+)
+
+// watch tells which files of a folder, and the folders in it, change. It is for one goroutine. Close it.
+type watch struct {
+	folder  string
+	watcher *fsnotify.Watcher
+}
+
+func newWatch(folder string) (*watch, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watching the folder %s: %w", folder, err)
+	}
+	w := &watch{folder: folder, watcher: watcher}
+	if err := w.add(folder); err != nil {
+		return nil, errors.Join(err, watcher.Close())
+	}
+	return w, nil
+}
+
+func (w *watch) close() error { return w.watcher.Close() }
+
+// add watches a folder and the folders in it.
+func (w *watch) add(folder string) error {
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path != w.folder:
+			return nil // It was removed meanwhile.
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			return nil
+		case path != w.folder && ignored(path):
+			return fs.SkipDir
+		}
+		return w.watcher.Add(path)
+	})
+	if err != nil {
+		return fmt.Errorf("watching the folder %s: %w: name the folder of the hook with --directory", folder, err)
+	}
+	return nil
+}
+
+// ignored tells of a path whether a change of it is none of the hook.
+func ignored(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(name, ".") || slices.Contains(generatedFolders, name) ||
+		slices.ContainsFunc(generatedEnds, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// wait waits until files changed and none changed for a moment, and returns their names. The error is that of the context, or of the watch.
+func (w *watch) wait(ctx context.Context) ([]string, error) {
+	var names []string
+	var settled <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-settled:
+			return names, nil
+		case err := <-w.watcher.Errors:
+			return nil, fmt.Errorf("watching the folder %s: %w", w.folder, err)
+		case event := <-w.watcher.Events:
+			if ignored(event.Name) || event.Op == fsnotify.Chmod {
+				continue
+			}
+			if event.Has(fsnotify.Create) {
+				if err := w.add(event.Name); err != nil {
+					return nil, err
+				}
+			}
+			name, err := filepath.Rel(w.folder, event.Name)
+			if err != nil {
+				name = event.Name
+			}
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			settled = time.After(quiet)
+		}
+	}
+}

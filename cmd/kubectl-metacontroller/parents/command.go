@@ -1,0 +1,171 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package parents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
+)
+
+const (
+	// defaultInterval is how often --watch asks.
+	defaultInterval = 2 * time.Second
+	wide            = "wide"
+)
+
+// options are the flags.
+type options struct {
+	flags     subresource.Flags
+	print     *genericclioptions.PrintFlags
+	state     string
+	watch     bool
+	interval  time.Duration
+	noHeaders bool
+}
+
+// NewCommand returns the command parents.
+func NewCommand(c *connection.Connection) *cobra.Command {
+	o := options{print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)}
+	o.print.OutputFormat = new("")
+	cmd := &cobra.Command{
+		Use:   "parents CONTROLLER [NAMESPACE/PARENT]",
+		Short: "Tell how a controller is doing with each of its parents",
+		Long: `Tell how a controller is doing with its parents: one, those of the namespace, or with --all those of all namespaces. It is read from the
+memory of the server. STATE is Synced, Pending, Syncing, Failing, Waiting, Held or Paused.
+
+With --watch, parents are printed again when something of them changed.`,
+		Example: `  # Those that fail, with their errors
+  kubectl metacontroller parents cc/website --all --state=Failing
+
+  # Follow those of a namespace
+  kubectl metacontroller -n shop parents cc/website --watch`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.CompleteName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), c, args)
+		},
+	}
+	flags := cmd.Flags()
+	o.flags.Add(flags)
+	o.print.AddFlags(cmd)
+	flags.StringVar(&o.state, "state", "", "state of the parents, such as Failing")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "print parents again when something of them changed")
+	flags.DurationVar(&o.interval, "interval", defaultInterval, "how often --watch asks")
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
+	if o.interval <= 0 {
+		return errors.New("--interval must be more than 0: use a duration such as 2s")
+	}
+	object, err := c.Find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	parent := ""
+	if len(args) == 2 {
+		parent = args[1]
+	}
+	selected, err := o.flags.Of(c, object, parent)
+	if err != nil {
+		return err
+	}
+	client, err := subresource.New(c, object)
+	if err != nil {
+		return err
+	}
+	asked := selected.ParentOptions()
+	asked.State = o.state
+	list, err := client.Parents(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if list.Hidden > 0 {
+		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
+	}
+	if format := *o.print.OutputFormat; format != "" && format != wide {
+		return o.encode(c, list)
+	}
+	t := tableOf(object, selected, *o.print.OutputFormat == wide)
+	if len(list.Items) > 0 {
+		if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
+			return err
+		}
+	} else if err := o.nothing(c, object, selected, list.Hidden > 0); err != nil || !o.watch {
+		return err
+	}
+	if !o.watch {
+		return nil
+	}
+	return o.follow(ctx, c, client, asked, t, list.Items)
+}
+
+// nothing says that there are no such parents.
+func (o *options) nothing(c *connection.Connection, object controllerobject.Object, selected subresource.Selected, hidden bool) error {
+	switch {
+	case o.state != "":
+		fmt.Fprintf(c.ErrOut, "No parent is %s.\n", o.state)
+	case !hidden:
+		return selected.Nothing(c.ErrOut, object)
+	}
+	return nil
+}
+
+// encode prints the list in a format of kubectl.
+func (o *options) encode(c *connection.Connection, list runtime.Object) error {
+	if o.watch {
+		return errors.New("--watch prints tables only: leave --output out")
+	}
+	printer, err := o.print.ToPrinter()
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	return printer.PrintObj(list, c.Out)
+}
+
+// follow prints parents that changed until the context ends.
+func (o *options) follow(
+	ctx context.Context, c *connection.Connection, client *subresource.Client, asked v1alpha1.ControllerParentOptions, t table, before []v1alpha1.ControllerParent,
+) error {
+	err := wait.PollUntilContextCancel(ctx, o.interval, false, func(ctx context.Context) (bool, error) {
+		list, err := client.Parents(ctx, asked)
+		if err != nil {
+			return false, err
+		}
+		changed := changes(before, list.Items)
+		before = list.Items
+		return false, t.print(c.Out, time.Now(), changed, false)
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // Ctrl-C is how it ends.
+	}
+	return err
+}

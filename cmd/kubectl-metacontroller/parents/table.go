@@ -1,0 +1,120 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package parents
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// none is printed in a column that says nothing of a parent.
+const none = "-"
+
+// maxMessage is how many characters of a message are printed, unless the table is wide.
+const maxMessage = 100
+
+// table says which columns are printed.
+type table struct {
+	// namespace and resource have columns with those, and wide has messages in full.
+	namespace, resource, wide bool
+}
+
+func tableOf(object controllerobject.Object, selected subresource.Selected, wide bool) table {
+	return table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
+}
+
+// print writes a row for each parent.
+func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.ControllerParent, headers bool) error {
+	w := printers.GetNewTabWriter(out)
+	if headers {
+		t.row(w, "NAMESPACE", "RESOURCE", "NAME", "STATE", "CHILDREN", "LAST SYNC", "TOOK", "RETRIES", "NEXT", "MESSAGE")
+	}
+	for i := range parents {
+		p := &parents[i]
+		lastSync, took, next := none, none, none
+		if p.LastSyncTime != nil {
+			lastSync = duration.HumanDuration(now.Sub(p.LastSyncTime.Time)) + " ago"
+			took = (time.Duration(p.LastSyncMilliseconds) * time.Millisecond).String()
+		}
+		if p.NextSyncTime != nil {
+			next = "in " + duration.HumanDuration(max(0, p.NextSyncTime.Sub(now)))
+		}
+		resource := strings.TrimSuffix(p.Resource+"."+p.Group, ".")
+		t.row(w, cmp.Or(p.Namespace, none), resource, p.Name, string(p.State), children(p.Children), lastSync, took, fmt.Sprint(p.Retries), next, t.message(p))
+	}
+	return w.Flush()
+}
+
+// row writes the cells that the table has, the first two of which are namespace and resource.
+func (t table) row(w io.Writer, cells ...string) {
+	shown := cells[2:]
+	if t.resource {
+		shown = append([]string{cells[1]}, shown...)
+	}
+	if t.namespace {
+		shown = append([]string{cells[0]}, shown...)
+	}
+	fmt.Fprintln(w, strings.Join(shown, "\t"))
+}
+
+func (t table) message(p *v1alpha1.ControllerParent) string {
+	text := strings.Join(strings.Fields(cmp.Or(p.Message, p.LastError, none)), " ")
+	if runes := []rune(text); len(runes) > maxMessage && !t.wide {
+		return string(runes[:maxMessage-1]) + "…"
+	}
+	return text
+}
+
+func children(c *v1alpha1.ChildCounts) string {
+	if c == nil {
+		return none
+	}
+	counts := fmt.Sprint(c.Total)
+	if c.Ready != nil {
+		counts = fmt.Sprintf("%d/%d", *c.Ready, c.Total)
+	}
+	if c.Outdated != nil {
+		counts += fmt.Sprintf(" (%d outdated)", *c.Outdated)
+	}
+	return counts
+}
+
+// changes returns the parents that are not as before, or were not there.
+func changes(before, after []v1alpha1.ControllerParent) []v1alpha1.ControllerParent {
+	known := make(map[v1alpha1.ParentReference]*v1alpha1.ControllerParent, len(before))
+	for i := range before {
+		known[before[i].ParentReference] = &before[i]
+	}
+	var changed []v1alpha1.ControllerParent
+	for i := range after {
+		if was, ok := known[after[i].ParentReference]; !ok || !reflect.DeepEqual(*was, after[i]) {
+			changed = append(changed, after[i])
+		}
+	}
+	return changed
+}

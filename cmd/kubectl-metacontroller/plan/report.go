@@ -1,0 +1,166 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+const (
+	formatJSON = "json"
+	formatYAML = "yaml"
+)
+
+// Report prints a plan that comes in parts. It is for one goroutine.
+type Report struct {
+	// Format is json, yaml, or empty for a difference.
+	Format string
+
+	printer textdiff.Printer
+	errOut  io.Writer
+	all     v1alpha1.ControllerPlanStatus
+}
+
+// Part prints a part of the plan, or keeps it for End.
+func (r *Report) Part(part *v1alpha1.ControllerPlanStatus) error {
+	add(&r.all.Summary, part.Summary)
+	r.all.Hidden = max(r.all.Hidden, part.Hidden)
+	if r.Format != "" {
+		r.all.Parents = append(r.all.Parents, part.Parents...)
+		return nil
+	}
+	for i := range part.Parents {
+		printParent(r.printer, &part.Parents[i])
+	}
+	return nil
+}
+
+// Add is Part for a plan of one parent that comes alone, with what is hidden of it.
+func (r *Report) Add(part *v1alpha1.ControllerPlanStatus) error {
+	hidden := r.all.Hidden + part.Hidden
+	err := r.Part(part)
+	r.all.Hidden = hidden
+	return err
+}
+
+// End prints the summary, or the whole plan, and returns what the command ends with. The plan is of what is selected among the parents of a
+// controller object.
+func (r *Report) End(object controllerobject.Object, selected subresource.Selected) error {
+	if err := r.encode(); err != nil {
+		return err
+	}
+	s := &r.all.Summary
+	if r.all.Hidden > 0 {
+		fmt.Fprintln(r.errOut, subresource.Hidden(r.all.Hidden))
+	}
+	switch {
+	case s.Parents == 0 && r.all.Hidden == 0:
+		return selected.Nothing(r.printer.Out, object)
+	case r.Format == "":
+		fmt.Fprintln(r.printer.Out, summary(s))
+	}
+	switch {
+	case s.Failing > 0:
+		return &exitstatus.Error{Status: exitstatus.Trouble, Err: fmt.Errorf("%s would fail, as it says above; see how the parents are with '%s parents %s --all'",
+			plural(s.Failing, "sync", "syncs"), connection.Program, object.Argument())}
+	case s.Changing > 0:
+		return exitstatus.ErrDifferent
+	}
+	return nil
+}
+
+func (r *Report) encode() error {
+	if r.Format == "" {
+		return nil
+	}
+	plan := &v1alpha1.ControllerPlan{Status: r.all}
+	plan.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerPlan"))
+	if r.Format == formatYAML {
+		text, err := yaml.Marshal(plan)
+		if err == nil {
+			_, err = r.printer.Out.Write(text)
+		}
+		return err
+	}
+	encoder := json.NewEncoder(r.printer.Out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(plan)
+}
+
+func add(sum *v1alpha1.PlanSummary, part v1alpha1.PlanSummary) {
+	sum.Parents += part.Parents
+	sum.Changing += part.Changing
+	sum.Failing += part.Failing
+	sum.Create += part.Create
+	sum.Update += part.Update
+	sum.Recreate += part.Recreate
+	sum.Delete += part.Delete
+	sum.Adopt += part.Adopt
+	sum.Release += part.Release
+	sum.Leave += part.Leave
+	sum.Refuse += part.Refuse
+}
+
+// summary says in a sentence what a plan would do.
+func summary(s *v1alpha1.PlanSummary) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{
+		{s.Create, "created"},
+		{s.Update, "updated"},
+		{s.Recreate, "recreated"},
+		{s.Delete, "deleted"},
+		{s.Adopt, "adopted"},
+		{s.Release, "released"},
+		{s.Refuse, "refused"},
+		{s.Leave, "left as they are"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	text := fmt.Sprintf("Of %s, %d would change", plural(s.Parents, "parent", "parents"), s.Changing)
+	if s.Failing > 0 {
+		text += fmt.Sprintf(", and the syncs of %d would fail", s.Failing)
+	}
+	if len(parts) == 0 {
+		return text + ". There are no children."
+	}
+	return text + ". Children: " + strings.Join(parts, ", ") + "."
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

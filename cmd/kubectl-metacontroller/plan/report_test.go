@@ -1,0 +1,251 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+var website = controllerobject.Object{Composite: &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "website"}}}
+
+func parentOf(plan v1alpha1.ParentPlan) v1alpha1.ParentPlan {
+	plan.ParentReference = v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: "shop", Name: "a"}
+	return plan
+}
+
+func child(kind string, action v1alpha1.ChildAction, more func(*v1alpha1.ChildPlan)) v1alpha1.ChildPlan {
+	c := v1alpha1.ChildPlan{APIVersion: "apps/v1", Kind: kind, Namespace: "shop", Name: "a", Action: action}
+	if more != nil {
+		more(&c)
+	}
+	return c
+}
+
+func change(path, observed, desired string) v1alpha1.FieldChange {
+	c := v1alpha1.FieldChange{Path: path}
+	if observed != "" {
+		c.Observed = &observed
+	}
+	if desired != "" {
+		c.Desired = &desired
+	}
+	return c
+}
+
+func TestWhatIsPrintedOfAParent(t *testing.T) {
+	const name = "websites.example.com/shop/a\n"
+	for what, tc := range map[string]struct {
+		plan v1alpha1.ParentPlan
+		want string
+	}{
+		"nothing to do": {v1alpha1.ParentPlan{
+			Message:  "the controller is paused",
+			Children: []v1alpha1.ChildPlan{child("Deployment", v1alpha1.ChildLeave, func(c *v1alpha1.ChildPlan) { c.Reason = "Same" })},
+		}, ""},
+		"create": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Deployment", v1alpha1.ChildCreate, func(c *v1alpha1.ChildPlan) {
+			c.Object = &runtime.RawExtension{Raw: []byte(`{"kind":"Deployment","spec":{"replicas":2}}`)}
+		})}}, name + "--- /dev/null\n+++ apps.v1.Deployment.shop.a\n+kind: Deployment\n+spec:\n+  replicas: 2\n"},
+		"update": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Deployment", v1alpha1.ChildUpdate, func(c *v1alpha1.ChildPlan) {
+			c.FieldManager = "metacontroller.website"
+			c.Changes = []v1alpha1.FieldChange{
+				change("spec.replicas", "2", "3"), change("spec.paused", "true", ""),
+				change("spec.list", `[{"a":1,"b":2}]`, `[{"a":1,"b":3}]`), change(bookkeeping, "", ""),
+			}
+		})}}, name + "--- apps.v1.Deployment.shop.a\n+++ apps.v1.Deployment.shop.a\n# applied as field manager metacontroller.website\n" +
+			"@@ spec.replicas @@\n-2\n+3\n@@ spec.paused @@\n-true\n@@ spec.list @@\n - a: 1\n-  b: 2\n+  b: 3\n"},
+		"recreate": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildRecreate, func(c *v1alpha1.ChildPlan) {
+			c.Changes = []v1alpha1.FieldChange{change("spec.image", `"a"`, `"b"`)}
+		})}}, name + "--- apps.v1.Pod.shop.a\n+++ apps.v1.Pod.shop.a\n# deleted, and created again by a later sync\n@@ spec.image @@\n-a\n+b\n"},
+		"delete": {
+			v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildDelete, func(c *v1alpha1.ChildPlan) { c.Namespace = "" })}},
+			name + "--- apps.v1.Pod.a\n+++ /dev/null\n# deleted, because it is not desired\n",
+		},
+		"adopt and release": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{
+			child("Pod", v1alpha1.ChildAdopt, nil), child("Job", v1alpha1.ChildRelease, nil),
+		}}, name + "# adopt apps.v1.Pod.shop.a: it matches the selector and has no controlling owner\n" +
+			"# release apps.v1.Job.shop.a: it does not match the selector any more\n"},
+		"leave and refuse": {v1alpha1.ParentPlan{Error: "the name is taken", Children: []v1alpha1.ChildPlan{
+			child("Pod", v1alpha1.ChildLeave, func(c *v1alpha1.ChildPlan) {
+				c.Reason, c.Message = "OnDelete", "it is left"
+				c.Changes = []v1alpha1.FieldChange{change("spec.a", "", `"`+strings.Repeat("x", 100)+`"`)}
+			}),
+			child("Job", v1alpha1.ChildRefuse, func(c *v1alpha1.ChildPlan) { c.Reason, c.Message = "Conflict", "the name is taken" }),
+		}}, name + "# the sync would fail: the name is taken\n# leave apps.v1.Pod.shop.a (OnDelete): it is left\n" +
+			`#   differs at spec.a: nothing, desired "` + strings.Repeat("x", 78) + "…\n# refuse apps.v1.Job.shop.a (Conflict): the name is taken\n"},
+		"the parent": {v1alpha1.ParentPlan{
+			Message: "the controller is paused", Changes: []v1alpha1.FieldChange{change("status.n", "1", "2")},
+			Revisions: []v1alpha1.RevisionPlan{{Action: "Create", Name: "r"}},
+		}, name + "# not synced now: the controller is paused\n--- websites.example.com/shop/a\n+++ websites.example.com/shop/a\n@@ status.n @@\n-1\n+2\n" +
+			"# create ControllerRevision r\n"},
+		"the parent is deleted": {v1alpha1.ParentPlan{Delete: true}, name + "--- websites.example.com/shop/a\n+++ /dev/null\n# deleted, as the hook wants it\n"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			plan := parentOf(tc.plan)
+			printParent(textdiff.Printer{Out: &out}, &plan)
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The status is that of kubectl diff, whatever the parts are in which a plan comes.
+func TestStatusAndSummary(t *testing.T) {
+	for what, tc := range map[string]struct {
+		parts        []v1alpha1.ControllerPlanStatus
+		name         string
+		status       int
+		printed, err string
+		said         string
+	}{
+		"nothing changes": {
+			parts:   []v1alpha1.ControllerPlanStatus{{Summary: v1alpha1.PlanSummary{Parents: 1, Leave: 2}}},
+			printed: "Of 1 parent, 0 would change. Children: 2 left as they are.\n",
+		},
+		"something changes": {
+			parts: []v1alpha1.ControllerPlanStatus{
+				{Summary: v1alpha1.PlanSummary{Parents: 2, Changing: 1, Create: 1, Update: 1, Recreate: 1, Delete: 1}},
+				{Summary: v1alpha1.PlanSummary{Parents: 1, Changing: 1, Adopt: 1, Release: 1, Leave: 1, Refuse: 1, Create: 1}},
+			},
+			status:  1,
+			printed: "Of 3 parents, 2 would change. Children: 2 created, 1 updated, 1 recreated, 1 deleted, 1 adopted, 1 released, 1 refused, 1 left as they are.\n",
+		},
+		"a sync fails": {
+			parts:  []v1alpha1.ControllerPlanStatus{{Summary: v1alpha1.PlanSummary{Parents: 1, Changing: 1, Failing: 1}}},
+			status: 2, printed: "Of 1 parent, 1 would change, and the syncs of 1 would fail. There are no children.\n",
+			err: "1 sync would fail, as it says above; see how the parents are with 'kubectl metacontroller parents cc/website --all'",
+		},
+		"no parents": {
+			parts:   []v1alpha1.ControllerPlanStatus{{}},
+			printed: "cc/website has no parent in namespace shop: list all of them with 'kubectl metacontroller parents cc/website --all'\n",
+		},
+		"not the parent": {
+			parts: []v1alpha1.ControllerPlanStatus{{}}, name: "a", status: 1,
+			err: "cc/website has no parent a in namespace shop: list all of them with 'kubectl metacontroller parents cc/website --all'",
+		},
+		"hidden parents": {
+			parts:   []v1alpha1.ControllerPlanStatus{{Hidden: 2}, {Hidden: 2, Summary: v1alpha1.PlanSummary{Parents: 1}}},
+			printed: "Of 1 parent, 0 would change. There are no children.\n",
+			said:    "2 parents are left out, because you may not get them or their children: see 'kubectl auth can-i --list'\n",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			r := &Report{printer: textdiff.Printer{Out: &out}, errOut: &errOut}
+			for i := range tc.parts {
+				if err := r.Part(&tc.parts[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			selected := subresource.Selected{ParentSelection: v1alpha1.ParentSelection{Namespace: "shop", Name: tc.name}}
+			status, message := exitstatus.Of(r.End(website, selected))
+			got := ""
+			if message != nil {
+				got = message.Error()
+			}
+			if status != tc.status || got != tc.err {
+				t.Errorf("the status is %d, the error %q, want %d, %q", status, got, tc.status, tc.err)
+			}
+			if diff := cmp.Diff(tc.printed, out.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if errOut.String() != tc.said {
+				t.Errorf("it said %q", errOut.String())
+			}
+		})
+	}
+}
+
+func TestPlansForProgramsAreWhole(t *testing.T) {
+	for _, format := range []string{formatJSON, formatYAML} {
+		var out bytes.Buffer
+		r := &Report{Format: format, printer: textdiff.Printer{Out: &out}}
+		for range 2 {
+			part := &v1alpha1.ControllerPlanStatus{Hidden: 0, Summary: v1alpha1.PlanSummary{Parents: 1}, Parents: []v1alpha1.ParentPlan{parentOf(v1alpha1.ParentPlan{})}}
+			if err := r.Add(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.End(website, subresource.Selected{}); err != nil {
+			t.Fatal(err)
+		}
+		var got v1alpha1.ControllerPlan
+		encoded, err := yaml.YAMLToJSON(out.Bytes())
+		if err == nil {
+			err = json.Unmarshal(encoded, &got)
+		}
+		if err != nil || got.Kind != "ControllerPlan" || len(got.Status.Parents) != 2 || got.Status.Summary.Parents != 2 {
+			t.Errorf("%s: %+v, error %v", format, got, err)
+		}
+	}
+}
+
+func TestTheCandidateOfAFile(t *testing.T) {
+	const (
+		composite = "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\nmetadata: {name: a}\n"
+		decorator = "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: DecoratorController\nmetadata: {name: b}\n"
+		service   = "apiVersion: v1\nkind: Service\nmetadata: {name: c}\n"
+	)
+	for what, tc := range map[string]struct{ text, want, err string }{
+		"a composite":           {composite, "cc/a", ""},
+		"beside other objects":  {service + "---\n" + decorator + "---\n", "dc/b", ""},
+		"with unknown fields":   {composite + "spec: {unknown: true}\n", "cc/a", ""},
+		"two":                   {composite + "---\n" + decorator, "", "holds cc/a and dc/b"},
+		"none":                  {service, "", "holds neither"},
+		"no name":               {"apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\n", "", "metadata.name is missing"},
+		"no YAML":               {"a: b: c", "", "lint -f"},
+		"a field of other type": {composite + "spec: {parentResource: 1}\n", "", "lint -f"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "c.yaml")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			object, body, err := candidate(path, nil)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("got %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || object.Argument() != tc.want || !json.Valid(body.Raw) {
+				t.Errorf("got %v, error %v", object, err)
+			}
+			again, _, err := candidate("-", strings.NewReader(tc.text))
+			if err != nil || again.Argument() != tc.want {
+				t.Errorf("from the standard input: %v, error %v", again, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,195 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package recording
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+func website(namespace, name string) v1alpha1.ParentReference {
+	return v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: namespace, Name: name}
+}
+
+func TestNamesOfFiles(t *testing.T) {
+	for want, got := range map[string]string{
+		"sync-a_b":                        nameOf(website("a", "b"), "sync", "", false),
+		"finalize-b":                      nameOf(website("", "b"), "finalize", "", false),
+		"sync-a-b_c":                      nameOf(website("a-b", "c"), "sync", "", false),
+		"sync-a_b-c":                      nameOf(website("a", "b-c"), "sync", "", false),
+		"sync-a_b_web-123":                nameOf(website("a", "b"), "sync", "web-123", false),
+		"customize-websites.example.com_": strings.TrimSuffix(nameOf(website("", "b"), "customize", "", true), "b"),
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if hook := hookOf(got); hook != strings.SplitN(want, "-", 2)[0] {
+			t.Errorf("%s: the hook is %s", got, hook)
+		}
+	}
+}
+
+// Whatever the order of keys and the form of numbers, a file is the same.
+func TestFilesHaveOneForm(t *testing.T) {
+	const want = "{\n  \"a\": \"<b>\",\n  \"n\": [\n    1,\n    9007199254740993,\n    1.5\n  ]\n}\n"
+	for _, body := range []string{`{"n":[1,9007199254740993,1.5],"a":"<b>"}`, `{"a":"\u003cb>" , "n": [1.0, 9007199254740993, 15e-1]}`} {
+		if got, err := normal([]byte(body)); err != nil || string(got) != want {
+			t.Errorf("%s is %s, error %v", body, got, err)
+		}
+	}
+}
+
+// asked is a server that knows one parent.
+type asked struct {
+	requests []v1alpha1.HookRequest
+	options  []subresource.RequestOptions
+}
+
+func (a *asked) Requests(_ context.Context, _ v1alpha1.ParentReference, o subresource.RequestOptions) (*v1alpha1.HookRequestList, error) {
+	a.options = append(a.options, o)
+	list := &v1alpha1.HookRequestList{}
+	for _, r := range a.requests {
+		if o.Hook == "" && r.Hook != "customize" || o.Hook == r.Hook {
+			if !o.Call {
+				r.Response = nil
+			}
+			list.Items = append(list.Items, r)
+		}
+	}
+	return list, nil
+}
+
+func request(hook string) v1alpha1.HookRequest {
+	return v1alpha1.HookRequest{
+		Hook: hook, Body: runtime.RawExtension{Raw: []byte(`{"hook":"` + hook + `"}`)}, Response: &runtime.RawExtension{Raw: []byte(`{"of":"` + hook + `"}`)},
+	}
+}
+
+func TestWhatIsRecordedIsRead(t *testing.T) {
+	hook := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{}}
+	object := controllerobject.Object{Composite: &v1alpha1.CompositeController{
+		ObjectMeta: metav1.ObjectMeta{Name: "website"},
+		Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook, Customize: hook}},
+	}}
+	server := &asked{requests: []v1alpha1.HookRequest{request("customize"), request("sync")}}
+	folder := filepath.Join(t.TempDir(), "testdata")
+	r := &recorder{client: server, object: object, folder: folder}
+	made, err := r.one(t.Context(), website("shop", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range made {
+		if err := p.write(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pairs, err := read(folder)
+	if err != nil || len(pairs) != 2 || pairs[0].name != "customize-shop_a" || pairs[1].name != "sync-shop_a" {
+		t.Fatalf("got %+v, error %v", pairs, err)
+	}
+	if string(pairs[1].request) != "{\n  \"hook\": \"sync\"\n}\n" || string(pairs[1].response) != "{\n  \"of\": \"sync\"\n}\n" {
+		t.Errorf("got %s and %s", pairs[1].request, pairs[1].response)
+	}
+	want := []subresource.RequestOptions{{Call: true}, {Hook: "customize", Call: true}}
+	if diff := cmp.Diff(want, server.options); diff != "" {
+		t.Errorf("what was asked (-want +got):\n%s", diff)
+	}
+	if err := os.Remove(filepath.Join(folder, "sync-shop_a.response.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(folder); err == nil || !strings.Contains(err.Error(), "sync-shop_a.response.json") {
+		t.Errorf("a response is missing: %v", err)
+	}
+	for _, empty := range []string{t.TempDir(), filepath.Join(folder, "nothing")} {
+		if _, err := read(empty); err == nil || !strings.Contains(err.Error(), "kubectl metacontroller record") {
+			t.Errorf("%s: %v", empty, err)
+		}
+	}
+}
+
+// An older server ignores that its hooks are to be called.
+func TestAServerThatReturnsNoResponses(t *testing.T) {
+	without := request("sync")
+	without.Response = nil
+	r := &recorder{client: &asked{requests: []v1alpha1.HookRequest{without}}, object: controllerobject.Object{Decorator: &v1alpha1.DecoratorController{}}}
+	if _, err := r.one(t.Context(), website("shop", "a")); err == nil || !strings.Contains(err.Error(), "--hook") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// hooks return what is written for them.
+type hooks map[string]string
+
+func (h hooks) Call(_ context.Context, name string, _ []byte) ([]byte, error) {
+	if response, ok := h[name]; ok {
+		return []byte(response), nil
+	}
+	return nil, errors.New("status 500")
+}
+
+func TestReplay(t *testing.T) {
+	pairs := []pair{
+		{"finalize-a", []byte(`{}`), []byte(`{"finalized":true}`)},
+		{"sync", []byte(`{}`), []byte(`{"children":[{"kind":"Pod"}],"status":{"n":1}}`)},
+	}
+	for what, tc := range map[string]struct {
+		hooks   hooks
+		status  int
+		printed string
+	}{
+		"the same": {
+			hooks{"finalize": ` {"finalized": true}`, "sync": `{"status":{"n":1.0},"children":[{"kind":"Pod"}]}`},
+			0,
+			"The hook returned what was recorded to 2 requests.\n",
+		},
+		"another response": {
+			hooks{"finalize": `{"finalized":true}`, "sync": `{"children":[{"kind":"Pod"}],"status":{"n":2}}`},
+			1,
+			"--- sync.response.json\n+++ the hook returned\n@@ -5,6 +5,6 @@\n     }\n   ],\n   \"status\": {\n-    \"n\": 1\n+    \"n\": 2\n   }\n }\n" +
+				"The hook returned something else than was recorded to 1 of 2 requests.\n",
+		},
+		"a hook that fails": {
+			hooks{"sync": `{"children":[{"kind":"Pod"}],"status":{"n":1}}`}, 1, "finalize-a.request.json\n# the hook failed: status 500\n",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			status, _ := exitstatus.Of(replay(t.Context(), textdiff.Printer{Out: &out}, tc.hooks, pairs))
+			if status != tc.status {
+				t.Errorf("the status is %d, want %d", status, tc.status)
+			}
+			if diff := cmp.Diff(tc.printed, out.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package resync is the command that has parents of a controller synced now.
+package resync
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+)
+
+// NewCommand returns the command resync.
+func NewCommand(c *connection.Connection) *cobra.Command {
+	var flags subresource.Flags
+	cmd := &cobra.Command{
+		Use:   "resync CONTROLLER [NAMESPACE/PARENT]",
+		Short: "Have parents synced now",
+		Long: `Have parents of a controller synced now, and not only when something changes: one, those of the namespace, or with --all those of all
+namespaces.`,
+		Example: `  kubectl metacontroller resync cc/website shop/example
+  kubectl metacontroller resync cc/website --all`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.CompleteName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), c, &flags, args)
+		},
+	}
+	flags.Add(cmd.Flags())
+	return cmd
+}
+
+func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags, args []string) error {
+	object, err := c.Find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	parent := ""
+	if len(args) == 2 {
+		parent = args[1]
+	}
+	selected, err := flags.Of(c, object, parent)
+	if err != nil {
+		return err
+	}
+	client, err := subresource.New(c, object)
+	if err != nil {
+		return err
+	}
+	done, err := client.Resync(ctx, &selected.ParentSelection)
+	if err != nil {
+		return err
+	}
+	if done.Status.Hidden > 0 {
+		fmt.Fprintln(c.ErrOut, subresource.Hidden(done.Status.Hidden))
+	}
+	switch n := done.Status.Parents; {
+	case n == 0 && done.Status.Hidden == 0:
+		return selected.Nothing(c.Out, object)
+	case n == 1:
+		fmt.Fprint(c.Out, "1 parent is")
+	default:
+		fmt.Fprintf(c.Out, "%d parents are", n)
+	}
+	fmt.Fprintf(c.Out, " in the queue. See how it goes with: %s parents %s\n", connection.Program, object.Argument())
+	return nil
+}

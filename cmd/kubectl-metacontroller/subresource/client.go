@@ -1,0 +1,149 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package subresource
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
+)
+
+// Client asks the subresources of one controller. It is safe for concurrent use.
+type Client struct {
+	api    rest.Interface
+	object controllerobject.Object
+}
+
+// New returns a client for a controller object.
+func New(c *connection.Connection, object controllerobject.Object) (*Client, error) {
+	client, err := c.Controllers()
+	if err != nil {
+		return nil, err
+	}
+	return &Client{api: client.MetacontrollerV1alpha1().RESTClient(), object: object}, nil
+}
+
+// resource is the plural name of the controller object's resource.
+func (c *Client) resource() string {
+	if c.object.Composite != nil {
+		return "compositecontrollers"
+	}
+	return "decoratorcontrollers"
+}
+
+// EachPage calls f with all parents that the options select, page by page.
+func (c *Client) EachPage(ctx context.Context, o v1alpha1.ControllerParentOptions, f func(*v1alpha1.ControllerParentList) error) error {
+	for {
+		list := &v1alpha1.ControllerParentList{}
+		if err := c.get(ctx, "parents", &o, list); err != nil {
+			return err
+		}
+		if err := f(list); err != nil {
+			return err
+		}
+		if list.Continue == "" {
+			return nil
+		}
+		o.Continue = list.Continue
+	}
+}
+
+// Parents returns all parents that the options select, and how many more there are that the caller may not see.
+func (c *Client) Parents(ctx context.Context, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
+	all := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{}}
+	all.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerParentList"))
+	err := c.EachPage(ctx, o, func(page *v1alpha1.ControllerParentList) error {
+		all.Items = append(all.Items, page.Items...)
+		all.Hidden = page.Hidden // Each page counts those of all.
+		return nil
+	})
+	return all, err
+}
+
+// RequestOptions say which requests are wanted.
+type RequestOptions struct {
+	// Hook is the only one whose requests are wanted. Empty: all that a sync would call.
+	Hook string
+	// Call has the server call the hooks for their responses.
+	Call bool
+}
+
+// Requests returns what the hooks would be sent about a parent now.
+func (c *Client) Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (*v1alpha1.HookRequestList, error) {
+	list := &v1alpha1.HookRequestList{}
+	asked := &v1alpha1.HookRequestOptions{Resource: ResourceOf(p), Namespace: p.Namespace, Name: p.Name, Hook: o.Hook, Call: o.Call}
+	return list, c.get(ctx, "request", asked, list)
+}
+
+// EachPlan asks for plans until there is one for every parent that the spec selects, and calls f with each part.
+func (c *Client) EachPlan(ctx context.Context, spec v1alpha1.ControllerPlanSpec, f func(*v1alpha1.ControllerPlanStatus) error) error {
+	for {
+		plan := &v1alpha1.ControllerPlan{}
+		if err := c.post(ctx, "plan", &v1alpha1.ControllerPlan{Spec: spec}, plan); err != nil {
+			return err
+		}
+		if err := f(&plan.Status); err != nil {
+			return err
+		}
+		if plan.Status.Continue == "" {
+			return nil
+		}
+		spec.Continue = plan.Status.Continue
+	}
+}
+
+// Resync has parents synced now.
+func (c *Client) Resync(ctx context.Context, selection *v1alpha1.ParentSelection) (*v1alpha1.ControllerResync, error) {
+	done := &v1alpha1.ControllerResync{}
+	return done, c.post(ctx, "resync", &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: selection}}, done)
+}
+
+func (c *Client) get(ctx context.Context, subresource string, options, into runtime.Object) error {
+	err := c.api.Get().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
+		VersionedParams(options, scheme.ParameterCodec).Do(ctx).Into(into)
+	return c.explain(err, "get", subresource)
+}
+
+func (c *Client) post(ctx context.Context, subresource string, body, into runtime.Object) error {
+	err := c.api.Post().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
+		VersionedParams(&metav1.CreateOptions{}, scheme.ParameterCodec).Body(body).Do(ctx).Into(into)
+	return c.explain(err, "create", subresource)
+}
+
+// ResourceOf is the resource of a parent as queries take it, such as things.example.com.
+func ResourceOf(p v1alpha1.ParentReference) string {
+	if p.Group == "" {
+		return p.Resource
+	}
+	return p.Resource + "." + p.Group
+}
+
+// NameOf is a parent as it is printed and, without the resource, named on command lines: RESOURCE.GROUP/NAMESPACE/NAME.
+func NameOf(p v1alpha1.ParentReference) string {
+	if p.Namespace == "" {
+		return fmt.Sprintf("%s/%s", ResourceOf(p), p.Name)
+	}
+	return fmt.Sprintf("%s/%s/%s", ResourceOf(p), p.Namespace, p.Name)
+}

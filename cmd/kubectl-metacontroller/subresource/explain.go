@@ -1,0 +1,55 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package subresource
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+)
+
+// explain adds to an error of a subresource what to do next. Nil stays nil.
+func (c *Client) explain(err error, verb, subresource string) error {
+	if err == nil {
+		return nil
+	}
+	// What does not come from the server of the API group, but from something before it, says nothing of controllers.
+	elsewhere := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	name := c.object.Argument()
+	switch {
+	case apierrors.IsNotFound(err) && elsewhere:
+		return fmt.Errorf("the server has no subresource %s of controllers: it is older than this plugin; compare them with '%s version'",
+			subresource, connection.Program)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: list those that %s has with '%s parents %s --all'", err, name, connection.Program, name)
+	case apierrors.IsServiceUnavailable(err) && !elsewhere:
+		return fmt.Errorf("%w: see '%s status %s'", err, connection.Program, name)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: the ClusterRole metacontroller-inspection has the rights on the subresources; see what you may do with "+
+			"'kubectl auth can-i %s %s.metacontroller.k8s.io --subresource=%s' and 'kubectl auth can-i --list'", err, verb, c.resource(), subresource)
+	case apierrors.IsTooManyRequests(err):
+		return fmt.Errorf("%w: the server works out a few plans and requests at the same time; run the command again", err)
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		return fmt.Errorf("%w: see how long its hook takes with '%s status %s'", err, connection.Program, name)
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("%w: see '%s parents %s --all'", err, connection.Program, name)
+	}
+	return connection.Explain(err)
+}

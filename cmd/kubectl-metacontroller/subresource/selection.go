@@ -1,0 +1,180 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package subresource
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// Flags say which parents a command is about. The zero value is those of a namespace.
+type Flags struct {
+	selector, resource string
+	all                bool
+}
+
+// Add adds the flags to those of a command.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.selector, "selector", "l", "", "labels of the parents, such as app=web,tier!=cache")
+	flags.BoolVarP(&f.all, "all", "A", false, "the parents in all namespaces, and those in none")
+	flags.StringVar(&f.resource, "resource", "", "resource of the parents, such as things.example.com, for a controller that has several")
+}
+
+// Selected are the parents that a command is about.
+type Selected struct {
+	v1alpha1.ParentSelection
+
+	// selector is the selection by labels as it was written.
+	selector string
+}
+
+// ParentOptions select the same for the subresource parents.
+func (s Selected) ParentOptions() v1alpha1.ControllerParentOptions {
+	return v1alpha1.ControllerParentOptions{Resource: s.Resource, Namespace: s.Namespace, Name: s.Name, LabelSelector: s.selector}
+}
+
+// Nothing says that nothing was selected: by an error if a single parent was named, and else in a sentence.
+func (s Selected) Nothing(out io.Writer, object controllerobject.Object) error {
+	text := object.Argument() + " has no parent"
+	if s.Name != "" {
+		text += " " + s.Name
+	}
+	if s.selector != "" {
+		text += " with the labels " + s.selector
+	}
+	if s.Namespace != "" {
+		text += " in namespace " + s.Namespace
+	}
+	if s.Namespace+s.Name+s.selector != "" {
+		text += fmt.Sprintf(": list all of them with '%s parents %s --all'", connection.Program, object.Argument())
+	}
+	if s.Name != "" {
+		return errors.New(text)
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+// Hidden says that parents were left out.
+func Hidden(n int64) string {
+	what := "1 parent is"
+	if n != 1 {
+		what = fmt.Sprintf("%d parents are", n)
+	}
+	return what + " left out, because you may not get them or their children: see 'kubectl auth can-i --list'"
+}
+
+// Of reads which parents of a controller a command is about. The argument is NAMESPACE/NAME, NAME for one in the namespace of the command or
+// one that is cluster-scoped, or empty.
+func (f *Flags) Of(c *connection.Connection, object controllerobject.Object, argument string) (Selected, error) {
+	s := Selected{ParentSelection: v1alpha1.ParentSelection{Resource: f.resource}, selector: f.selector}
+	if f.selector != "" {
+		var err error
+		if s.LabelSelector, err = parseSelector(f.selector); err != nil {
+			return s, fmt.Errorf("--selector: %w: write it as kubectl takes it, such as app=web,tier!=cache", err)
+		}
+	}
+	if argument != "" && (f.all || f.selector != "") {
+		return s, errors.New("name a parent, or select parents with --selector or --all, not both")
+	}
+	namespace, name, slash := strings.Cut(argument, "/")
+	switch {
+	case !slash:
+		name = argument
+	case name == "" || strings.Contains(name, "/"):
+		return s, fmt.Errorf("%q names no parent: write NAMESPACE/NAME, or NAME", argument)
+	}
+	s.Name = name
+	if slash {
+		s.Namespace = namespace
+		return s, nil
+	}
+	if f.all {
+		return s, nil
+	}
+	var err error
+	if namespaced(c, object, f.resource) {
+		s.Namespace, err = c.Namespace()
+	}
+	return s, err
+}
+
+// operators are those of selectors by labels, as kubectl takes them, in the API. It has none of numbers.
+var operators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
+	selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+}
+
+// parseSelector reads a selector by labels, with != as well, which metav1.ParseToLabelSelector does not know.
+func parseSelector(text string) (*metav1.LabelSelector, error) {
+	requirements, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return nil, err
+	}
+	parsed := &metav1.LabelSelector{}
+	for _, r := range requirements {
+		operator, ok := operators[r.Operator()]
+		if !ok {
+			return nil, fmt.Errorf("%q compares numbers, which the API does not", r.String())
+		}
+		parsed.MatchExpressions = append(parsed.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: r.Key(), Operator: operator, Values: r.Values().List(),
+		})
+	}
+	return parsed, nil
+}
+
+// namespaced tells whether parents of a controller may be in namespaces. What the cluster does not serve may be.
+func namespaced(c *connection.Connection, object controllerobject.Object, resource string) bool {
+	mapper, err := c.Mapper()
+	if err != nil {
+		return true // Whoever asks next says it.
+	}
+	for _, rule := range object.Parents() {
+		version, err := schema.ParseGroupVersion(rule.APIVersion)
+		if err != nil {
+			return true
+		}
+		gvr := version.WithResource(rule.Resource)
+		if resource != "" && gvr.GroupResource().String() != resource {
+			continue
+		}
+		kind, err := mapper.KindFor(gvr)
+		if err != nil {
+			return true
+		}
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil || mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,191 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package subresource
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+var website = controllerobject.Object{Composite: &v1alpha1.CompositeController{
+	ObjectMeta: metav1.ObjectMeta{Name: "website"},
+	Spec: v1alpha1.CompositeControllerSpec{ParentResource: v1alpha1.CompositeControllerParentResourceRule{
+		ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "websites"},
+	}},
+}}
+
+// Every error ends with what to do next.
+func TestErrorsSayWhatToDoNext(t *testing.T) {
+	resource := schema.GroupResource{Group: "example.com", Resource: "websites"}
+	proxy := func(status int, reason metav1.StatusReason) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: int32(status), Reason: reason, Message: "from a proxy",
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}}},
+		}}
+	}
+	c := &Client{object: website}
+	for want, err := range map[string]error{
+		"it is older than this plugin; compare them with 'kubectl metacontroller version'":              proxy(http.StatusNotFound, metav1.StatusReasonNotFound),
+		"list those that cc/website has with 'kubectl metacontroller parents cc/website --all'":         apierrors.NewNotFound(resource, "a"),
+		"it may be starting: see 'kubectl metacontroller status cc/website'":                            apierrors.NewServiceUnavailable("it may be starting"),
+		"see 'kubectl describe apiservice v1alpha1.metacontroller.k8s.io'":                              proxy(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
+		"kubectl auth can-i create compositecontrollers.metacontroller.k8s.io --subresource=plan' and ": apierrors.NewForbidden(resource, "a", errors.New("no")),
+		"run the command again": apierrors.NewTooManyRequests("many", 1),
+		"see how long its hook takes with 'kubectl metacontroller status cc/website'": apierrors.NewTimeoutError("slow", 1),
+		"see 'kubectl metacontroller parents cc/website --all'":                       apierrors.NewConflict(resource, "a", errors.New("no")),
+	} {
+		if got := c.explain(err, "create", "plan"); got == nil || !strings.Contains(got.Error(), want) {
+			t.Errorf("got %v, want %q", got, want)
+		}
+	}
+	if err := c.explain(nil, "create", "plan"); err != nil {
+		t.Errorf("no error: %v", err)
+	}
+}
+
+// Whatever kubectl takes, the API selects the same.
+func TestSelectorsByLabels(t *testing.T) {
+	for _, text := range []string{"a=b", "a==b,c!=d", "a in (b,c),d notin (e)", "a,!b"} {
+		parsed, err := parseSelector(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := metav1.LabelSelectorAsSelector(parsed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range []labels.Set{nil, {"a": "b"}, {"a": "b", "c": "d"}, {"a": "c", "d": "e"}, {"a": "c", "b": ""}} {
+			if got.Matches(set) != want.Matches(set) {
+				t.Errorf("%s: it matches %v: %t, want %t", text, set, got.Matches(set), want.Matches(set))
+			}
+		}
+	}
+	if _, err := parseSelector("a>1"); err == nil || !strings.Contains(err.Error(), "compares numbers") {
+		t.Errorf("a number: %v", err)
+	}
+}
+
+// connected returns a connection to a cluster that serves websites, which are in namespaces, and sites, which are not.
+func connected(t *testing.T) *connection.Connection {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		body := map[string]string{
+			"/api":  `{"kind":"APIVersions","versions":[]}`,
+			"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}]}]}`,
+			"/apis/example.com/v1": `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[` +
+				`{"name":"websites","kind":"Website","namespaced":true,"verbs":["get"]},{"name":"sites","kind":"Site","namespaced":false,"verbs":["get"]}]}`,
+		}[r.URL.Path]
+		if body == "" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(body)) // Who does not wait for it asks again.
+	}))
+	t.Cleanup(server.Close)
+	config := filepath.Join(t.TempDir(), "config")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: shop}}]\n" +
+		"users: [{name: u}]\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := connection.New(genericiooptions.IOStreams{})
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.AddFlags(set)
+	if err := set.Parse([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestWhichParentsAreMeant(t *testing.T) {
+	sites := controllerobject.Object{Decorator: &v1alpha1.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+		Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "sites"}}},
+	}}}
+	c := connected(t)
+	for what, tc := range map[string]struct {
+		object      controllerobject.Object
+		argument    string
+		flags       Flags
+		want        v1alpha1.ControllerParentOptions
+		err, nobody string
+	}{
+		"the namespace":  {object: website, want: v1alpha1.ControllerParentOptions{Namespace: "shop"}, nobody: "has no parent in namespace shop: list all"},
+		"all":            {object: website, flags: Flags{all: true}, nobody: "cc/website has no parent\n"},
+		"one":            {object: website, argument: "a", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "a"}, err: "no parent a in namespace shop"},
+		"one elsewhere":  {object: website, argument: "ns/a", want: v1alpha1.ControllerParentOptions{Namespace: "ns", Name: "a"}, err: "no parent a in namespace ns"},
+		"cluster-scoped": {object: sites, want: v1alpha1.ControllerParentOptions{}, nobody: "has no parent\n"},
+		"by labels": {
+			object: website, flags: Flags{selector: "app=web", resource: "websites.example.com"},
+			want:   v1alpha1.ControllerParentOptions{Namespace: "shop", LabelSelector: "app=web", Resource: "websites.example.com"},
+			nobody: "with the labels app=web in namespace shop",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			selected, err := tc.flags.Of(c, tc.object, tc.argument)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := selected.ParentOptions(); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+			if labels := selected.LabelSelector; (labels != nil) != (tc.flags.selector != "") {
+				t.Errorf("the labels are %v", labels)
+			}
+			var out bytes.Buffer
+			err = selected.Nothing(&out, tc.object)
+			if tc.err == "" && (err != nil || !strings.Contains(out.String(), tc.nobody)) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("it said %q, error %v", out.String(), err)
+			}
+		})
+	}
+	for want, wrong := range map[string]struct {
+		argument string
+		flags    Flags
+	}{
+		"not both":                {"a", Flags{all: true}},
+		"not both ":               {"a", Flags{selector: "a=b"}},
+		`"a/b/c" names no parent`: {"a/b/c", Flags{}},
+		`"a/" names no parent`:    {"a/", Flags{}},
+		"--selector: ":            {"", Flags{selector: "!!"}},
+	} {
+		if _, err := wrong.flags.Of(c, website, wrong.argument); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%+v: got %v, want %q", wrong, err, want)
+		}
+	}
+}

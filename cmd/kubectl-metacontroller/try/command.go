@@ -1,0 +1,108 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package try
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/plan"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+)
+
+// options are the flags.
+type options struct {
+	flags  subresource.Flags
+	output plan.Output
+	hook   localhook.Flags
+}
+
+// NewCommand returns the command try.
+func NewCommand(c *connection.Connection) *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "try CONTROLLER [NAMESPACE/PARENT] [--hook URL] [--exec COMMAND]",
+		Short: "Show what a hook on this machine would do to live parents, without doing it",
+		Long: `Show what a hook on this machine would do to the live parents of a controller, without doing it. The server gives the requests that its
+hooks would get now, the hook on this machine responds to them, and the server works out what would be done with these responses. Nothing
+in the cluster changes, and the cluster needs no way to the hook. In requests, values of Secrets are hidden.
+
+Related objects are those that the customize hook of the running controller selects.
+
+With --exec the hook is started, and it is used when it listens; with --watch it is started again, and everything is shown again, when a file
+in its folder changes. What it prints goes to the standard error.
+
+The exit status is 0 if nothing would change, 1 if something would, and greater if that could not be found out, or if a sync would fail.`,
+		Example: `  # What would the hook in this folder do to one parent? Again after every change of a file.
+  kubectl metacontroller try cc/website shop/example --exec 'python3 hook.py' --watch
+
+  # To all parents, with a hook that runs already
+  kubectl metacontroller try cc/website --all --hook http://localhost:8080/sync`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.CompleteName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), c, args)
+		},
+	}
+	flags := cmd.Flags()
+	o.flags.Add(flags)
+	o.output.Add(flags)
+	o.hook.Add(flags, localhook.DefaultHook)
+	o.hook.AddWatch(flags, "show everything")
+	return exitstatus.Compares(cmd)
+}
+
+func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
+	object, err := c.Find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	parent := ""
+	if len(args) == 2 {
+		parent = args[1]
+	}
+	selected, err := o.flags.Of(c, object, parent)
+	if err != nil {
+		return err
+	}
+	client, err := subresource.New(c, object)
+	if err != nil {
+		return err
+	}
+	if _, err := o.output.Report(c); err != nil {
+		return err
+	}
+	if object.Customizes() {
+		fmt.Fprintf(c.ErrOut, "The related objects are those that the customize hook of the running %s selects.\n", object.Argument())
+	}
+	t := trial{client: client, check: o.output.Check}
+	return o.hook.Run(ctx, c.ErrOut, func(ctx context.Context, hook *localhook.Hook) error {
+		report, err := o.output.Report(c)
+		if err != nil {
+			return err
+		}
+		if err := t.all(ctx, hook, selected, report); err != nil {
+			return err
+		}
+		return report.End(object, selected)
+	})
+}

@@ -1,0 +1,140 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package try
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/plan"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// scene is a server with parents, whose requests are their names, and plans are the responses that are given.
+type scene struct {
+	names  []string
+	hidden int64
+}
+
+func (s scene) Parents(context.Context, v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
+	list := &v1alpha1.ControllerParentList{Hidden: s.hidden}
+	for _, name := range s.names {
+		list.Items = append(list.Items, v1alpha1.ControllerParent{ParentReference: v1alpha1.ParentReference{Resource: "things", Namespace: "ns", Name: name}})
+	}
+	return list, nil
+}
+
+func (scene) Requests(_ context.Context, p v1alpha1.ParentReference, _ subresource.RequestOptions) (*v1alpha1.HookRequestList, error) {
+	resource := schema.GroupResource{Resource: "things"}
+	switch p.Name {
+	case "gone":
+		return nil, apierrors.NewNotFound(resource, p.Name)
+	case "conflict":
+		return nil, apierrors.NewConflict(resource, p.Name, errors.New("the customize hook failed"))
+	case "forbidden":
+		return nil, apierrors.NewForbidden(resource, p.Name, errors.New("you may not"))
+	}
+	return &v1alpha1.HookRequestList{Items: []v1alpha1.HookRequest{
+		{Hook: localhook.Customize, Body: runtime.RawExtension{Raw: []byte(`"customize"`)}},
+		{Hook: localhook.Sync, Body: runtime.RawExtension{Raw: []byte(`"` + p.Name + `"`)}},
+		{Hook: localhook.Sync, Revision: "r", Body: runtime.RawExtension{Raw: []byte(`"former"`)}},
+	}}, nil
+}
+
+func (scene) EachPlan(_ context.Context, spec v1alpha1.ControllerPlanSpec, f func(*v1alpha1.ControllerPlanStatus) error) error {
+	made := v1alpha1.ParentPlan{ParentReference: v1alpha1.ParentReference{Resource: spec.Parents.Resource, Namespace: spec.Parents.Namespace, Name: spec.Parents.Name}}
+	for _, given := range spec.Responses {
+		made.Changes = append(made.Changes, v1alpha1.FieldChange{Path: given.Hook + given.Revision, Desired: new(string(given.Body.Raw))})
+	}
+	return f(&v1alpha1.ControllerPlanStatus{Summary: v1alpha1.PlanSummary{Parents: 1, Changing: 1}, Parents: []v1alpha1.ParentPlan{made}})
+}
+
+// echo returns what it is sent.
+type echo struct{ err error }
+
+func (e echo) Call(_ context.Context, _ string, body []byte) ([]byte, error) { return body, e.err }
+
+func reportTo(t *testing.T, out, errOut *bytes.Buffer) *plan.Report {
+	t.Helper()
+	o := plan.Output{}
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.Add(set)
+	if err := set.Parse([]string{"--color=never"}); err != nil {
+		t.Fatal(err)
+	}
+	report, err := o.Report(connection.New(genericiooptions.IOStreams{Out: out, ErrOut: errOut}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// Parents are reported in their order; what is wrong with one is told of that one.
+func TestAllParentsAreTried(t *testing.T) {
+	var out, errOut bytes.Buffer
+	err := trial{client: scene{names: []string{"a", "gone", "b", "conflict", "c"}}}.all(t.Context(), echo{}, subresource.Selected{}, reportTo(t, &out, &errOut))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "things/") || strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "#") {
+			got = append(got, line)
+		}
+	}
+	want := []string{
+		"things/ns/a", "+a", "+former", "things/ns/b", "+b", "+former", "things/ns/conflict",
+		`# the sync would fail: Operation cannot be fulfilled on things "conflict": the customize hook failed`, "things/ns/c", "+c", "+former",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWhatEndsATrial(t *testing.T) {
+	var out, errOut bytes.Buffer
+	err := trial{client: scene{names: []string{"a", "forbidden", "b"}}}.all(t.Context(), echo{}, subresource.Selected{}, reportTo(t, &out, &errOut))
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("forbidden: %v", err)
+	}
+	hook, err := localhook.New([]string{"http://127.0.0.1:1/sync"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = trial{client: scene{names: []string{"a", "b"}}}.all(t.Context(), hook, subresource.Selected{}, reportTo(t, &out, &errOut))
+	if !localhook.IsUnreachable(err) {
+		t.Errorf("nothing listens: %v", err)
+	}
+	out.Reset()
+	err = trial{client: scene{names: []string{"a"}}}.all(t.Context(), echo{errors.New("status 500")}, subresource.Selected{}, reportTo(t, &out, &errOut))
+	if err != nil || out.String() != "things/ns/a\n# the sync would fail: status 500\n" {
+		t.Errorf("a hook that fails: %v, %s", err, out.String())
+	}
+}
