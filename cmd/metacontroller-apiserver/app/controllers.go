@@ -46,7 +46,16 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			HookResponseLimit:   c.Controllers.HookResponseLimit.Value(),
 			HookResponseBudget:  c.Controllers.HookResponseBudget.Value(),
 			HookEtagBudget:      c.Controllers.HookEtagBudget.Value(),
+			SyncHistoryBytes:    syncHistory(c.Controllers.SyncHistoryBytes.Value()),
 			ServerNamespace:     c.Controllers.Namespace,
 		},
 	})
+}
+
+// syncHistory returns the option of the engine for the value of the flag, of which 0 says that syncs are not recorded.
+func syncHistory(flag int64) int64 {
+	if flag == 0 {
+		return -1
+	}
+	return flag
 }
