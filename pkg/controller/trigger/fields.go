@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -40,24 +39,9 @@ const metadata = "metadata"
 // lengths differ as a whole. What of the metadata changes with every write is left out.
 func Fields(before, after *object.Object) (fields []string, more bool) {
 	var d differences
-	former := members(before)
-	for name, value := range after.Members() {
-		d.compare(name, former[name], value)
-		delete(former, name)
-	}
-	for name, value := range former {
-		d.compare(name, value, nil)
-	}
+	d.objects("", parts(before.JSON()), parts(after.JSON()))
 	slices.Sort(d.paths)
 	return d.paths, d.more
-}
-
-func members(o *object.Object) map[string][]byte {
-	all := make(map[string][]byte, 6)
-	for name, value := range o.Members() {
-		all[name] = value
-	}
-	return all
 }
 
 // metadataDiffers reports whether more of the metadata differs than what changes with every write.
@@ -82,8 +66,7 @@ func (d *differences) add(path string) {
 	case len(path) > maxPath:
 		d.paths = append(d.paths, path[:maxPath]+"...")
 	default:
-		// The name of a field may be a part of the JSON of an object.
-		d.paths = append(d.paths, strings.Clone(path))
+		d.paths = append(d.paths, path)
 	}
 }
 
@@ -109,14 +92,21 @@ func (d *differences) objects(path string, before, after []part) {
 			former = before[at].value
 		}
 		if !bytes.Equal(former, b.value) && !isIgnored(path, b.key) {
-			d.compare(path+"."+string(b.key), former, b.value)
+			d.compare(within(path, b.key), former, b.value)
 		}
 	}
 	for i, a := range before {
 		if find(after, a.key, i) < 0 && !isIgnored(path, a.key) {
-			d.add(path + "." + string(a.key))
+			d.add(within(path, a.key))
 		}
 	}
+}
+
+func within(path string, key []byte) string {
+	if path == "" {
+		return string(key)
+	}
+	return path + "." + string(key)
 }
 
 // find returns where the member with a key is, which probably is at a place; -1 if there is none.

@@ -94,27 +94,31 @@ func reasonOf(e cache.Event) v1alpha1.SyncReason {
 	case e.New.Deleting() && !e.Old.Deleting():
 		return v1alpha1.SyncParentDeleted
 	}
+	before, after := parts(e.Old.JSON()), parts(e.New.JSON())
 	status := false
-	former := members(e.Old)
-	for name, value := range e.New.Members() {
-		same := bytes.Equal(former[name], value)
-		delete(former, name)
-		switch {
-		case same || name == metadata:
-		case name == "status":
-			status = true
-		default:
-			return v1alpha1.SyncSpecChanged
+	for _, list := range [][]part{before, after} {
+		for i, p := range list {
+			former, later := valueOf(before, p.key, i), valueOf(after, p.key, i)
+			switch {
+			case bytes.Equal(former, later) || string(p.key) == metadata:
+			case string(p.key) == "status":
+				status = true
+			default:
+				return v1alpha1.SyncSpecChanged
+			}
 		}
 	}
-	_, gone := former["status"]
-	switch {
-	case len(former) > 1 || len(former) == 1 && !gone:
-		return v1alpha1.SyncSpecChanged
-	case metadataDiffers(e.Old, e.New) || !status && !gone:
+	if !status || metadataDiffers(e.Old, e.New) {
 		return v1alpha1.SyncMetadataChanged
 	}
 	return v1alpha1.SyncStatusChanged
+}
+
+func valueOf(list []part, key []byte, place int) []byte {
+	if at := find(list, key, place); at >= 0 {
+		return list[at].value
+	}
+	return nil
 }
 
 // seed makes the hashes of this process comparable.
