@@ -76,9 +76,9 @@ func (r *Recording) Parent(before, after *object.Object) {
 	}
 }
 
-// ChangedBackBy names who changed the parent back.
+// ChangedBackBy names who changed the parent back. After End it does nothing.
 func (r *Recording) ChangedBackBy(names ...string) {
-	if r != nil {
+	if r != nil && !r.ended {
 		r.sync.ChangedBackBy = names
 	}
 }

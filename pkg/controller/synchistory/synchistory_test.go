@@ -358,6 +358,7 @@ func TestWritesOfTheParentAreRecorded(t *testing.T) {
 	rec.Hook(3 * time.Millisecond)
 	rec.End(errors.New("failed").Error())
 	rec.End("twice")
+	rec.ChangedBackBy("nobody")
 	syncs, more := h.Latest([]parent.Key{key("a")}, 5)
 	if len(syncs) != 1 || more != 0 {
 		t.Fatalf("there are %d and %d more", len(syncs), more)
