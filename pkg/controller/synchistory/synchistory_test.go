@@ -62,7 +62,7 @@ func because(triggers ...trigger.Trigger) trigger.Begun {
 }
 
 // synced records a sync.
-func synced(h *History, name string, failed string) {
+func synced(h *History, name, failed string) {
 	h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer))).End(failed)
 }
 
@@ -379,7 +379,7 @@ func TestSyncsAreRecordedAtTheSameTime(t *testing.T) {
 			for n := range 300 {
 				name := fmt.Sprint("p", n%10)
 				rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer)))
-				h.Wrote(key(name), uint64(n)) //nolint:gosec // It is not negative.
+				h.Wrote(key(name), uint64(n))
 				rec.End("x")
 				if n%50 == 0 {
 					h.Forget(key(name))

@@ -196,7 +196,7 @@ func join(former, later Trigger) Trigger {
 			joined.MoreFields = true
 			break
 		}
-		joined.Fields = append(joined.Fields[:len(joined.Fields):len(joined.Fields)], field)
+		joined.Fields = append(slices.Clip(joined.Fields), field)
 	}
 	return joined
 }
