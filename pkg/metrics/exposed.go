@@ -31,9 +31,10 @@ type registry struct {
 	once        sync.Once
 	mu          sync.Mutex
 	controllers map[string]*Controller
+	conditions  conditionSources
 }
 
-var exposed = registry{controllers: map[string]*Controller{}}
+var exposed = registry{controllers: map[string]*Controller{}, conditions: conditionSources{sources: map[string]*ConditionSource{}}}
 
 // Register shows the metrics of the engine at /metrics. Only the first call has an effect.
 func Register() {
@@ -61,6 +62,7 @@ func (r *registry) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (r *registry) Collect(ch chan<- prometheus.Metric) {
 	global.collect(ch)
+	r.conditions.collect(ch)
 	for _, vectors := range hookVectors {
 		vectors.collect(ch)
 	}

@@ -27,10 +27,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue" // as the API server's libraries do
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -150,6 +152,44 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 	}
 }
 
+func TestConditionsAreShownAsTheyAreNow(t *testing.T) {
+	const label = "CompositeController-told"
+	var now []metav1.Condition
+	end := metrics.ExposeConditions("CompositeController", "told", func() []metav1.Condition { return now })
+	defer end()
+	for _, tc := range []struct {
+		name string
+		now  []metav1.Condition
+		want map[string]float64
+	}{
+		{"none yet", nil, map[string]float64{}},
+		{"unknown", []metav1.Condition{{Type: v1alpha1.ConditionHooksHealthy, Status: metav1.ConditionUnknown}},
+			map[string]float64{"HooksHealthy True": 0, "HooksHealthy False": 0, "HooksHealthy Unknown": 1}},
+		{"two, and one of another client", []metav1.Condition{
+			{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse},
+			{Type: "Foreign", Status: metav1.ConditionTrue},
+		}, map[string]float64{
+			"Paused True": 1, "Paused False": 0, "Paused Unknown": 0, "Ready True": 0, "Ready False": 1, "Ready Unknown": 0,
+		}},
+	} {
+		now = tc.now
+		if diff := cmp.Diff(tc.want, series(t, "metacontroller_controller_condition", label)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+	successor := metrics.ExposeConditions("CompositeController", "told", func() []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	})
+	end()
+	if got := series(t, "metacontroller_controller_condition", label); got["Ready True"] != 1 || len(got) != 3 {
+		t.Errorf("%v; want the conditions of the successor, not those of the controller that ended", got)
+	}
+	successor()
+	if got := series(t, "metacontroller_controller_condition", label); len(got) != 0 {
+		t.Errorf("%v is left after the controller ended", got)
+	}
+}
+
 func TestProcessMetrics(t *testing.T) {
 	metrics.Register()
 	before := series(t, "metacontroller_child_writes_total", "update")["conflict"]
@@ -200,6 +240,9 @@ func TestWhatIsScrapedIsDeclared(t *testing.T) {
 	c.CountExpectations(func() int { return 1 })
 	c.CountRemembered(func() metrics.Remembered { return metrics.Remembered{} })
 	defer c.Expose()()
+	defer metrics.ExposeConditions("CompositeController", "all", func() []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	})()
 	defer metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 1, 1) })()
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 0, 0 })
 	for _, hook := range []string{"sync", "finalize", "customize"} {

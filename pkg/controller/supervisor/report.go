@@ -122,6 +122,13 @@ func (r *report) set(d definition.Definition, conditions ...metav1.Condition) (n
 	return news
 }
 
+// conditions returns a copy of the present conditions.
+func (r *report) conditions() []metav1.Condition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.status.Conditions)
+}
+
 // shows reports whether a condition is there with a status.
 func (r *report) shows(condition string, status metav1.ConditionStatus) bool {
 	r.mu.Lock()

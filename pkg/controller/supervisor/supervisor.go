@@ -35,6 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -141,6 +142,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", d.Meta.Name, "controllerKind", d.Kind))
 	var background sync.WaitGroup
 	defer background.Wait()
+	defer metrics.ExposeConditions(d.Kind, d.Meta.Name, s.report.conditions)()
 	background.Go(func() { s.report.run(ctx) })
 	background.Go(func() { s.releaser.run(ctx) })
 	defer s.config.Changes(func() {
