@@ -310,7 +310,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	parents, children := c.children.Len()
 	return metrics.Remembered{
 		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
-		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(),
+		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(), SyncedParents: c.history.Len(),
 	}
 }
 

@@ -234,7 +234,7 @@ func stored(w apiserver.Write) bool {
 }
 
 // perParent are the values of the metric of what is remembered that have at most one element for each parent.
-var perParent = []string{"parents", "customize_responses", "own_writes"}
+var perParent = []string{"parents", "customize_responses", "own_writes", "synced_parents"}
 
 // remembers checks that controllers remember nothing of parents that are gone, by the metrics of the engine.
 func (r *runner) remembers() bool {
