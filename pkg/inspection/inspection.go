@@ -48,6 +48,9 @@ type Controller interface {
 	Children() []Kind
 	// Resync has parents synced now, and returns how many were put into the queue.
 	Resync(parents []v1alpha1.ParentReference) int
+	// Syncs returns the latest syncs of parents, the latest first, up to a limit, and how many more are remembered. recorded is false if
+	// this process does not record syncs.
+	Syncs(parents []v1alpha1.ParentReference, limit int) (syncs []v1alpha1.ControllerSync, more int, recorded bool)
 	// Requests returns what the hooks would be sent about a parent now. It calls the hooks on whose responses that depends: the customize
 	// hook, whose rules are not known yet. Shown are objects that the requests show beside the parent.
 	Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (requests []v1alpha1.HookRequest, shown []Place, err error)

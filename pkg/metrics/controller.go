@@ -67,6 +67,8 @@ type Remembered struct {
 	CustomizeResponses, EtagResponses int
 	// OwnWrites are writes of parents whose responses and events were not both seen.
 	OwnWrites int
+	// SyncedParents are parents whose recent syncs are recorded.
+	SyncedParents int
 }
 
 // NewController returns the series of a controller, which [Controller.Expose] shows. The kind is
@@ -181,7 +183,7 @@ func (c *Controller) collect(ch chan<- prometheus.Metric) {
 func (c *Controller) collectRemembered(ch chan<- prometheus.Metric, r Remembered) {
 	for what, n := range map[string]int{
 		"parents": r.Parents, "children": r.Children, "customize_responses": r.CustomizeResponses,
-		"etag_responses": r.EtagResponses, "own_writes": r.OwnWrites,
+		"etag_responses": r.EtagResponses, "own_writes": r.OwnWrites, "synced_parents": r.SyncedParents,
 	} {
 		ch <- remembered.constant(float64(n), c.name, what)
 	}

@@ -118,10 +118,10 @@ var (
 	remembered = declare(Family{
 		Name: "metacontroller_remembered", Type: Gauge, Labels: []string{labelController, "what"},
 		Help: "What a controller remembers between syncs: parents with records of children (parents), these records (children), " +
-			"responses of the customize hook (customize_responses), responses by their entity tags (etag_responses), and own " +
-			"writes of parents whose events were not seen yet (own_writes).",
+			"responses of the customize hook (customize_responses), responses by their entity tags (etag_responses), own " +
+			"writes of parents whose events were not seen yet (own_writes), and parents whose recent syncs are recorded (synced_parents).",
 		Values: map[string][]string{"what": {
-			"parents", "children", "customize_responses", "etag_responses", "own_writes",
+			"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents",
 		}},
 	})
 )

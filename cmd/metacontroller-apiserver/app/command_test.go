@@ -97,6 +97,7 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		"no quantity":         {[]string{"--hook-response-limit=much"}, "invalid argument \"much\" for \"--hook-response-limit\" flag"},
 		"a small budget":      {[]string{"--hook-response-budget=31Mi"}, "--hook-response-budget must be at least --hook-response-limit, not 31Mi"},
 		"no tags":             {[]string{"--hook-etag-budget=0"}, "--hook-etag-budget must be positive, not 0"},
+		"a negative history":  {[]string{"--sync-history-bytes=-1"}, "--sync-history-bytes must not be negative, but is -1"},
 		"no events":           {[]string{"--events-qps=0"}, "--events-qps and --events-burst must be positive, not 0 and 25"},
 		"no flush":            {[]string{"--cache-flush-interval=0s"}, "--cache-flush-interval must be positive, not 0s"},
 		"a bad selector":      {[]string{"--target-label-selector=a=b=c"}, "--target-label-selector: "},

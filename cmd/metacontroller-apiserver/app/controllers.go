@@ -53,7 +53,16 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			HookEtagBudget:      c.Controllers.HookEtagBudget.Value(),
 			HookDestinations:    destinations,
 			HookRefuseRedirects: c.Controllers.Webhooks.Redirects == options.NoRedirects,
+			SyncHistoryBytes:    syncHistory(c.Controllers.SyncHistoryBytes.Value()),
 			ServerNamespace:     c.Controllers.Namespace,
 		},
 	})
+}
+
+// syncHistory returns the option of the engine for the value of the flag, of which 0 says that syncs are not recorded.
+func syncHistory(flag int64) int64 {
+	if flag == 0 {
+		return -1
+	}
+	return flag
 }

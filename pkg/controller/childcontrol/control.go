@@ -95,6 +95,9 @@ type Config struct {
 	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
 	// of the same parent.
 	Mine func(parent, existing *object.Object) bool
+	// Repeated reports whether a former sync of a parent changed a child at one of the places at which a step changes it. Then it is found out
+	// who changed them back. Nil: it never is.
+	Repeated func(key parent.Key, step *plan.Step) bool
 	// Handlers returns the names of other controllers of this process that handle an object of a resource as their parent. Nil: it is not
 	// known.
 	Handlers func(key parent.Key) []string
@@ -106,6 +109,12 @@ type Result struct {
 	Again time.Duration
 	// Outcomes are what happened to the children that were to be changed.
 	Outcomes []plan.Outcome
+	// Plan is the plan, with deletions even if they are held.
+	Plan plan.Plan
+	// Held says that the deletions of the plan were not carried out.
+	Held bool
+	// ChangedBackBy names who changed children back after former syncs: field managers and controllers.
+	ChangedBackBy map[children.Key][]string
 }
 
 // Control brings the children of the parents of one controller to their desired states. It is safe for concurrent use; one parent
@@ -219,8 +228,9 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 func (c *Control) Reconcile(
 	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f record.Fingerprint,
 ) (result Result, err error) {
-	p, errPlan := c.makePlan(in)
-	p, held := c.hold(key, parent, p)
+	made, errPlan := c.makePlan(in)
+	p, held := c.hold(key, parent, made)
+	by := c.changersBack(ctx, key, p)
 	var outcomes []plan.Outcome
 	var errApply error
 	if p.Writes() > 0 {
@@ -247,7 +257,7 @@ func (c *Control) Reconcile(
 	again, errStale := c.retryStale(in.Parent, p, outcomes)
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
-	return Result{Again: worker.Earliest(p.Again(), again), Outcomes: outcomes}, err
+	return Result{Again: worker.Earliest(p.Again(), again), Outcomes: outcomes, Plan: made, Held: held, ChangedBackBy: by}, err
 }
 
 // Plan works out what Reconcile would do, and does nothing of it. Held are the deletions that would not be carried out; the plan has them.

@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -69,6 +70,47 @@ func (m Managers) Of(place string) string {
 		return ""
 	}
 	return names[at]
+}
+
+// Known reports whether anything is known.
+func (m Managers) Known() bool { return len(m.fields) > 0 }
+
+// maxRead is how many children of one sync are read to find out who changed them back.
+const maxRead = 4
+
+// changersBack names who changed children back that former syncs have changed at the same places. They are read before they are written:
+// then the places are ours.
+func (c *Control) changersBack(ctx context.Context, key parent.Key, p plan.Plan) map[children.Key][]string {
+	if c.config.Repeated == nil {
+		return nil
+	}
+	var by map[children.Key][]string
+	read := 0
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if read == maxRead || step.Action != plan.Update || step.RecordOnly || !c.config.Repeated(key, step) {
+			continue
+		}
+		read++
+		if names := c.changers(ctx, step); len(names) > 0 {
+			by = with(by, step.Key, names)
+		}
+	}
+	return by
+}
+
+// changers names who else writes a child at the first place at which a step changes it.
+func (c *Control) changers(ctx context.Context, step *plan.Step) []string {
+	var names []string
+	if c.config.Handlers != nil {
+		names = c.config.Handlers(parent.Key{Resource: step.Resource.GroupResource(), Namespace: step.Namespace, Name: step.Name})
+	}
+	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
+	known := c.managers(ctx, target, client.FieldManager, client.PatchManager, c.config.Manager)
+	if manager := known.Of(first(step.Changed)); manager != "" {
+		names = append(names, manager)
+	}
+	return names
 }
 
 // whose returns the controllers whose child an object of the parent may be, empty if none is known.

@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -32,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -50,8 +52,8 @@ type Config struct {
 	Informers *informers.Set
 	// Access says whether hooks may be shown the related objects. Nil: they may.
 	Access *access.Access
-	// Enqueue asks for a sync of a parent to which an object, as it is or was, is related that changed.
-	Enqueue func(key parent.Key, o *object.Object)
+	// Enqueue asks for a sync of a parent to which an object, as it is or was, is related that changed, and says how.
+	Enqueue func(key parent.Key, o *object.Object, why trigger.Trigger)
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
@@ -197,12 +199,15 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if r == namespaces {
 		keys = append(keys, z.namespaceChanged(e)...)
 	}
-	changed := e.New
+	if len(keys) == 0 {
+		return
+	}
+	changed, why := e.New, trigger.OfObject(v1alpha1.SyncRelatedChanged, r.GroupResource(), e.Old, e.New)
 	if changed == nil {
 		changed = e.Old
 	}
 	for _, key := range keys {
-		z.config.Enqueue(key, changed)
+		z.config.Enqueue(key, changed, why)
 	}
 }
 

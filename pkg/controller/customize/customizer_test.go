@@ -43,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -110,7 +111,7 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 	t.Cleanup(set.Close)
 	s.Customizer = customize.New(customize.Config{
 		Hook: hooks.Customize, Cluster: s.cluster, Informers: set,
-		Enqueue: func(key parent.Key, _ *object.Object) {
+		Enqueue: func(key parent.Key, _ *object.Object, _ trigger.Trigger) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.enqueued = append(s.enqueued, key.Name)

@@ -41,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -66,6 +67,8 @@ type Shared struct {
 	Recorder *eventrecorder.Recorder
 	// Handlers tells which controllers handle an object. Nil: it is not known.
 	Handlers *Handlers
+	// History remembers the syncs of all controllers. Nil: they are not recorded.
+	History *synchistory.Ring
 	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
 	// that are held and remembered. Nil: no bound.
 	RequestBudget, ResponseBudget, EtagBudget *webhook.Budget
@@ -113,6 +116,8 @@ type Options struct {
 	HookDestinations *destination.Policy
 	// HookRefuseRedirects says that no redirect of a hook is followed.
 	HookRefuseRedirects bool
+	// SyncHistoryBytes is the number of bytes of recent syncs that are remembered. Default 4 MiB; negative: syncs are not recorded.
+	SyncHistoryBytes int64
 	// ServerNamespace holds the ControllerRevisions of cluster-scoped parents. Default metacontroller.
 	ServerNamespace string
 	// HookTransport carries the calls of all hooks in place of connections to their addresses, as a simulation does. Nil: connections.
@@ -141,6 +146,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.HookEtagBudget <= 0 {
 		o.HookEtagBudget = webhook.DefaultEtagBudget
+	}
+	if o.SyncHistoryBytes == 0 {
+		o.SyncHistoryBytes = synchistory.DefaultBytes
 	}
 	if o.ServerNamespace == "" {
 		o.ServerNamespace = "metacontroller"

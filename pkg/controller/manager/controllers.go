@@ -42,6 +42,8 @@ type controllers struct {
 	// all are the controllers that have not ended.
 	all  map[identity]*controller
 	wait sync.WaitGroup
+	// ended, if not nil, is called when the supervisor of an object has ended, and before another one begins.
+	ended func(id identity, uid types.UID)
 }
 
 type controller struct {
@@ -120,6 +122,9 @@ func (c *controllers) drop(id identity, ended *controller) {
 	defer c.mu.Unlock()
 	if c.all[id] == ended {
 		delete(c.all, id)
+	}
+	if c.ended != nil {
+		c.ended(id, ended.uid)
 	}
 	close(ended.ended)
 }

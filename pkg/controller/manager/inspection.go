@@ -47,7 +47,7 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 		return nil, nil, fmt.Errorf("a %T is no controller", object)
 	}
 	shared := *m.shared
-	shared.Expectations = nil // It writes nothing, and must not be taken for the controller that runs.
+	shared.Expectations, shared.History = nil, nil // It writes nothing, and must not be taken for the controller that runs.
 	instance, err := builder{shared: &shared}.Build(ctx, d)
 	if err != nil {
 		return nil, nil, err

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -40,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -115,6 +117,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Recorder:       recorder,
 		Handlers:       &dependencies.Handlers{},
 		RequestBudget:  webhook.NewBudget(options.HookRequestBudget),
+		History:        synchistory.NewRing(options.SyncHistoryBytes),
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
 	}}
@@ -127,6 +130,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Parents:  parents{cluster: reached},
 		Changes:  reached.Discovery.Subscribe,
 	})
+	m.controllers.ended = func(id identity, uid types.UID) { m.shared.History.Close(id.kind+" "+id.name, uid) }
 	return m, nil
 }
 

@@ -45,6 +45,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/obstacles"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -94,9 +96,12 @@ type Controller struct {
 	unsettled unsettled
 	obstacles obstacles.Set
 	noticed   notices
-	metrics   *metrics.Controller
-	counted   childcontrol.Counters
-	rejected  atomic.Int64
+	history   *synchistory.History
+	// takenUp is why the parents are synced that are there when the controller starts.
+	takenUp  v1alpha1.SyncReason
+	metrics  *metrics.Controller
+	counted  childcontrol.Counters
+	rejected atomic.Int64
 
 	// encoded is the controller as hooks see it.
 	encoded    atomic.Pointer[[]byte]
@@ -160,12 +165,17 @@ func (c *Controller) assemble() {
 	d := c.config.Definition
 	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
 	c.recorder = c.shared.Recorder.Of(d.Finalizer)
+	c.history, c.takenUp = c.shared.History.Of(d.Kind+" "+d.Meta.Name, d.Meta.UID), v1alpha1.SyncStarted
+	if c.history.Len() > 0 {
+		c.takenUp = v1alpha1.SyncControllerChanged
+	}
 	c.pool = worker.New(worker.Config{
 		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
 		Ready: func(key parent.Key) bool {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
 		}, Failed: c.failed,
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
+		Triggers: c.history != nil,
 	})
 	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
@@ -198,7 +208,7 @@ func (c *Controller) acquire() {
 	c.children = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.recorder, Counters: &c.counted, Handlers: c.others,
 		Manager: c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name), Rules: c.rules, Informers: byKind,
-		Expectations: c.expectations, Mine: c.mine, Controller: d, Guard: c.guard,
+		Expectations: c.expectations, Mine: c.mine, Controller: d, Guard: c.guard, Repeated: c.history.Repeated,
 	})
 }
 
@@ -241,6 +251,7 @@ func (c *Controller) Run(ctx context.Context) {
 	for _, s := range c.config.Sources {
 		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) }) //nolint:contextcheck // Handlers have none.
 	}
+	c.history.Keep(c.parents.has) // A former definition may have selected others.
 	subscribed := map[*cache.Informer]bool{}
 	for _, informer := range c.watched {
 		if !subscribed[informer] {
@@ -303,7 +314,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	parents, children := c.children.Len()
 	return metrics.Remembered{
 		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
-		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(),
+		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(), SyncedParents: c.history.Len(),
 	}
 }
 
@@ -334,7 +345,7 @@ func (c *Controller) bound(d definition.Definition) {
 		limit = d.DeletionGuard.MaxDeletions
 	}
 	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], time.Now()) {
-		c.pool.Enqueue(key, workqueue.Live)
+		c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 	}
 }
 
@@ -368,7 +379,7 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 		select {
 		case <-c.started:
 			// Before the first one is synced, so that each is synced once.
-			c.enqueueAll(ctx, func(parent.Key, *object.Object) bool { return true })
+			c.enqueueAll(ctx, v1alpha1.SyncControllerChanged, func(parent.Key, *object.Object) bool { return true })
 		default: // The events of the start enqueue them.
 		}
 		c.pool.Resume()

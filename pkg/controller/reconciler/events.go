@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
@@ -32,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -78,11 +80,11 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	switch {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
-		c.pool.Enqueue(key, workqueue.Resync)
+		c.pool.EnqueueBecause(key, workqueue.Resync, c.parentChanged(s, e))
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !c.ownWrites.InDoubt(e.New):
 	case c.ownWrites.Quiet(e.New):
 	default:
-		c.pool.Enqueue(key, c.ownWrites.Urgency(e.New))
+		c.pool.EnqueueBecause(key, c.ownWrites.Urgency(e.New), c.parentChanged(s, e))
 	}
 }
 
@@ -94,19 +96,21 @@ func (c *Controller) childEvent(e cache.Event) {
 	}
 	if e.Old != nil && (e.New == nil || !sameController(e.Old, e.New) || !c.config.Kind.Owns(e.New)) {
 		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
-		c.enqueueOwner(e.Old)
+		c.enqueueOwner(e.Old, v1alpha1.SyncChildDeleted, e)
 		for _, key := range c.obstacles.Blocked(children.KeyOf(e.Old)) {
-			c.pool.Enqueue(key, workqueue.Live)
+			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncObstacleGone, e))
 		}
 	}
 	switch {
 	case e.New == nil:
+	case e.New.Controller() != nil && e.New.Deleting() && (e.Old == nil || !e.Old.Deleting()):
+		c.enqueueOwner(e.New, v1alpha1.SyncChildDeleted, e)
 	case e.New.Controller() != nil:
-		c.enqueueOwner(e.New)
+		c.enqueueOwner(e.New, v1alpha1.SyncChildChanged, e)
 	case !e.New.Deleting():
 		c.config.Kind.Orphan(e.New, func(key parent.Key) {
 			c.settling.Outside(key)
-			c.pool.Enqueue(key, workqueue.Live)
+			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncChildChanged, e))
 		})
 	}
 }
@@ -118,9 +122,9 @@ func sameController(before, after *object.Object) bool {
 }
 
 // enqueueOwner enqueues the parent that controls a child, if it is one of this controller (docs/reference/contract.md#s5.2).
-func (c *Controller) enqueueOwner(child *object.Object) {
+func (c *Controller) enqueueOwner(child *object.Object, reason v1alpha1.SyncReason, e cache.Event) {
 	if s, o, ok := c.owner(child); ok {
-		c.pool.Enqueue(s.key(o), workqueue.Live)
+		c.pool.EnqueueBecause(s.key(o), workqueue.Live, c.childChanged(reason, e))
 	}
 }
 
@@ -155,18 +159,18 @@ func (c *Controller) resyncPeriodically(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.enqueueAll(ctx, func(parent.Key, *object.Object) bool { return true })
+			c.enqueueAll(ctx, v1alpha1.SyncResyncPeriod, func(parent.Key, *object.Object) bool { return true })
 		}
 	}
 }
 
 // enqueueAll enqueues the parents that are to be synced although nothing of them changed.
-func (c *Controller) enqueueAll(ctx context.Context, which func(parent.Key, *object.Object) bool) {
+func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason, which func(parent.Key, *object.Object) bool) {
 	_ = recovery.Call(ctx, "enqueuing all parents", func() error { // It is logged, and repeated by the next resync.
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
 				if key := s.key(o); c.relevant(s, o) && which(key, o) {
-					c.pool.Enqueue(key, workqueue.Resync)
+					c.pool.EnqueueBecause(key, workqueue.Resync, trigger.Of(reason))
 				}
 			}
 		}
@@ -195,6 +199,7 @@ func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid type
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)
+	c.history.Forget(key)
 	c.hooks.Forget(root)
 }
 
@@ -221,7 +226,7 @@ func (c *Controller) kindsChanged(ctx context.Context) {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
-	c.enqueueAll(ctx, func(key parent.Key, o *object.Object) bool {
+	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, o *object.Object) bool {
 		outdated := c.children.Outdated(o.UID())
 		if outdated {
 			c.settling.Outside(key)

@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,10 +27,12 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
@@ -64,11 +67,66 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 	n := 0
 	for _, p := range parents {
 		if key := keyOf(p); c.parents.has(key) {
-			c.pool.Enqueue(key, workqueue.Live)
+			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncResyncRequested))
 			n++
 		}
 	}
 	return n
+}
+
+// Syncs implements inspection.Controller.
+func (c *Controller) Syncs(parents []v1alpha1.ParentReference, limit int) (syncs []v1alpha1.ControllerSync, more int, recorded bool) {
+	keys := make([]parent.Key, len(parents))
+	for i, p := range parents {
+		keys[i] = keyOf(p)
+	}
+	syncs, more = c.history.Latest(keys, limit)
+	return syncs, more, c.history != nil
+}
+
+// parentChanged returns the change of a parent as a trigger; none if syncs are not recorded.
+func (c *Controller) parentChanged(s *Source, e cache.Event) trigger.Trigger {
+	switch {
+	case c.history == nil:
+		return trigger.Trigger{}
+	case e.Initial:
+		return trigger.Of(c.takenUp)
+	}
+	return trigger.OfParent(s.Resource.GroupResource(), e)
+}
+
+// childChanged returns the change of an object of a kind of children as a trigger; none if syncs are not recorded.
+func (c *Controller) childChanged(reason v1alpha1.SyncReason, e cache.Event) trigger.Trigger {
+	if c.history == nil {
+		return trigger.Trigger{}
+	}
+	o := e.New
+	if o == nil {
+		o = e.Old
+	}
+	rule, _ := c.rules.For(children.KeyOf(o).GroupKind())
+	return trigger.OfObject(reason, rule.Resource.GroupResource(), e.Old, e.New)
+}
+
+// errPanicked is recorded of a sync that did not end.
+var errPanicked = errors.New("the sync ended in a panic; see the log")
+
+// recorded ends the recording of a sync with its error. It does nothing if that was done before.
+func (c *Controller) recorded(s *Sync, err error) {
+	if s.recording == nil {
+		return
+	}
+	failed := ""
+	if err != nil {
+		failed = message(err)
+	}
+	if s.wroteParent && s.Parent != nil && s.managers.Known() {
+		s.recording.ChangedBackBy(c.whoElse(s, difference(s.opened, s.Parent).Path)...)
+	}
+	s.recording.End(health.Shorten(failed, maxMessage))
+	if !c.parents.has(s.Key) {
+		c.history.Forget(s.Key) // It left during the sync.
+	}
 }
 
 func referenceOf(key parent.Key) v1alpha1.ParentReference {

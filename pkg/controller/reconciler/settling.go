@@ -36,6 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
@@ -84,7 +85,7 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 
 // relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, and is
 // no input from outside.
-func (c *Controller) relatedChanged(key parent.Key, o *object.Object) {
+func (c *Controller) relatedChanged(key parent.Key, o *object.Object, why trigger.Trigger) {
 	s, ok := c.byResource[key.Resource]
 	if !ok {
 		return
@@ -93,7 +94,7 @@ func (c *Controller) relatedChanged(key parent.Key, o *object.Object) {
 	if p, found := s.informer.Get(key.Namespace, key.Name); owner == nil || !found || owner.UID != p.UID() || !c.config.Kind.Owns(o) {
 		c.settling.Outside(key)
 	}
-	c.pool.Enqueue(key, workqueue.Live)
+	c.pool.EnqueueBecause(key, workqueue.Live, why)
 }
 
 // stateOf returns what a sync of a parent would see now.
@@ -251,6 +252,19 @@ func (c *Controller) changedBack(s *Sync) string {
 	}
 	return fmt.Sprintf("%s keeps changing back after every write (%s). %s. Writes of this object are slowed down until something else changes. "+
 		"Let only one of the two write it: exclude the object by a labelSelector, or leave the field out", d.Path, d.Kinds(), who)
+}
+
+// whoElse names who besides this controller writes a place of the parent, as far as that is known.
+func (c *Controller) whoElse(s *Sync, place string) []string {
+	names, manager, owner := c.others(s.Key), s.managers.Of(place), s.opened.Controller()
+	switch {
+	case manager == "":
+	case manager == client.FieldManager && owner != nil:
+		names = append(names, fmt.Sprintf("the controller of %s %s", owner.Kind, owner.Name))
+	default:
+		names = append(names, manager)
+	}
+	return names
 }
 
 // others returns the names of the other controllers of this process that handle an object.

@@ -40,6 +40,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -83,6 +85,8 @@ type Sync struct {
 	wroteParent bool
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
 	managers childcontrol.Managers
+	// recording is what is remembered of the sync; nil if it is not recorded.
+	recording *synchistory.Recording
 	// preview takes note of what the sync would do in place of doing it; nil for one that does it.
 	preview *previewing
 }
@@ -114,7 +118,11 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	if s == nil {
 		return worker.Result{}, nil
 	}
-	defer func() { c.parents.timed(key, time.Now(), time.Since(began)) }()
+	s.recording = c.history.Begin(key, trigger.From(ctx))
+	defer func() {
+		c.parents.timed(key, time.Now(), time.Since(began))
+		c.recorded(s, errPanicked) // Unless it was recorded before.
+	}()
 	uid := s.Parent.UID()
 	if c.settling.Contended(key) {
 		s.managers = c.children.Managers(ctx, s.Target)
@@ -123,6 +131,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, e
 	if err != nil && s.Parent != nil {
 		err = errors.Join(err, s.writeDeferred(ctx))
 	}
+	c.recorded(s, err)
 	if c.left(s, uid) {
 		c.forgetSynced(key, s.Root, uid)
 		if err != nil {
@@ -249,6 +258,9 @@ func relate(ctx context.Context, s *Sync) error {
 		s.Related, err = s.preview.relate(ctx, s)
 		return err
 	}
+	if s.recording != nil && !s.controller.customizer.Remembers(s.Key, s.Parent) {
+		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
+	}
 	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, *s.controller.encoded.Load(), s.Parent)
 	return err
 }
@@ -326,7 +338,9 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 	var response *hookclient.Response
 	var err error
 	if s.preview == nil {
+		began := time.Now()
 		response, err = called.Call(ctx, s.Root, encode(request), decode)
+		s.recording.Hook(time.Since(began))
 	} else {
 		response, err = s.preview.call(ctx, s, called, exchange{revision: revision, request: request, encode: encode, decode: decode})
 	}

@@ -35,12 +35,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // Wrote takes the state of the parent after a write.
 func (s *Sync) Wrote(written *object.Object) {
+	s.recording.Parent(s.stored, written)
 	s.stored, s.Parent = written, s.controller.shown(s.Key, written)
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
@@ -207,6 +209,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	default:
 		err = meanwhile(func(ctx context.Context, s *Sync) (err error) {
 			s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+			s.recording.Children(&s.result)
 			return err
 		})(ctx, s)
 	}
@@ -251,7 +254,7 @@ func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.
 	if s.preview != nil {
 		return s.preview.notes.Claim(v1alpha1.ChildAdopt, o, patch)
 	}
-	return s.patchChild(ctx, t, informer, patch)
+	return s.patchChild(ctx, v1alpha1.ChildAdopt, t, informer, patch)
 }
 
 // ReleaseChild takes the parent off the owners of an object, by a merge patch.
@@ -260,14 +263,17 @@ func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, informer *cach
 		_, err := s.preview.notes.Claim(v1alpha1.ChildRelease, o, patch)
 		return err
 	}
-	_, err := s.patchChild(ctx, t, informer, patch)
+	_, err := s.patchChild(ctx, v1alpha1.ChildRelease, t, informer, patch)
 	return err
 }
 
-func (s *Sync) patchChild(ctx context.Context, t client.Target, informer *cache.Informer, patch []byte) (*object.Object, error) {
+func (s *Sync) patchChild(
+	ctx context.Context, action v1alpha1.ChildAction, t client.Target, informer *cache.Informer, patch []byte,
+) (*object.Object, error) {
 	written, err := s.controller.shared.Applier.Patch(ctx, t, patch)
 	if err == nil {
 		s.controller.expectations.Wrote(s.Key, informer, written)
+		s.recording.Claimed(action, t.Resource.Resource, written)
 	}
 	return written, err
 }
@@ -425,7 +431,7 @@ func (c *Controller) deferredDue(ctx context.Context, key parent.Key) {
 	if err != nil {
 		c.deferred.Failed(key)
 		klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the parent is synced again", "parent", key, "err", err)
-		c.pool.Enqueue(key, workqueue.Retry)
+		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(v1alpha1.SyncRetry))
 	}
 }
 
@@ -465,6 +471,7 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 	c.deferred.Drop(key)
 	if written != nil {
 		c.expectations.Wrote(key, source.informer, written)
+		c.history.Wrote(key, trigger.Version(written))
 		if over, err := deferred.Over(o); err == nil {
 			c.settling.Stored(key, parentState(over).Written, parentState(written).Written)
 		}
@@ -485,6 +492,6 @@ func (c *Controller) notAsShown(key parent.Key, written *object.Object, status m
 // statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
 func (c *Controller) statusChanged(key parent.Key) {
 	if !c.byResource[key.Resource].IgnoreStatus {
-		c.pool.Enqueue(key, workqueue.SelfTriggered)
+		c.pool.EnqueueBecause(key, workqueue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
 	}
 }

@@ -25,7 +25,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -66,6 +68,8 @@ type Config struct {
 	Random func() float64
 	// Metrics are the series of the controller, which Run shows. Nil: none.
 	Metrics *metrics.Controller
+	// Triggers says that the context of a sync has why it is made, as [trigger.From] returns it.
+	Triggers bool
 }
 
 // Counters count what a pool did. They are safe for concurrent use.
@@ -102,7 +106,7 @@ func New(c Config) *Pool {
 	}
 	p := &Pool{
 		config: c, waits: map[parent.Key]*waiting{},
-		queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Random: c.Random, Metrics: c.Metrics.Queue()}),
+		queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Random: c.Random, Metrics: c.Metrics.Queue(), Triggers: c.Triggers}),
 	}
 	c.Metrics.Queue().Observe(p.state)
 	return p
@@ -110,6 +114,11 @@ func New(c Config) *Pool {
 
 // Enqueue adds key to the queue.
 func (p *Pool) Enqueue(key parent.Key, priority workqueue.Priority) { p.queue.Add(key, priority) }
+
+// EnqueueBecause adds key to the queue, with the reason.
+func (p *Pool) EnqueueBecause(key parent.Key, priority workqueue.Priority, why trigger.Trigger) {
+	p.queue.AddBecause(key, priority, why)
+}
 
 // EnqueueAfter adds key to the queue after a time. It has no effect on one that is added sooner; a later sync does not cancel it.
 func (p *Pool) EnqueueAfter(key parent.Key, after time.Duration) {
@@ -179,15 +188,18 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		return false
 	}
 	defer p.done(key)
+	begun := ctx
 	if ready := p.config.Ready; ready != nil {
 		p.queue.Hold(key, priority)
 		if !ready(key) {
 			return true
 		}
-		p.queue.Begin(key)
+		if why := p.queue.Begin(key); p.config.Triggers {
+			begun = trigger.Into(ctx, why)
+		}
 	}
 	began := p.config.Clock.Now()
-	result, cut, err := p.sync(ctx, key)
+	result, cut, err := p.sync(begun, key)
 	took := p.config.Clock.Since(began)
 	if cut {
 		p.queue.Add(key, priority)
@@ -284,7 +296,7 @@ func (p *Pool) await(ctx context.Context, key parent.Key, e *WaitError) {
 		done := false
 		err := recovery.Call(ctx, "waiting for "+e.For, func() error { done = e.Done(ctx); return nil })
 		if done && err == nil && ctx.Err() == nil {
-			p.queue.Add(key, workqueue.Live)
+			p.queue.AddBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncWaitEnded))
 		}
 	})
 }

@@ -23,6 +23,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -86,6 +88,17 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		q.added(i)
 	}
 	q.push(i, urgency)
+}
+
+// because notes why an item is added.
+func (q *Queue[K]) because(i *item[K], why trigger.Trigger) {
+	if !q.triggers || why.Reason == "" {
+		return
+	}
+	if i.triggers == nil {
+		i.triggers = &trigger.Set{Since: q.now()}
+	}
+	i.triggers.Add(why)
 }
 
 // added notes that an item was added which was not.
@@ -228,9 +241,11 @@ func (q *Queue[K]) release() time.Duration {
 		p := none
 		if i.retryAt != unset && i.retryAt <= now {
 			p, i.retryAt = i.retryPriority, unset
+			q.because(i, trigger.Of(v1alpha1.SyncRetry))
 		}
 		if i.resyncAt != unset && i.resyncAt <= now {
 			p, i.resyncAt = min(p, i.resyncPriority), unset
+			q.because(i, trigger.Of(v1alpha1.SyncTimer))
 		}
 		q.schedule(i)
 		q.add(i, p)

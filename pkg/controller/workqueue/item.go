@@ -18,6 +18,8 @@ package workqueue
 
 import (
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // unset is the absence of a due time. Due times are counted from the queue's start and are at least 1.
@@ -39,6 +41,8 @@ type item[K comparable] struct {
 	addedAt, takenAt time.Duration
 	// err is the error of the last sync, unless it succeeded.
 	err error
+	// triggers are why the key is to be processed; nil if that is not known.
+	triggers *trigger.Set
 	// delayed is the position in the heap of due times.
 	delayed  int
 	failures uint32

@@ -23,6 +23,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -56,6 +58,8 @@ type Options struct {
 	Random func() float64
 	// Metrics are the series of the queue. Nil: none.
 	Metrics *metrics.Queue
+	// Triggers says that the queue keeps why keys are to be processed.
+	Triggers bool
 }
 
 // Queue is a deduplicating priority queue of keys. It is safe for concurrent use. All methods may be called before Run,
@@ -66,6 +70,8 @@ type Queue[K comparable] struct {
 	backoff backoff
 	metrics *metrics.Queue
 	rearm   chan struct{}
+	// triggers says that they are kept.
+	triggers bool
 
 	mu         sync.Mutex
 	filled     sync.Cond
@@ -91,6 +97,8 @@ func New[K comparable](o Options) *Queue[K] {
 		metrics: o.Metrics,
 		rearm:   make(chan struct{}, 1),
 		items:   map[K]*item[K]{},
+
+		triggers: o.Triggers,
 	}
 	q.filled.L = &q.mu
 	return q
@@ -109,13 +117,18 @@ func (q *Queue[K]) Run(ctx context.Context) {
 // Add asks for key to be processed at the given priority. A key that is queued already stays queued once, at the
 // higher of both priorities. A key that a worker has is processed again after Done. A backoff or pause of the key ends;
 // the number of its failures is kept.
-func (q *Queue[K]) Add(key K, p Priority) {
+func (q *Queue[K]) Add(key K, p Priority) { q.AddBecause(key, p, trigger.Trigger{}) }
+
+// AddBecause is Add with the reason, which Begin returns. It makes no difference to when the key is processed.
+func (q *Queue[K]) AddBecause(key K, p Priority, why trigger.Trigger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	q.add(q.item(key), p.known())
+	i := q.item(key)
+	q.because(i, why)
+	q.add(i, p.known())
 }
 
 // AddAfter asks for key to be added at the given priority after d. When such a time is pending already, the earlier one
@@ -123,7 +136,7 @@ func (q *Queue[K]) Add(key K, p Priority) {
 // (docs/reference/contract.md#s5.2, resyncAfterSeconds). A d of zero or less is Add; one above MaxDelay is MaxDelay.
 func (q *Queue[K]) AddAfter(key K, d time.Duration, p Priority) {
 	if d <= 0 {
-		q.Add(key, p)
+		q.AddBecause(key, p, trigger.Of(v1alpha1.SyncTimer))
 		return
 	}
 	q.mu.Lock()
@@ -159,6 +172,7 @@ func (q *Queue[K]) RetryAfter(key K, d time.Duration, p Priority, err error) {
 	}
 	i.err = err
 	if d <= 0 {
+		q.because(i, trigger.Of(v1alpha1.SyncRetry))
 		q.add(i, p.known())
 	} else if q.retry(i, d, p.known()) {
 		i.backsOff = false
@@ -203,6 +217,7 @@ func (q *Queue[K]) RetryFailed(match func(error) bool) {
 			continue
 		}
 		if i.processing || i.backsOff && i.retryAt != unset && (match == nil || match(i.err)) {
+			q.because(i, trigger.Of(v1alpha1.SyncRetry))
 			q.add(i, Retry)
 		}
 	}
@@ -242,7 +257,7 @@ func (q *Queue[K]) Remove(key K) {
 		q.lists[i.queued].remove(i)
 		i.queued = none
 	}
-	i.again, i.held, i.failures, i.err, i.begun = none, none, 0, nil, 0
+	i.again, i.held, i.failures, i.err, i.begun, i.triggers = none, none, 0, nil, 0, nil
 	i.retryAt, i.resyncAt, i.removed = unset, unset, i.processing
 	q.schedule(i)
 	q.drop(i)
@@ -283,13 +298,19 @@ func (q *Queue[K]) Release(key K) {
 }
 
 // Begin says that a worker begins to process key. It is held no more, and adds up to now ask for nothing else than what is
-// processed now.
-func (q *Queue[K]) Begin(key K) {
+// processed now. It returns why that is, as far as the queue keeps it.
+func (q *Queue[K]) Begin(key K) (why trigger.Begun) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, ok := q.items[key]; ok && i.processing {
-		i.held, i.again = none, none
+	i, ok := q.items[key]
+	if !ok || !i.processing {
+		return why
 	}
+	i.held, i.again = none, none
+	if why.Triggers, i.triggers = i.triggers, nil; why.Triggers != nil {
+		why.Waited = q.now() - why.Triggers.Since
+	}
+	return why
 }
 
 // Continue says whether the sync of key that ends now wrote children, so that the key has to be processed again to be done with: adds

@@ -64,6 +64,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ControllerRevisionChildren{}.OpenAPIModelName():                  schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionChildren(ref),
 		v1alpha1.ControllerRevisionList{}.OpenAPIModelName():                      schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionList(ref),
 		v1alpha1.ControllerStatus{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref),
+		v1alpha1.ControllerSync{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_ControllerSync(ref),
+		v1alpha1.ControllerSyncList{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncList(ref),
+		v1alpha1.ControllerSyncOptions{}.OpenAPIModelName():                       schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncOptions(ref),
 		v1alpha1.DecoratorController{}.OpenAPIModelName():                         schema_pkg_apis_metacontroller_v1alpha1_DecoratorController(ref),
 		v1alpha1.DecoratorControllerAttachmentRule{}.OpenAPIModelName():           schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentRule(ref),
 		v1alpha1.DecoratorControllerAttachmentUpdateStrategy{}.OpenAPIModelName(): schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentUpdateStrategy(ref),
@@ -94,6 +97,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ServiceAccountReference{}.OpenAPIModelName():                     schema_pkg_apis_metacontroller_v1alpha1_ServiceAccountReference(ref),
 		v1alpha1.ServiceReference{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_ServiceReference(ref),
 		v1alpha1.StatusConditionCheck{}.OpenAPIModelName():                        schema_pkg_apis_metacontroller_v1alpha1_StatusConditionCheck(ref),
+		v1alpha1.SyncChild{}.OpenAPIModelName():                                   schema_pkg_apis_metacontroller_v1alpha1_SyncChild(ref),
+		v1alpha1.SyncObject{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_SyncObject(ref),
+		v1alpha1.SyncTrigger{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_SyncTrigger(ref),
 		v1alpha1.Webhook{}.OpenAPIModelName():                                     schema_pkg_apis_metacontroller_v1alpha1_Webhook(ref),
 		v1alpha1.WebhookAuthorization{}.OpenAPIModelName():                        schema_pkg_apis_metacontroller_v1alpha1_WebhookAuthorization(ref),
 		v1alpha1.WebhookBasicAuth{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_WebhookBasicAuth(ref),
@@ -1886,6 +1892,298 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 	}
 }
 
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerSync(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerSync is one sync of one parent. It has the places of fields, and never what is in them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the parent, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the parent's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the sync began.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"waitMilliseconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "waitMilliseconds is how long the parent waited for the sync, from the first of its triggers on.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"hookMilliseconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hookMilliseconds is how long the calls of hooks took, with the wait until fewer other calls of the controller were under way.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"durationMilliseconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "durationMilliseconds is how long the sync took.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"triggers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "triggers are why the parent was synced: the first ones, by time.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SyncTrigger{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreTriggers": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreTriggers counts the triggers that are not in triggers.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"fields": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "fields are the places of the parent that the sync wrote.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"changedBackBy": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changedBackBy names who changed fields of the parent back after former syncs had written them: field managers, or controllers. Empty: nobody, or it is not known.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"children": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "children are what was done with children. Those that were as desired are left out.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SyncChild{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreChildren": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreChildren counts the children that are not in children.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"error": {
+						SchemaProps: spec.SchemaProps{
+							Description: "error is the error of the sync, if it failed or has to wait.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"abridged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "abridged says that the sync is an older one, which is remembered as the last of its parent, without fields and children.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "name", "time"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SyncChild{}.OpenAPIModelName(), v1alpha1.SyncTrigger{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerSyncList is what the subresource syncs returns: the recent syncs of a running controller, as far as the process remembers them, and the last sync of each parent.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata. If there are more than the limit, remainingItemCount tells how many.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the syncs, the latest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ControllerSync{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ControllerSync{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerSyncOptions are the query parameters of the subresource syncs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the resource of the parents, as in things.example.com. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parents. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is how many syncs are returned at most, the latest ones. Default 100, at most 500.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_metacontroller_v1alpha1_DecoratorController(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3437,6 +3735,233 @@ func schema_pkg_apis_metacontroller_v1alpha1_StatusConditionCheck(ref common.Ref
 				Required: []string{"type"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_SyncChild(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SyncChild is what a sync did with one child.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the object, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the object's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is that of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the object, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"action": {
+						SchemaProps: spec.SchemaProps{
+							Description: "action is Create, Update, Recreate, Delete, Adopt, Release, Leave or Refuse.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says in a word why a child was left or refused, such as Flapping, OnDelete, Stale or DeletionsHeld. The error of the sync says more about what was refused.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fields": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "fields are the places at which the child differed from what is desired.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"moreFields": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreFields says that it differed at more places than are in fields.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"changedBackBy": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changedBackBy names who changed the fields back after former syncs had written them: field managers, or controllers. Empty: nobody, or it is not known.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"resource", "kind", "name", "action"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_SyncObject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SyncObject names an object.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group of the object, empty for the core group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the object's resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is that of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the object, empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"resource", "kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_SyncTrigger(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SyncTrigger is why a parent is synced.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is the cause, such as SpecChanged or ChildChanged.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is what changed. Absent: the reason is no change of an object, or the caller may not get it.",
+							Ref:         ref(v1alpha1.SyncObject{}.OpenAPIModelName()),
+						},
+					},
+					"fields": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "fields are the places that changed, such as spec.replicas; none if the object was created or deleted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"moreFields": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreFields says that more places changed than are in fields.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"hidden": {
+						SchemaProps: spec.SchemaProps{
+							Description: "hidden says that the caller may not get the object, so that it is not named.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"reason"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SyncObject{}.OpenAPIModelName()},
 	}
 }
 

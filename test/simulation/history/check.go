@@ -236,7 +236,7 @@ func stored(w apiserver.Write) bool {
 }
 
 // perParent are the values of the metric of what is remembered that have at most one element for each parent.
-var perParent = []string{"parents", "customize_responses", "own_writes"}
+var perParent = []string{"parents", "customize_responses", "own_writes", "synced_parents"}
 
 // controllers has the metrics of controllers alone: those of the process are slow to read.
 var controllers = sync.OnceValue(func() prometheus.Gatherer {

@@ -73,6 +73,8 @@ type Controllers struct {
 	HookEtagBudget resource.QuantityValue
 	// Webhooks say where hooks may be.
 	Webhooks Webhooks
+	// SyncHistoryBytes is the size of the recent syncs that are remembered. 0: none are. Default 4 MiB.
+	SyncHistoryBytes resource.QuantityValue
 	// Namespace is the server's own. It holds the ControllerRevisions of cluster-scoped parents.
 	Namespace string
 }
@@ -90,6 +92,7 @@ func newControllers() *Controllers {
 		HookResponseBudget: resource.QuantityValue{Quantity: resource.MustParse("256Mi")},
 		HookEtagBudget:     resource.QuantityValue{Quantity: resource.MustParse("128Mi")},
 		Webhooks:           newWebhooks(),
+		SyncHistoryBytes:   resource.QuantityValue{Quantity: resource.MustParse("4Mi")},
 		Namespace:          ownNamespace(),
 	}
 }
@@ -135,6 +138,9 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&c.HookEtagBudget, "hook-etag-budget",
 		"Size of the responses of all hooks that are remembered by their entity tags. What exceeds it is not remembered.")
 	c.Webhooks.addFlags(fs)
+	fs.Var(&c.SyncHistoryBytes, "sync-history-bytes",
+		"Size of the recent syncs of all controllers that are remembered for the subresource syncs. The last sync of each parent is remembered "+
+			"beyond that, in short. 0: syncs are not recorded.")
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
 		"Namespace of this server, which holds the ControllerRevisions of cluster-scoped parents. Default: that of the pod.")
 }
@@ -162,6 +168,9 @@ func (c *Controllers) validate() []error {
 	}
 	if c.HookEtagBudget.Value() < 1 {
 		wrong("--hook-etag-budget must be positive, not %s", c.HookEtagBudget.String())
+	}
+	if c.SyncHistoryBytes.Sign() < 0 {
+		wrong("--sync-history-bytes must not be negative, but is %s", c.SyncHistoryBytes.String())
 	}
 	if c.Namespace == "" {
 		wrong("--namespace must not be empty")

@@ -16,7 +16,12 @@ limitations under the License.
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Hook is one decision that a webhook makes.
 type Hook struct {
@@ -161,6 +166,23 @@ type EndpointConfig struct {
 	Host string `json:"host"`
 
 	WebhookSecurity `json:",inline"`
+}
+
+// EndpointMatches reports whether the host of an EndpointConfig is that of a webhook's address, with or without the port where
+// it is the default of the scheme (docs/reference/contract.md#s2.4). Case does not matter.
+func EndpointMatches(host string, address *url.URL) bool {
+	defaultPort := ":80"
+	if address.Scheme == "https" {
+		defaultPort = ":443"
+	}
+	if strings.EqualFold(host, address.Host) {
+		return true
+	}
+	if address.Port() == "" {
+		return strings.EqualFold(host, address.Host+defaultPort)
+	}
+	bare, hasDefaultPort := strings.CutSuffix(address.Host, defaultPort)
+	return hasDefaultPort && strings.EqualFold(host, bare)
 }
 
 // CABundle is a set of PEM certificates. Exactly one of its sources must be given.

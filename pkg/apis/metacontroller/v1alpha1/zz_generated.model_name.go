@@ -172,6 +172,21 @@ func (in ControllerStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerSync) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerSync"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerSyncList) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerSyncList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerSyncOptions) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerSyncOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DecoratorController) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.DecoratorController"
 }
@@ -319,6 +334,21 @@ func (in ServiceReference) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in StatusConditionCheck) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.StatusConditionCheck"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SyncChild) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.SyncChild"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SyncObject) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.SyncObject"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SyncTrigger) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.SyncTrigger"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

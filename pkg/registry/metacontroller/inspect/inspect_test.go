@@ -45,6 +45,8 @@ import (
 type engine struct {
 	parents  []inspection.Parent
 	resynced []v1alpha1.ParentReference
+	// silent says that syncs are not recorded.
+	silent bool
 	// block, if it is not nil, is waited for by plans.
 	block chan struct{}
 }
@@ -73,6 +75,24 @@ func (e *engine) Children() []inspection.Kind {
 func (e *engine) Resync(parents []v1alpha1.ParentReference) int {
 	e.resynced = append(e.resynced, parents...)
 	return len(parents)
+}
+
+// Syncs has one sync of each parent, which a Service elsewhere triggered, and which created a Secret and a ConfigMap.
+func (e *engine) Syncs(parents []v1alpha1.ParentReference, limit int) (syncs []v1alpha1.ControllerSync, more int, recorded bool) {
+	for _, p := range parents[:min(limit, len(parents))] {
+		syncs = append(syncs, v1alpha1.ControllerSync{
+			ParentReference: p,
+			Triggers: []v1alpha1.SyncTrigger{
+				{Reason: v1alpha1.SyncRelatedChanged, Object: &v1alpha1.SyncObject{Resource: "services", Namespace: "elsewhere", Name: "s"}, Fields: []string{"spec"}},
+				{Reason: v1alpha1.SyncTimer},
+			},
+			Children: []v1alpha1.SyncChild{
+				{Action: v1alpha1.ChildCreate, SyncObject: v1alpha1.SyncObject{Resource: "secrets", Namespace: p.Namespace, Name: "one"}},
+				{Action: v1alpha1.ChildCreate, SyncObject: v1alpha1.SyncObject{Resource: "configmaps", Namespace: p.Namespace, Name: "two"}},
+			},
+		})
+	}
+	return syncs, len(parents) - len(syncs), !e.silent
 }
 
 func (e *engine) Requests(context.Context, v1alpha1.ParentReference, inspection.RequestOptions) ([]v1alpha1.HookRequest, []inspection.Place, error) {
@@ -300,5 +320,69 @@ func TestNotManyPlansAreMadeAtTheSameTime(t *testing.T) {
 	}
 	if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestSyncsNameWhatTheCallerMayGet(t *testing.T) {
+	all := []inspection.Parent{thing("one", "a"), thing("one", "b"), thing("two", "a")}
+	for name, tc := range map[string]struct {
+		allowed []string
+		syncs   string
+		// trigger and children are those of the first sync.
+		trigger, children string
+		hidden            int64
+	}{
+		"everything":               {[]string{"get things", "get secrets", "get services", "get configmaps"}, "one/a one/b two/a", "services", "one two", 0},
+		"no related objects":       {[]string{"get things", "get secrets", "get configmaps"}, "one/a one/b two/a", "hidden", "one two", 0},
+		"no former kind":           {[]string{"get things", "get secrets", "get services"}, "one/a one/b two/a", "services", "one and 1 more", 0},
+		"one namespace":            {[]string{"get things one", "get secrets one"}, "one/a one/b", "hidden", "one and 1 more", 1},
+		"parents without children": {[]string{"get things"}, "", "", "", 3},
+		"nothing":                  {nil, "", "", "", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := scene(t, &engine{parents: all}, &reviews{allowed: tc.allowed})
+			o, err := (&SyncsREST{s}).Get(ctx, "c", &v1alpha1.ControllerSyncOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, ok := o.(*v1alpha1.ControllerSyncList)
+			got := namesOf(list.Items, func(s v1alpha1.ControllerSync) v1alpha1.ParentReference { return s.ParentReference })
+			if !ok || got != tc.syncs || list.Hidden != tc.hidden {
+				t.Errorf("syncs are %q and %d hidden, want %q and %d", got, list.Hidden, tc.syncs, tc.hidden)
+			}
+			if len(list.Items) == 0 {
+				return
+			}
+			first := list.Items[0]
+			trigger := first.Triggers[0]
+			if trigger.Hidden != (tc.trigger == "hidden") || trigger.Hidden != (trigger.Object == nil) || trigger.Hidden != (trigger.Fields == nil) {
+				t.Errorf("the trigger is %+v, want %s", trigger, tc.trigger)
+			}
+			var children []string
+			for _, c := range first.Children {
+				children = append(children, c.Name)
+			}
+			if got := joined([]string{strings.Join(children, " ")}, first.MoreChildren); got != tc.children {
+				t.Errorf("the children are %q, want %q", got, tc.children)
+			}
+		})
+	}
+}
+
+func TestSyncsAreLimitedAndMayNotBeRecorded(t *testing.T) {
+	e := &engine{parents: []inspection.Parent{thing("one", "a"), thing("one", "b")}}
+	s, ctx := scene(t, e, &reviews{allowed: []string{"get things", "get secrets"}})
+	o, err := (&SyncsREST{s}).Get(ctx, "c", &v1alpha1.ControllerSyncOptions{Limit: 1})
+	list, ok := o.(*v1alpha1.ControllerSyncList)
+	if err != nil || !ok || len(list.Items) != 1 || list.RemainingItemCount == nil || *list.RemainingItemCount != 1 {
+		t.Errorf("the list is %+v, error %v", o, err)
+	}
+	table, err := (&SyncsREST{s}).ConvertToTable(ctx, o, nil)
+	if err != nil || len(table.Rows) != 1 || table.Rows[0].Cells[3] != "RelatedChanged; Timer" || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {
+		t.Errorf("the table is %+v, error %v", table, err)
+	}
+	e.silent = true
+	if _, err := (&SyncsREST{s}).Get(ctx, "c", &v1alpha1.ControllerSyncOptions{}); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "--sync-history-bytes") {
+		t.Errorf("without a record: %v", err)
 	}
 }

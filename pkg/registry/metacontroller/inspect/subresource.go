@@ -71,6 +71,7 @@ func (i *Inspector) Subresources(kind, resource string, get Get) map[string]rest
 		resource + "/plan":    &PlanREST{s},
 		resource + "/request": &RequestREST{s},
 		resource + "/resync":  &ResyncREST{s},
+		resource + "/syncs":   &SyncsREST{s},
 	}
 }
 

@@ -116,6 +116,12 @@ func ExtractCompositeControllerStatus(compositeController *metacontrollerv1alpha
 	return ExtractCompositeControllerFrom(compositeController, fieldManager, "status")
 }
 
+// ExtractCompositeControllerSyncs extracts the applied configuration owned by fieldManager from
+// compositeController for the syncs subresource.
+func ExtractCompositeControllerSyncs(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
+	return ExtractCompositeControllerFrom(compositeController, fieldManager, "syncs")
+}
+
 func (b CompositeControllerApplyConfiguration) IsApplyConfiguration() {}
 
 // WithKind sets the Kind field in the declarative configuration to the given value

@@ -117,6 +117,12 @@ func ExtractDecoratorControllerStatus(decoratorController *metacontrollerv1alpha
 	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "status")
 }
 
+// ExtractDecoratorControllerSyncs extracts the applied configuration owned by fieldManager from
+// decoratorController for the syncs subresource.
+func ExtractDecoratorControllerSyncs(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
+	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "syncs")
+}
+
 func (b DecoratorControllerApplyConfiguration) IsApplyConfiguration() {}
 
 // WithKind sets the Kind field in the declarative configuration to the given value

@@ -67,6 +67,17 @@ func (c *fakeCompositeControllers) GetParents(ctx context.Context, compositeCont
 	return obj.(*v1alpha1.ControllerParentList), err
 }
 
+// GetSyncs takes name of the compositeController, and returns the corresponding controllerSyncList object, and an error if there is any.
+func (c *fakeCompositeControllers) GetSyncs(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerSyncList, err error) {
+	emptyResult := &v1alpha1.ControllerSyncList{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "syncs", compositeControllerName, options), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerSyncList), err
+}
+
 // GetRequest takes name of the compositeController, and returns the corresponding hookRequestList object, and an error if there is any.
 func (c *fakeCompositeControllers) GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.HookRequestList, err error) {
 	emptyResult := &v1alpha1.HookRequestList{}

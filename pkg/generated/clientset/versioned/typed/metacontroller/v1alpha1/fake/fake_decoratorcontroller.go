@@ -67,6 +67,17 @@ func (c *fakeDecoratorControllers) GetParents(ctx context.Context, decoratorCont
 	return obj.(*v1alpha1.ControllerParentList), err
 }
 
+// GetSyncs takes name of the decoratorController, and returns the corresponding controllerSyncList object, and an error if there is any.
+func (c *fakeDecoratorControllers) GetSyncs(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerSyncList, err error) {
+	emptyResult := &v1alpha1.ControllerSyncList{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "syncs", decoratorControllerName, options), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerSyncList), err
+}
+
 // GetRequest takes name of the decoratorController, and returns the corresponding hookRequestList object, and an error if there is any.
 func (c *fakeDecoratorControllers) GetRequest(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.HookRequestList, err error) {
 	emptyResult := &v1alpha1.HookRequestList{}

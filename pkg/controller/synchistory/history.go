@@ -1,0 +1,198 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package synchistory
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+)
+
+const (
+	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
+	maxVersions = 256
+	// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
+	lookBack = 8
+)
+
+// History has the syncs of one controller. It is safe for concurrent use; a nil history records nothing.
+type History struct {
+	ring    *Ring
+	uid     types.UID
+	parents map[parent.Key]*entry
+}
+
+// Len returns the number of parents of which something is remembered.
+func (h *History) Len() int {
+	if h == nil {
+		return 0
+	}
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	return len(h.parents)
+}
+
+// Keep forgets the parents for which a function returns false, which must not call the history.
+func (h *History) Keep(has func(parent.Key) bool) {
+	if h == nil {
+		return
+	}
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	for key, e := range h.parents {
+		if !has(key) {
+			h.ring.forget(e)
+			delete(h.parents, key)
+		}
+	}
+}
+
+// Forget forgets a parent that is gone.
+func (h *History) Forget(key parent.Key) {
+	if h == nil {
+		return
+	}
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	if e, ok := h.parents[key]; ok {
+		h.ring.forget(e)
+		delete(h.parents, key)
+	}
+}
+
+// drop forgets all parents. It is called with the lock held.
+func (h *History) drop() {
+	for _, e := range h.parents {
+		h.ring.forget(e)
+	}
+	clear(h.parents)
+}
+
+// Wrote notes that the controller made a state of a parent or a child, as [trigger.Version] and [trigger.Deleted] compute it: its event is
+// that of an own write. It does nothing for a parent that was not synced.
+func (h *History) Wrote(key parent.Key, version uint64) {
+	if h == nil {
+		return
+	}
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	if e, ok := h.parents[key]; ok && len(e.wrote) < maxVersions {
+		e.wrote = append(e.wrote, version)
+	}
+}
+
+// Begin begins to record a sync of a parent. The caller ends the recording.
+func (h *History) Begin(key parent.Key, b trigger.Begun) *Recording {
+	if h == nil {
+		return nil
+	}
+	now := time.Now()
+	r := &Recording{history: h, key: key, began: now}
+	r.sync.ParentReference = v1alpha1.ParentReference{
+		Group: key.Resource.Group, Resource: key.Resource.Resource, Namespace: key.Namespace, Name: key.Name,
+	}
+	r.sync.Time, r.sync.WaitMilliseconds = metav1.NewMicroTime(now), b.Waited.Milliseconds()
+	kept := b.Triggers.Kept()
+	if len(kept) > 0 {
+		r.sync.Triggers = make([]v1alpha1.SyncTrigger, len(kept))
+		r.sync.MoreTriggers = clamp(b.Triggers.More)
+	}
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	e, ok := h.parents[key]
+	if !ok {
+		e = &entry{}
+		h.parents[key] = e
+	}
+	own := func(version uint64) bool {
+		return slices.Contains(e.wrote, version) || slices.Contains(e.wroteBefore, version)
+	}
+	for i := range kept {
+		r.sync.Triggers[i] = kept[i].SyncTrigger
+		if kept[i].All(own) {
+			r.sync.Triggers[i].Reason = v1alpha1.SyncOwnWrite
+		}
+	}
+	e.wrote, e.wroteBefore = nil, e.wrote
+	return r
+}
+
+// Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it.
+func (h *History) Repeated(key parent.Key, step *plan.Step) bool {
+	if h == nil || len(step.Changed) == 0 {
+		return false
+	}
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	e, ok := h.parents[key]
+	if !ok {
+		return false
+	}
+	n := e.last
+	for range lookBack {
+		if n == nil {
+			return false
+		}
+		for i := range n.sync.Children {
+			child := &n.sync.Children[i]
+			if child.Action == v1alpha1.ChildUpdate && child.Name == step.Name && child.Kind == step.Kind && child.Namespace == step.Namespace &&
+				child.Group == step.Group && slices.ContainsFunc(step.Changed, func(c plan.Change) bool {
+				return slices.Contains(child.Fields, c.Path)
+			}) {
+				return true
+			}
+		}
+		n = n.before
+	}
+	return false
+}
+
+// Latest returns the latest syncs of some parents, up to a limit, and how many more are remembered.
+func (h *History) Latest(keys []parent.Key, limit int) (syncs []v1alpha1.ControllerSync, more int) {
+	if h == nil {
+		return nil, 0
+	}
+	list := h.all(keys)
+	latestFirst(list)
+	n := min(limit, len(list))
+	syncs = make([]v1alpha1.ControllerSync, n)
+	for i := range syncs {
+		list[i].DeepCopyInto(&syncs[i])
+	}
+	return syncs, len(list) - n
+}
+
+func (h *History) all(keys []parent.Key) []*v1alpha1.ControllerSync {
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	var list []*v1alpha1.ControllerSync
+	for _, key := range keys {
+		if e, ok := h.parents[key]; ok {
+			for n := e.first; n != nil; n = n.after {
+				list = append(list, n.sync)
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,198 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package synchistory
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+)
+
+const (
+	// maxChildren is how many children of one sync are named.
+	maxChildren = 8
+	// maxFields is how many places of one object are named.
+	maxFields = 8
+)
+
+// Reasons of what was not done with a child, beside those of plans.
+const (
+	reasonConflict = "Conflict"
+	reasonHeld     = "DeletionsHeld"
+	reasonFailed   = "Failed"
+	reasonUnknown  = "Unknown"
+)
+
+// Recording is a sync that is under way. It is not safe for concurrent use; all methods of a nil recording do nothing.
+type Recording struct {
+	history *History
+	key     parent.Key
+	began   time.Time
+	hook    time.Duration
+	sync    v1alpha1.ControllerSync
+	ended   bool
+}
+
+// Hook adds the time that a call of a hook took.
+func (r *Recording) Hook(took time.Duration) {
+	if r != nil {
+		r.hook += took
+	}
+}
+
+// Parent notes that the sync wrote the parent.
+func (r *Recording) Parent(before, after *object.Object) {
+	if r == nil {
+		return
+	}
+	r.history.Wrote(r.key, trigger.Version(after))
+	fields, _ := trigger.Fields(before, after)
+	for _, field := range fields {
+		if len(r.sync.Fields) < maxFields && !slices.Contains(r.sync.Fields, field) {
+			r.sync.Fields = append(r.sync.Fields, field)
+		}
+	}
+}
+
+// ChangedBackBy names who changed the parent back. After End it does nothing.
+func (r *Recording) ChangedBackBy(names ...string) {
+	if r != nil && !r.ended {
+		r.sync.ChangedBackBy = names
+	}
+}
+
+// Claimed notes that a child was adopted or released, which wrote it.
+func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, written *object.Object) {
+	if r == nil || written == nil {
+		return
+	}
+	r.history.Wrote(r.key, trigger.Version(written))
+	r.child(v1alpha1.SyncChild{Action: action, SyncObject: v1alpha1.SyncObject{
+		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
+		Name: strings.Clone(written.Name()),
+	}})
+}
+
+// Children notes what was done with the children: first what was to be done, then what was left alone for a reason.
+func (r *Recording) Children(done *childcontrol.Result) {
+	if r == nil {
+		return
+	}
+	outcomes := make(map[children.Key]*plan.Outcome, len(done.Outcomes))
+	for i := range done.Outcomes {
+		o := &done.Outcomes[i]
+		outcomes[o.Key] = o
+		switch {
+		case o.Written != nil:
+			r.history.Wrote(r.key, trigger.Version(o.Written))
+		case o.Done && o.Observed != nil:
+			r.history.Wrote(r.key, trigger.Deleted(o.Observed))
+		}
+	}
+	for i := range done.Plan.Steps {
+		if step := &done.Plan.Steps[i]; step.Action != plan.Leave {
+			if action, reason := became(step, outcomes[step.Key], done.Held); action != "" {
+				r.step(step, action, reason, done.ChangedBackBy[step.Key])
+			}
+		}
+	}
+	for _, key := range done.Plan.Failed {
+		r.child(v1alpha1.SyncChild{Action: v1alpha1.ChildRefuse, Reason: reasonFailed, SyncObject: v1alpha1.SyncObject{
+			Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: strings.Clone(key.Name),
+		}})
+	}
+	for i := range done.Plan.Steps {
+		step := &done.Plan.Steps[i]
+		if step.Action == plan.Leave && step.Reason != plan.Same && step.Reason != plan.Deleting {
+			r.step(step, v1alpha1.ChildLeave, string(step.Reason), nil)
+		}
+	}
+}
+
+// became returns what was done of a step, and why not all of it; no action if the API server found nothing to change.
+func became(step *plan.Step, o *plan.Outcome, held bool) (action v1alpha1.ChildAction, reason string) {
+	switch {
+	case o == nil && held && step.Deletes():
+		return v1alpha1.ChildRefuse, reasonHeld
+	case o == nil:
+		return v1alpha1.ChildRefuse, reasonFailed
+	case o.Done:
+		return v1alpha1.ChildAction(step.Action), ""
+	case o.Written != nil:
+		return "", ""
+	case o.Stale:
+		return v1alpha1.ChildLeave, string(plan.Stale)
+	case o.Existing != nil:
+		return v1alpha1.ChildRefuse, reasonConflict
+	case o.Unknown:
+		return v1alpha1.ChildAction(step.Action), reasonUnknown
+	}
+	return v1alpha1.ChildRefuse, reasonFailed
+}
+
+func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason string, by []string) {
+	if len(r.sync.Children) == maxChildren {
+		r.sync.MoreChildren++
+		return
+	}
+	child := v1alpha1.SyncChild{
+		Action: action, Reason: reason, ChangedBackBy: by, MoreFields: len(step.Changed) > maxFields,
+		SyncObject: v1alpha1.SyncObject{
+			Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace,
+			// What is remembered must not keep an object in memory, of whose JSON the name may be a part.
+			Name: strings.Clone(step.Name),
+		},
+	}
+	for _, change := range step.Changed[:min(len(step.Changed), maxFields)] {
+		child.Fields = append(child.Fields, change.Path)
+	}
+	r.child(child)
+}
+
+func (r *Recording) child(c v1alpha1.SyncChild) {
+	if len(r.sync.Children) == maxChildren {
+		r.sync.MoreChildren++
+		return
+	}
+	r.sync.Children = append(r.sync.Children, c)
+}
+
+// End remembers the sync with the text of its error, empty for none. A second call does nothing.
+func (r *Recording) End(failed string) {
+	if r == nil || r.ended {
+		return
+	}
+	r.ended = true
+	r.sync.Error = failed
+	r.sync.HookMilliseconds, r.sync.DurationMilliseconds = r.hook.Milliseconds(), time.Since(r.began).Milliseconds()
+	h := r.history
+	h.ring.mu.Lock()
+	defer h.ring.mu.Unlock()
+	if e, ok := h.parents[r.key]; ok {
+		h.ring.push(e, &r.sync)
+	}
+}
+
+func clamp(n int) int32 { return int32(min(n, 1<<30)) } //nolint:gosec // It fits.

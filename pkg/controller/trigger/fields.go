@@ -1,0 +1,210 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package trigger
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+const (
+	// maxFields is how many places of one change are kept.
+	maxFields = 8
+	// maxPath is how many bytes a place has at most.
+	maxPath = 160
+	// maxScan is the most bytes of both states of a value that are compared field by field. What is larger counts as one place.
+	maxScan = 64 << 10
+)
+
+const metadata = "metadata"
+
+// Fields returns the places at which two states of an object differ, such as spec.replicas, and whether there are more. Lists of different
+// lengths differ as a whole. What of the metadata changes with every write is left out.
+func Fields(before, after *object.Object) (fields []string, more bool) {
+	var d differences
+	d.objects("", parts(before.JSON()), parts(after.JSON()))
+	slices.Sort(d.paths)
+	return d.paths, d.more
+}
+
+// metadataDiffers reports whether more of the metadata differs than what changes with every write.
+func metadataDiffers(before, after *object.Object) bool {
+	a, _ := before.Field("metadata")
+	b, _ := after.Field("metadata")
+	var d differences
+	d.compare(metadata, a, b)
+	return len(d.paths) > 0
+}
+
+// differences are the places at which two values differ.
+type differences struct {
+	paths []string
+	more  bool
+}
+
+func (d *differences) add(path string) {
+	switch {
+	case len(d.paths) == maxFields:
+		d.more = true
+	case len(path) > maxPath:
+		d.paths = append(d.paths, path[:maxPath]+"...")
+	default:
+		d.paths = append(d.paths, path)
+	}
+}
+
+// compare compares two values in JSON, of which an absent one is empty.
+func (d *differences) compare(path string, before, after []byte) {
+	switch {
+	case bytes.Equal(before, after) || d.more:
+	case len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(before)+len(after) > maxScan:
+		d.add(path)
+	case before[0] == '{':
+		d.objects(path, parts(before), parts(after))
+	case before[0] == '[':
+		d.lists(path, parts(before), parts(after))
+	default:
+		d.add(path)
+	}
+}
+
+func (d *differences) objects(path string, before, after []part) {
+	for i, b := range after {
+		var former []byte
+		if at := find(before, b.key, i); at >= 0 {
+			former = before[at].value
+		}
+		if !bytes.Equal(former, b.value) && !isIgnored(path, b.key) {
+			d.compare(within(path, b.key), former, b.value)
+		}
+	}
+	for i, a := range before {
+		if find(after, a.key, i) < 0 && !isIgnored(path, a.key) {
+			d.add(within(path, a.key))
+		}
+	}
+}
+
+func within(path string, key []byte) string {
+	if path == "" {
+		return string(key)
+	}
+	return path + "." + string(key)
+}
+
+// find returns where the member with a key is, which probably is at a place; -1 if there is none.
+func find(list []part, key []byte, place int) int {
+	if place < len(list) && bytes.Equal(list[place].key, key) {
+		return place
+	}
+	return slices.IndexFunc(list, func(p part) bool { return bytes.Equal(p.key, key) })
+}
+
+func isIgnored(path string, key []byte) bool {
+	return path == metadata && (string(key) == "resourceVersion" || string(key) == "generation" || string(key) == "managedFields")
+}
+
+func (d *differences) lists(path string, before, after []part) {
+	if len(before) != len(after) {
+		d.add(path)
+		return
+	}
+	for i := range before {
+		if !bytes.Equal(before[i].value, after[i].value) {
+			d.compare(path+"["+strconv.Itoa(i)+"]", before[i].value, after[i].value)
+		}
+	}
+}
+
+// part is a member of an object, with its key as it is written, or an element of a list.
+type part struct{ key, value []byte }
+
+// parts takes an object or a list in JSON apart. The JSON is that of an object which was read, and so is valid.
+func parts(data []byte) []part {
+	list := make([]part, 0, 8)
+	for pos := 1; pos < len(data); {
+		pos = skipSpace(data, pos)
+		if pos >= len(data) || data[pos] == '}' || data[pos] == ']' {
+			break
+		}
+		var p part
+		if data[0] == '{' {
+			end := skipText(data, pos)
+			p.key = data[pos+1 : max(pos+1, end-1)]
+			pos = skipSpace(data, end) + 1 // The colon.
+			pos = skipSpace(data, pos)
+		}
+		end := skipValue(data, pos)
+		p.value = data[min(pos, len(data)):end]
+		list = append(list, p)
+		pos = skipSpace(data, end) + 1 // The comma, or the end.
+	}
+	return list
+}
+
+func skipSpace(data []byte, pos int) int {
+	for pos < len(data) && (data[pos] == ' ' || data[pos] == '\n' || data[pos] == '\t' || data[pos] == '\r') {
+		pos++
+	}
+	return pos
+}
+
+// skipText returns the end of a text that begins at pos.
+func skipText(data []byte, pos int) int {
+	for pos++; pos < len(data); pos++ {
+		switch data[pos] {
+		case '\\':
+			pos++
+		case '"':
+			return pos + 1
+		}
+	}
+	return len(data)
+}
+
+// skipValue returns the end of a value that begins at pos.
+func skipValue(data []byte, pos int) int {
+	depth := 0
+	for pos < len(data) {
+		switch data[pos] {
+		case '"':
+			pos = skipText(data, pos)
+			if depth == 0 {
+				return pos
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return pos
+			}
+			if depth--; depth == 0 {
+				return pos + 1
+			}
+		case ',':
+			if depth == 0 {
+				return pos
+			}
+		}
+		pos++
+	}
+	return len(data)
+}

@@ -1,0 +1,223 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// Trigger is one cause of a sync. It does not change once it is made. The zero value is none.
+type Trigger struct {
+	v1alpha1.SyncTrigger
+
+	// version stands for the state of the object that the trigger shows, as [Version] and [Deleted] compute it; zero for none.
+	version uint64
+	// joined are those of the triggers that were joined with it.
+	joined []uint64
+}
+
+// maxJoined is how many versions of joined triggers are kept.
+const maxJoined = 8
+
+// All reports whether a function returns true for all states of the object that the trigger stands for. Of one that stands for none, or
+// for more than are kept, it is false.
+func (t Trigger) All(is func(version uint64) bool) bool {
+	return t.version != 0 && is(t.version) && len(t.joined) < maxJoined && !slices.ContainsFunc(t.joined, func(v uint64) bool { return !is(v) })
+}
+
+// Of returns a cause that is no change of an object.
+func Of(reason v1alpha1.SyncReason) Trigger {
+	return Trigger{SyncTrigger: v1alpha1.SyncTrigger{Reason: reason}}
+}
+
+// OfObject returns the change of an object of a resource, of which one state may be nil, for a given reason.
+func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *object.Object) Trigger {
+	t := Of(reason)
+	shown := after
+	if shown == nil {
+		shown = before
+	}
+	if shown == nil {
+		return t
+	}
+	t.Object = &v1alpha1.SyncObject{
+		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
+		Name: strings.Clone(shown.Name()), // What is remembered must not keep the object in memory, of whose JSON the name is a part.
+	}
+	switch {
+	case after == nil, after.Deleting() && (before == nil || !before.Deleting()):
+		t.version = Deleted(shown)
+	default:
+		t.version = Version(shown)
+	}
+	if before != nil && after != nil && before.UID() == after.UID() {
+		t.Fields, t.MoreFields = Fields(before, after)
+	}
+	return t
+}
+
+// OfParent returns the change of a parent.
+func OfParent(r schema.GroupResource, e cache.Event) Trigger {
+	return OfObject(reasonOf(e), r, e.Old, e.New)
+}
+
+// reasonOf says what of a parent changed: the most important thing, if several did.
+func reasonOf(e cache.Event) v1alpha1.SyncReason {
+	switch {
+	case e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID():
+		return v1alpha1.SyncParentCreated
+	case e.New.Deleting() && !e.Old.Deleting():
+		return v1alpha1.SyncParentDeleted
+	}
+	before, after := parts(e.Old.JSON()), parts(e.New.JSON())
+	status := false
+	for _, list := range [][]part{before, after} {
+		for i, p := range list {
+			former, later := valueOf(before, p.key, i), valueOf(after, p.key, i)
+			switch {
+			case bytes.Equal(former, later) || string(p.key) == metadata:
+			case string(p.key) == "status":
+				status = true
+			default:
+				return v1alpha1.SyncSpecChanged
+			}
+		}
+	}
+	if !status || metadataDiffers(e.Old, e.New) {
+		return v1alpha1.SyncMetadataChanged
+	}
+	return v1alpha1.SyncStatusChanged
+}
+
+func valueOf(list []part, key []byte, place int) []byte {
+	if at := find(list, key, place); at >= 0 {
+		return list[at].value
+	}
+	return nil
+}
+
+// seed makes the hashes of this process comparable.
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // It does not change, and hashes of all syncs must be comparable.
+
+// Version stands for the present state of an object. It is never zero.
+func Version(o *object.Object) uint64 { return hash(string(o.UID()), o.ResourceVersion()) }
+
+// Deleted stands for the deletion of an object. It is never zero.
+func Deleted(o *object.Object) uint64 { return hash(string(o.UID()), "deleted") }
+
+func hash(uid, version string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.WriteString(uid)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(version)
+	return h.Sum64() | 1
+}
+
+// Kept is how many triggers of a sync are kept.
+const Kept = 4
+
+// Set has the triggers of one sync: the first ones, and how many more there were. It is not safe for concurrent use.
+type Set struct {
+	// Since is when the first was added, by the clock of who adds.
+	Since time.Duration
+	// More counts those that are not kept.
+	More int
+
+	kept [Kept]Trigger
+	n    int
+}
+
+// Add adds a trigger. One for the same reason about the same object is the same one, and the fields are those of both.
+func (s *Set) Add(t Trigger) {
+	for i := range s.kept[:s.n] {
+		if s.kept[i].Reason == t.Reason && sameObject(s.kept[i].Object, t.Object) {
+			s.kept[i] = join(s.kept[i], t)
+			return
+		}
+	}
+	if s.n == Kept {
+		s.More++
+		return
+	}
+	s.kept[s.n] = t
+	s.n++
+}
+
+// Kept returns the triggers that are kept. A nil set has none.
+func (s *Set) Kept() []Trigger {
+	if s == nil {
+		return nil
+	}
+	return s.kept[:s.n]
+}
+
+func sameObject(a, b *v1alpha1.SyncObject) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// join returns a trigger with the fields of a later one about the same object. The caller does not use the former one any more.
+func join(former, later Trigger) Trigger {
+	joined := former
+	if len(joined.joined) < maxJoined {
+		joined.joined = append(joined.joined, later.version)
+	}
+	joined.MoreFields = former.MoreFields || later.MoreFields
+	for _, field := range later.Fields {
+		if slices.Contains(joined.Fields, field) {
+			continue
+		}
+		if len(joined.Fields) == maxFields {
+			joined.MoreFields = true
+			break
+		}
+		joined.Fields = append(slices.Clip(joined.Fields), field)
+	}
+	return joined
+}
+
+// Begun are the triggers of a sync that begins, and how long its parent waited.
+type Begun struct {
+	// Triggers are nil if nothing is known of them.
+	Triggers *Set
+	// Waited is the time from the first of them on.
+	Waited time.Duration
+}
+
+type contextKey struct{}
+
+// Into returns a context that tells a sync why it is made.
+func Into(ctx context.Context, b Begun) context.Context {
+	return context.WithValue(ctx, contextKey{}, b)
+}
+
+// From returns what Into put into a context; the zero value if nothing did.
+func From(ctx context.Context) Begun {
+	b, _ := ctx.Value(contextKey{}).(Begun)
+	return b
+}

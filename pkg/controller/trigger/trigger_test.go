@@ -1,0 +1,175 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package trigger
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+)
+
+// parse returns an object with a text in place of metadata and the rest.
+func parse(t *testing.T, metadata, rest string) *object.Object {
+	t.Helper()
+	o, err := object.Parse(fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","namespace":"n","uid":"u"%s}%s}`, metadata, rest),
+		object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
+	long := strings.Repeat("x", maxScan)
+	for name, tc := range map[string]struct {
+		metadata, rest           string
+		metadataAfter, restAfter string
+		reason                   v1alpha1.SyncReason
+		fields                   string
+		more                     bool
+	}{
+		"spec":             {"", `,"spec":{"a":1,"b":{"c":"x"}}`, "", `,"spec":{"a":1,"b":{"c":"y"}}`, v1alpha1.SyncSpecChanged, "spec.b.c", false},
+		"another order":    {"", `,"spec":{"a":1,"b":2}`, "", `,"spec":{"b":2,"a":3}`, v1alpha1.SyncSpecChanged, "spec.a", false},
+		"a field more":     {"", `,"spec":{"a":1}`, "", `,"spec":{"a":1,"b":{"c":2}}`, v1alpha1.SyncSpecChanged, "spec.b", false},
+		"a field less":     {"", `,"spec":{"a":1,"b":2}`, "", `,"spec":{"b":2}`, v1alpha1.SyncSpecChanged, "spec.a", false},
+		"another kind":     {"", `,"spec":{"a":1}`, "", `,"spec":{"a":[1]}`, v1alpha1.SyncSpecChanged, "spec.a", false},
+		"an element":       {"", `,"spec":{"a":[{"n":1},{"n":2}]}`, "", `,"spec":{"a":[{"n":1},{"n":3}]}`, v1alpha1.SyncSpecChanged, "spec.a[1].n", false},
+		"another length":   {"", `,"spec":{"a":[1,2]}`, "", `,"spec":{"a":[1]}`, v1alpha1.SyncSpecChanged, "spec.a", false},
+		"no spec any more": {"", `,"spec":{"a":1}`, "", "", v1alpha1.SyncSpecChanged, "spec", false},
+		"data of a Secret": {"", `,"data":{"password":"b2xk"}`, "", `,"data":{"password":"bmV3"}`, v1alpha1.SyncSpecChanged, "data.password", false},
+		"escaped texts":    {"", `,"spec":{"a":"\\\"{,","b":"\\\\"}`, "", `,"spec":{"a":"\\\"{;","b":"\\\\"}`, v1alpha1.SyncSpecChanged, "spec.a", false},
+		"spaces":           {"", `,"spec": { "a" : [ 1 , 2 ] , "b" : "x" }`, "", `,"spec": { "a" : [ 1 , 3 ] , "b" : "x" }`, v1alpha1.SyncSpecChanged, "spec.a[1]", false},
+		"status":           {"", `,"status":{"a":1}`, "", `,"status":{"a":2}`, v1alpha1.SyncStatusChanged, "status.a", false},
+		"no status before": {"", "", "", `,"status":{"a":2}`, v1alpha1.SyncStatusChanged, "status", false},
+		"no status after":  {"", `,"status":{"a":2}`, "", "", v1alpha1.SyncStatusChanged, "status", false},
+		"spec and status":  {"", `,"spec":{"a":1},"status":{"a":1}`, "", `,"spec":{"a":2},"status":{"a":2}`, v1alpha1.SyncSpecChanged, "spec.a status.a", false},
+		"labels":           {`,"labels":{"a":"x"},"resourceVersion":"1"`, "", `,"labels":{"a":"y"},"resourceVersion":"2"`, "", v1alpha1.SyncMetadataChanged, "metadata.labels.a", false},
+		"labels, status":   {`,"labels":{"a":"x"}`, `,"status":{"a":1}`, `,"labels":{"a":"y"}`, `,"status":{"a":2}`, v1alpha1.SyncMetadataChanged, "metadata.labels.a status.a", false},
+		"annotations":      {"", "", `,"annotations":{"example.com/a":"x"}`, "", v1alpha1.SyncMetadataChanged, "metadata.annotations", false},
+		"the version only": {`,"resourceVersion":"1"`, "", `,"resourceVersion":"2","generation":2`, "", v1alpha1.SyncMetadataChanged, "", false},
+		"deletion":         {"", "", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`, `,"status":{"a":1}`, v1alpha1.SyncParentDeleted, "metadata.deletionTimestamp status", false},
+		"many places": {
+			"", `,"spec":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}`, "", `,"spec":{"a":2,"b":2,"c":2,"d":2,"e":2,"f":2,"g":2,"h":2,"i":2}`,
+			v1alpha1.SyncSpecChanged, "spec.a spec.b spec.c spec.d spec.e spec.f spec.g spec.h", true,
+		},
+		"a large value": {"", `,"spec":{"a":1,"b":"` + long + `"}`, "", `,"spec":{"a":2,"b":"` + long + `"}`, v1alpha1.SyncSpecChanged, "spec", false},
+		"a long name": {
+			"", `,"spec":{"` + strings.Repeat("x", maxPath) + `":1}`, "", `,"spec":{"` + strings.Repeat("x", maxPath) + `":2}`, v1alpha1.SyncSpecChanged,
+			"spec." + strings.Repeat("x", maxPath-5) + "...", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := parse(t, tc.metadata, tc.rest), parse(t, tc.metadataAfter, tc.restAfter)
+			got := OfParent(schema.GroupResource{Group: "example.com", Resource: "things"}, cache.Event{Type: cache.Updated, Old: before, New: after})
+			if got.Reason != tc.reason || strings.Join(got.Fields, " ") != tc.fields || got.MoreFields != tc.more {
+				t.Errorf("the trigger is %+v", got)
+			}
+			want := &v1alpha1.SyncObject{Group: "example.com", Resource: "things", Kind: "Thing", Namespace: "n", Name: "a"}
+			if diff := cmp.Diff(want, got.Object); diff != "" {
+				t.Errorf("the object (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCreatedAndReplacedParentsHaveNoFields(t *testing.T) {
+	o := parse(t, "", `,"spec":{"a":1}`)
+	other, err := object.Parse([]byte(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","namespace":"n","uid":"v"}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, e := range map[string]cache.Event{"created": {New: o}, "replaced": {Old: other, New: o}} {
+		if got := OfParent(schema.GroupResource{}, e); got.Reason != v1alpha1.SyncParentCreated || got.Fields != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestTriggersAreCoalesced(t *testing.T) {
+	child := func(version, rest string) *object.Object { return parse(t, `,"resourceVersion":"`+version+`"`, rest) }
+	changed := func(before, after *object.Object) Trigger {
+		return OfObject(v1alpha1.SyncChildChanged, schema.GroupResource{Resource: "configmaps"}, before, after)
+	}
+	var s Set
+	first, second, third := child("1", `,"data":{"a":"1","b":"1"}`), child("2", `,"data":{"a":"2","b":"1"}`), child("3", `,"data":{"a":"2","b":"2"}`)
+	s.Add(changed(first, second))
+	s.Add(changed(second, third))
+	s.Add(changed(first, second))
+	for _, reason := range []v1alpha1.SyncReason{v1alpha1.SyncTimer, v1alpha1.SyncRetry, v1alpha1.SyncTimer, v1alpha1.SyncResyncPeriod, v1alpha1.SyncStarted, v1alpha1.SyncKindChanged} {
+		s.Add(Of(reason))
+	}
+	var got []string
+	for _, each := range s.Kept() {
+		got = append(got, string(each.Reason)+" "+strings.Join(each.Fields, " "))
+	}
+	if diff := cmp.Diff([]string{"ChildChanged data.a data.b", "Timer ", "Retry ", "ResyncPeriod "}, got); diff != "" || s.More != 2 {
+		t.Errorf("%d more, and (-want +got):\n%s", s.More, diff)
+	}
+	one, both := s.Kept()[0], map[uint64]bool{Version(second): true, Version(third): true}
+	if !one.All(func(v uint64) bool { return both[v] }) || one.All(func(v uint64) bool { return v == Version(second) }) {
+		t.Error("a joined trigger does not stand for both states")
+	}
+	if s.Kept()[1].All(func(uint64) bool { return true }) {
+		t.Error("a timer stands for a state of an object")
+	}
+	if (*Set)(nil).Kept() != nil {
+		t.Error("no set has triggers")
+	}
+}
+
+func TestDeletionsStandForThemselves(t *testing.T) {
+	o, deleting := parse(t, `,"resourceVersion":"1"`, ""), parse(t, `,"resourceVersion":"2","deletionTimestamp":"2026-01-02T03:04:05Z"`, "")
+	later := parse(t, `,"resourceVersion":"3","deletionTimestamp":"2026-01-02T03:04:05Z"`, "")
+	for name, tc := range map[string]struct {
+		before, after *object.Object
+		version       uint64
+	}{
+		"gone":              {deleting, nil, Deleted(o)},
+		"begins to go":      {o, deleting, Deleted(o)},
+		"changes meanwhile": {deleting, later, Version(later)},
+		"changes":           {nil, o, Version(o)},
+	} {
+		if got := OfObject(v1alpha1.SyncChildDeleted, schema.GroupResource{}, tc.before, tc.after); got.version != tc.version {
+			t.Errorf("%s: it stands for another state", name)
+		}
+	}
+}
+
+func BenchmarkFields(b *testing.B) {
+	status := `,"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"a","image":"b","env":[{"name":"x","value":"y"}]}]}}},"status":{"conditions":[{"type":"Ready","status":"%s"}],"replicas":3}`
+	parse := func(ready string) *object.Object {
+		o, err := object.Parse(fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"n","uid":"u"}`+status+"}", ready), object.ParseOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return o
+	}
+	before, after := parse("False"), parse("True")
+	b.ReportAllocs()
+	for b.Loop() {
+		if fields, _ := Fields(before, after); len(fields) != 1 {
+			b.Fatal(fields)
+		}
+	}
+}
