@@ -39,7 +39,8 @@ const metadata = "metadata"
 // lengths differ as a whole. What of the metadata changes with every write is left out.
 func Fields(before, after *object.Object) (fields []string, more bool) {
 	var d differences
-	d.objects("", parts(before.JSON()), parts(after.JSON()))
+	var a, b [usual]part
+	d.objects("", parts(a[:0], before.JSON()), parts(b[:0], after.JSON()))
 	slices.Sort(d.paths)
 	return d.paths, d.more
 }
@@ -76,12 +77,19 @@ func (d *differences) compare(path string, before, after []byte) {
 	case bytes.Equal(before, after) || d.more:
 	case len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(before)+len(after) > maxScan:
 		d.add(path)
-	case before[0] == '{':
-		d.objects(path, parts(before), parts(after))
-	case before[0] == '[':
-		d.lists(path, parts(before), parts(after))
+	case before[0] == '{' || before[0] == '[':
+		d.descend(path, before, after)
 	default:
 		d.add(path)
+	}
+}
+
+func (d *differences) descend(path string, before, after []byte) {
+	var a, b [usual]part
+	if before[0] == '{' {
+		d.objects(path, parts(a[:0], before), parts(b[:0], after))
+	} else {
+		d.lists(path, parts(a[:0], before), parts(b[:0], after))
 	}
 }
 
@@ -136,9 +144,12 @@ func (d *differences) lists(path string, before, after []part) {
 // part is a member of an object, with its key as it is written, or an element of a list.
 type part struct{ key, value []byte }
 
-// parts takes an object or a list in JSON apart. The JSON is that of an object which was read, and so is valid.
-func parts(data []byte) []part {
-	list := make([]part, 0, 8)
+// usual is how many parts most values have at most.
+const usual = 8
+
+// parts takes an object or a list in JSON apart, and appends the parts to a list. The JSON is that of an object which was read, and so is
+// valid.
+func parts(list []part, data []byte) []part {
 	for pos := 1; pos < len(data); {
 		pos = skipSpace(data, pos)
 		if pos >= len(data) || data[pos] == '}' || data[pos] == ']' {

@@ -94,7 +94,8 @@ func reasonOf(e cache.Event) v1alpha1.SyncReason {
 	case e.New.Deleting() && !e.Old.Deleting():
 		return v1alpha1.SyncParentDeleted
 	}
-	before, after := parts(e.Old.JSON()), parts(e.New.JSON())
+	var a, b [usual]part
+	before, after := parts(a[:0], e.Old.JSON()), parts(b[:0], e.New.JSON())
 	status := false
 	for _, list := range [][]part{before, after} {
 		for i, p := range list {
