@@ -163,10 +163,14 @@ func TestConditionsAreShownAsTheyAreNow(t *testing.T) {
 		want map[string]float64
 	}{
 		{"none yet", nil, map[string]float64{}},
-		{"unknown", []metav1.Condition{{Type: v1alpha1.ConditionHooksHealthy, Status: metav1.ConditionUnknown}},
-			map[string]float64{"HooksHealthy True": 0, "HooksHealthy False": 0, "HooksHealthy Unknown": 1}},
+		{
+			"unknown",
+			[]metav1.Condition{{Type: v1alpha1.ConditionHooksHealthy, Status: metav1.ConditionUnknown}},
+			map[string]float64{"HooksHealthy True": 0, "HooksHealthy False": 0, "HooksHealthy Unknown": 1},
+		},
 		{"two, and one of another client", []metav1.Condition{
-			{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse},
+			{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue},
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse},
 			{Type: "Foreign", Status: metav1.ConditionTrue},
 		}, map[string]float64{
 			"Paused True": 1, "Paused False": 0, "Paused Unknown": 0, "Ready True": 0, "Ready False": 1, "Ready Unknown": 0,

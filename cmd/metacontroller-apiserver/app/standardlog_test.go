@@ -20,7 +20,7 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log" //nolint:depguard // as net/http
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"

@@ -42,7 +42,7 @@ func listen(t *testing.T) (port int, connections *atomic.Int32) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	return server.Listener.Addr().(*net.TCPAddr).Port, connections //nolint:forcetypeassert // it listens on TCP
+	return server.Listener.Addr().(*net.TCPAddr).Port, connections
 }
 
 // names is a DNS server that answers every question for an IPv4 address with one of the addresses after the other, and the last one from
@@ -118,25 +118,30 @@ func TestWhatIsDialed(t *testing.T) {
 		"name of this machine":    {Options{AllowLoopback: true}, false, "hook.example.com", "127.0.0.1", ""},
 		"loopback in a Pod":       {Options{}, false, "127.0.0.1", "", "127.0.0.1 is a loopback address, where only this server's own Pod is"},
 		"name for loopback in a Pod": {
-			Options{}, false, "hook.example.com", "127.8.0.1",
+			Options{},
+			false, "hook.example.com", "127.8.0.1",
 			"hook.example.com leads to 127.8.0.1, which is a loopback address, where only this server's own Pod is",
 		},
 		"loopback as IPv6":             {Options{}, false, "::1", "", "::1 is a loopback address, where only this server's own Pod is"},
 		"loopback as a mapped address": {Options{}, false, "::ffff:127.0.0.1", "", "::ffff:127.0.0.1 leads to 127.0.0.1, which is a loopback address, where only this server's own Pod is"},
 		"metadata service": {
-			Options{AllowLoopback: true}, false, "169.254.169.254", "",
+			Options{AllowLoopback: true},
+			false, "169.254.169.254", "",
 			"169.254.169.254 is a link-local address, where clouds serve credentials of nodes",
 		},
 		"name for the metadata service": {
-			Options{AllowLoopback: true}, false, "hook.example.com", "169.254.169.254",
+			Options{AllowLoopback: true},
+			false, "hook.example.com", "169.254.169.254",
 			"hook.example.com leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
 		},
 		"metadata service as a mapped address": {
-			Options{AllowLoopback: true}, false, "::ffff:169.254.169.254", "",
+			Options{AllowLoopback: true},
+			false, "::ffff:169.254.169.254", "",
 			"::ffff:169.254.169.254 leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
 		},
 		"metadata service through a translator": {
-			Options{AllowLoopback: true}, false, "64:ff9b::a9fe:a9fe", "",
+			Options{AllowLoopback: true},
+			false, "64:ff9b::a9fe:a9fe", "",
 			"64:ff9b::a9fe:a9fe leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
 		},
 		"link-local IPv6":  {Options{AllowLoopback: true}, false, "fe80::1%lo", "", "fe80::1%lo is a link-local address, where clouds serve credentials of nodes"},
@@ -147,25 +152,29 @@ func TestWhatIsDialed(t *testing.T) {
 			Options{AllowLoopback: true}, true, "127.0.0.1", "", "127.0.0.1 leads to 127.0.0.1:PORT, which is this server itself",
 		},
 		"allowed network does not allow a link-local address": {
-			Options{AllowLoopback: true, AllowedHosts: []string{"169.254.0.0/16"}}, false, "169.254.169.254", "",
+			Options{AllowLoopback: true, AllowedHosts: []string{"169.254.0.0/16"}},
+			false, "169.254.169.254", "",
 			"169.254.169.254 is a link-local address, where clouds serve credentials of nodes",
 		},
 		"allowed name":            {Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com"}}, false, "Hook.Example.com.", "127.0.0.1", ""},
 		"below an allowed suffix": {Options{AllowLoopback: true, AllowedHosts: []string{"*.example.com"}}, false, "hook.example.com", "127.0.0.1", ""},
 		"in an allowed network":   {Options{AllowLoopback: true, AllowedHosts: []string{"127.0.0.0/8"}}, false, "hook.example.com", "127.0.0.1", ""},
 		"not an allowed name": {
-			Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com", ".hooks"}}, false, "evilhooks.example", "127.0.0.1",
+			Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com", ".hooks"}},
+			false, "evilhooks.example", "127.0.0.1",
 			"evilhooks.example is not among the allowed hosts",
 		},
 		"an address for an allowed name": {
 			Options{AllowLoopback: true, AllowedHosts: []string{"hook.example.com"}}, false, "127.0.0.1", "", "127.0.0.1 is not among the allowed hosts",
 		},
 		"not in an allowed network": {
-			Options{AllowLoopback: true, AllowedHosts: []string{"10.0.0.0/8"}}, false, "hook.example.com", "127.0.0.1",
+			Options{AllowLoopback: true, AllowedHosts: []string{"10.0.0.0/8"}},
+			false, "hook.example.com", "127.0.0.1",
 			"hook.example.com leads to 127.0.0.1, which is not among the allowed hosts",
 		},
 		"an allowed name that leads to a refused address": {
-			Options{AllowedHosts: []string{"hook.example.com"}}, false, "hook.example.com", "169.254.1.1",
+			Options{AllowedHosts: []string{"hook.example.com"}},
+			false, "hook.example.com", "169.254.1.1",
 			"hook.example.com leads to 169.254.1.1, which is a link-local address, where clouds serve credentials of nodes",
 		},
 	} {

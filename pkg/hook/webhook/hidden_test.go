@@ -62,16 +62,16 @@ func echoing() map[string]http.Handler {
 		"error at the end": status("text/html", 4<<10-15),
 		"content type": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", credentials(r))
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, "x")
 		}),
 		"redirect": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://192.0.2.1/"+credentials(r))
-			w.WriteHeader(307)
+			w.WriteHeader(http.StatusTemporaryRedirect)
 		}),
 		"redirect to nowhere": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://192.0.2.1:"+credentials(r))
-			w.WriteHeader(307)
+			w.WriteHeader(http.StatusTemporaryRedirect)
 		}),
 		"malformed":   raw("HTTP/1.1 200 OK\r\nCREDENTIALS\r\n\r\n"),
 		"not HTTP":    raw("CREDENTIALS\r\n\r\n"),

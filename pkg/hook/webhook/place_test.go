@@ -106,11 +106,13 @@ func TestRefusedPlaces(t *testing.T) {
 		want    string
 	}{
 		"loopback in a Pod": {
-			plain.URL("/sync"), destination.Options{},
+			plain.URL("/sync"),
+			destination.Options{},
 			"127.0.0.1 is a loopback address, where only this server's own Pod is; run the hook behind a Service, or run this server with --webhook-allow-loopback",
 		},
 		"loopback over TLS in a Pod": {
-			secure.URL("/sync"), destination.Options{},
+			secure.URL("/sync"),
+			destination.Options{},
 			"127.0.0.1 is a loopback address, where only this server's own Pod is; run the hook behind a Service, or run this server with --webhook-allow-loopback",
 		},
 		"allowed network in a Pod": {
@@ -118,11 +120,13 @@ func TestRefusedPlaces(t *testing.T) {
 			"127.0.0.1 is a loopback address, where only this server's own Pod is; run the hook behind a Service, or run this server with --webhook-allow-loopback",
 		},
 		"link-local": {
-			"https://169.254.169.254/latest?token=secret", destination.Options{AllowLoopback: true},
+			"https://169.254.169.254/latest?token=secret",
+			destination.Options{AllowLoopback: true},
 			"169.254.169.254 is a link-local address, where clouds serve credentials of nodes; this server calls no hook there, and no flag allows it",
 		},
 		"link-local behind a proxy": {
-			"http://169.254.169.254/latest", destination.Options{AllowLoopback: true},
+			"http://169.254.169.254/latest",
+			destination.Options{AllowLoopback: true},
 			"169.254.169.254 is a link-local address, where clouds serve credentials of nodes; this server calls no hook there, and no flag allows it",
 		},
 		"not allowed behind a proxy": {
@@ -130,7 +134,8 @@ func TestRefusedPlaces(t *testing.T) {
 			"hook.example.com is not among the allowed hosts; add the host, or a network that it is in, to --webhook-allowed-hosts of this server",
 		},
 		"not allowed": {
-			"https://hook.example.com/sync", destination.Options{AllowedHosts: []string{".shop"}},
+			"https://hook.example.com/sync",
+			destination.Options{AllowedHosts: []string{".shop"}},
 			"hook.example.com is not among the allowed hosts; add the host, or a network that it is in, to --webhook-allowed-hosts of this server",
 		},
 	} {

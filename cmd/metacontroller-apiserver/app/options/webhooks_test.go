@@ -1,0 +1,82 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package options
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
+)
+
+// TestWebhooks parses flags inside and outside of a cluster, and looks at what they make of a hook's address.
+func TestWebhooks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		inside string
+		args   []string
+		// refused are hosts where no hook may be.
+		allowed, refused []string
+		// wrong is a part of the error.
+		wrong string
+	}{
+		"outside of a cluster":         {"", nil, []string{"127.0.0.1", "hook.example.com", "10.0.0.1"}, []string{"169.254.169.254"}, ""},
+		"in a Pod":                     {"10.96.0.1", nil, []string{"hook.example.com", "10.0.0.1"}, []string{"127.0.0.1", "169.254.169.254"}, ""},
+		"in a Pod, loopback allowed":   {"10.96.0.1", []string{"--webhook-allow-loopback"}, []string{"127.0.0.1"}, []string{"169.254.169.254"}, ""},
+		"outside, loopback refused":    {"", []string{"--webhook-allow-loopback=false"}, []string{"10.0.0.1"}, []string{"127.0.0.1"}, ""},
+		"allowed hosts":                {"", []string{"--webhook-allowed-hosts=.hooks,10.0.0.0/8"}, []string{"web.hooks", "10.0.0.1"}, []string{"web.shop", "192.0.2.1"}, ""},
+		"allowed hosts in two flags":   {"", []string{"--webhook-allowed-hosts=.hooks", "--webhook-allowed-hosts=a.b"}, []string{"web.hooks", "a.b"}, []string{"b.b"}, ""},
+		"allowed hosts with a port":    {"", []string{"--webhook-allowed-hosts=web.hooks:80"}, nil, nil, `--webhook-allowed-hosts: "web.hooks:80" is no host name`},
+		"no redirects":                 {"", []string{"--webhook-redirects=none"}, []string{"a.b"}, nil, ""},
+		"redirects that are not known": {"", []string{"--webhook-redirects=all"}, nil, nil, `--webhook-redirects must be same-origin or none, not "all"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(insideVariable, tc.inside)
+			w, flags := newWebhooks(), pflag.NewFlagSet("", pflag.ContinueOnError)
+			w.addFlags(flags)
+			if err := flags.Parse(tc.args); err != nil {
+				t.Fatal(err)
+			}
+			err := errors.Join(w.validate()...)
+			if tc.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wrong) {
+					t.Errorf("got %v, want %s", err, tc.wrong)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy, err := w.Destinations(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, host := range tc.allowed {
+				if err := policy.CheckHost(host); err != nil {
+					t.Errorf("%s: %v", host, err)
+				}
+			}
+			for _, host := range tc.refused {
+				if _, ok := errors.AsType[*destination.RefusedError](policy.CheckHost(host)); !ok {
+					t.Errorf("%s is allowed", host)
+				}
+			}
+		})
+	}
+}
