@@ -209,7 +209,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	default:
 		err = meanwhile(func(ctx context.Context, s *Sync) (err error) {
 			s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
-			s.recording.Children(&s.result)
+			s.recording.Children(&s.result, s.controller.rules)
 			return err
 		})(ctx, s)
 	}

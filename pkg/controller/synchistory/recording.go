@@ -95,8 +95,8 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 	}})
 }
 
-// Children notes what was done with the children: first what was to be done, then what was left alone for a reason.
-func (r *Recording) Children(done *childcontrol.Result) {
+// Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason.
+func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	if r == nil {
 		return
 	}
@@ -119,8 +119,9 @@ func (r *Recording) Children(done *childcontrol.Result) {
 		}
 	}
 	for _, key := range done.Plan.Failed {
+		rule, _ := rules.For(key.GroupKind())
 		r.child(v1alpha1.SyncChild{Action: v1alpha1.ChildRefuse, Reason: reasonFailed, SyncObject: v1alpha1.SyncObject{
-			Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: strings.Clone(key.Name),
+			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: strings.Clone(key.Name),
 		}})
 	}
 	for i := range done.Plan.Steps {

@@ -188,7 +188,7 @@ func TestWithoutARingNothingIsRecorded(t *testing.T) {
 	rec.Parent(nil, nil)
 	rec.ChangedBackBy("x")
 	rec.Claimed(v1alpha1.ChildAdopt, "r", nil)
-	rec.Children(&childcontrol.Result{})
+	rec.Children(&childcontrol.Result{}, children.Rules{})
 	rec.End("")
 	h.Wrote(key("a"), 1)
 	h.Forget(key("a"))
@@ -199,6 +199,10 @@ func TestWithoutARingNothingIsRecorded(t *testing.T) {
 		t.Error("something was recorded")
 	}
 }
+
+var configMaps = children.NewRules([]children.Rule{{
+	Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+}})
 
 func TestEventsOfOwnWritesAreToldFromOthers(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
@@ -213,7 +217,7 @@ func TestEventsOfOwnWritesAreToldFromOthers(t *testing.T) {
 			{Step: plan.Step{Key: children.Key{Kind: "ConfigMap", Name: "x"}, Action: plan.Create}, Written: created, Done: true},
 			{Step: plan.Step{Key: children.Key{Kind: "ConfigMap", Name: "y"}, Action: plan.Delete, Observed: gone}, Done: true},
 		},
-	})
+	}, configMaps)
 	first.End("")
 	for i, tc := range []struct {
 		triggers []trigger.Trigger
@@ -291,11 +295,16 @@ func TestWhatWasDoneWithChildrenIsRecorded(t *testing.T) {
 				tc.outcome.Observed = observed
 				tc.result.Outcomes = []plan.Outcome{tc.outcome}
 			}
-			rec.Children(&tc.result)
+			rec.Children(&tc.result, configMaps)
 			rec.End("")
 			syncs, _ := h.Latest([]parent.Key{key("a")}, 1)
 			if got := text(&syncs[0]); got != tc.want {
 				t.Errorf("it is %q, want %q", got, tc.want)
+			}
+			for _, child := range syncs[0].Children {
+				if child.Resource != "configmaps" {
+					t.Errorf("%s has the resource %q: nobody could be asked for the right to get it", child.Name, child.Resource)
+				}
 			}
 		})
 	}
@@ -331,7 +340,7 @@ func TestRepeatedChangesAreFound(t *testing.T) {
 		t.Error("nothing was done before")
 	}
 	rec := h.Begin(key("a"), trigger.Begun{})
-	rec.Children(&childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true, Written: configMap(t, "x", "1", "")}}})
+	rec.Children(&childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true, Written: configMap(t, "x", "1", "")}}}, configMaps)
 	rec.End("")
 	other, elsewhere := step, step
 	other.Changed = []plan.Change{{Path: "data.b"}}
@@ -417,7 +426,7 @@ func BenchmarkSync(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		rec := h.Begin(keys[i%len(keys)], because(trigger.OfObject(v1alpha1.SyncSpecChanged, things, before, after)))
 		rec.Hook(time.Millisecond)
-		rec.Children(done)
+		rec.Children(done, configMaps)
 		rec.Parent(before, after)
 		rec.End("")
 	}
