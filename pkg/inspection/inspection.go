@@ -62,8 +62,10 @@ type Controller interface {
 type RequestOptions struct {
 	// Hook is the only one whose requests are wanted. Empty: all that a sync would call.
 	Hook string
-	// Call has the hooks called with the requests that are returned, for their responses.
-	Call bool
+	// Call has the hooks called for their responses, with the values of Secrets that the requests are shown without. Nil: they are not called.
+	// It is asked before each call, with the places of what the requests show beside the parent; an error keeps the hook from being called
+	// and is that of Requests, as text.
+	Call func(shown []Place) error
 }
 
 // PlanOptions say how a plan is made.

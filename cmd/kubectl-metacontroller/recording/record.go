@@ -45,10 +45,10 @@ func NewRecordCommand(c *connection.Connection) *cobra.Command {
 		Use:   "record CONTROLLER [NAMESPACE/PARENT] -o DIRECTORY",
 		Short: "Record what hooks are sent and return, as files that tests replay",
 		Long: `Record what the hooks of a controller would be sent now about its parents, and what they return, as files: HOOK-TEXT.request.json and
-HOOK-TEXT.response.json, the form of the tests that init writes. The server calls the hooks and does nothing with their responses. With
---hook or --exec a hook on this machine is called instead.
+HOOK-TEXT.response.json, the form of the tests that init writes. The server calls the hooks and does nothing with their responses, which takes the right to create the
+subresource plan of the controller. With --hook or --exec a hook on this machine is called instead.
 
-Values of Secrets are hidden, in requests before a hook is called with them. Files of the same names are overwritten, others are left.`,
+Values of Secrets are hidden, also from a hook on this machine. Files of the same names are overwritten, others are left.`,
 		Example: `  # A test of what the hook does with one parent now
   kubectl metacontroller record cc/website shop/example -o testdata
   kubectl metacontroller replay testdata --exec 'python3 hook.py'`,

@@ -19,6 +19,7 @@ package hookclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -245,6 +246,31 @@ func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
 		t.Fatalf("no room is left: %v", err)
 	}
 	response.Release()
+}
+
+func TestAShownResponseHasNoCredentials(t *testing.T) {
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Sequence(
+		hooktest.Body("", `{"status":{"sent":"s3cr3t-of-the-hook","more":1}}`), hooktest.Body("", `{"status":"s3cr3t-of-the-hook"}`)))
+	set, err := hookclient.New(webhook.Config{}, at(strings.Replace(server.URL("/sync"), "http://", "http://me:s3cr3t-of-the-hook@", 1)), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	read := func(body []byte, o wire.ResponseOptions) ([]byte, error) {
+		if _, err := wire.DecodeComposite(body, o); err != nil {
+			return nil, fmt.Errorf("%w in %s", err, body)
+		}
+		return body, nil
+	}
+	shown, err := set.Quiet().Sync.Shown(t.Context(), []byte("{}"), read)
+	if err != nil || string(shown) != `{"status":{"more":1,"sent":"(hidden)"}}` {
+		t.Errorf("shown is %s, error %v", shown, err)
+	}
+	_, err = set.Quiet().Sync.Shown(t.Context(), []byte("{}"), read)
+	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): ") || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("a response that is rejected: %v", err)
+	}
 }
 
 func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {

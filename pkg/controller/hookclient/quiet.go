@@ -18,7 +18,6 @@ package hookclient
 
 import (
 	"context"
-	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -48,14 +47,22 @@ func (h *Hook) Given(
 	return &Response{Response: decoded, hook: h.quieted(), parent: parent}, nil
 }
 
-// Raw sends a body and returns that of the response, whatever it holds.
-func (h *Hook) Raw(ctx context.Context, body []byte) ([]byte, error) {
+// Shown sends a body and returns what people may see of the response's: what read returns of it, which must be JSON, without the
+// credentials that the hook was sent.
+func (h *Hook) Shown(ctx context.Context, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error)) ([]byte, error) {
 	response, err := h.send(ctx, webhook.RootKey{}, body)
 	if err != nil {
 		return nil, h.Failed(err)
 	}
 	defer response.Release()
-	return slices.Clone(response.Body), nil
+	shown, err := read(response.Body, h.options(response))
+	if err == nil {
+		shown, err = response.HideJSON(shown)
+	}
+	if err != nil {
+		return nil, h.Failed(response.Hide(err))
+	}
+	return shown, nil
 }
 
 // GivenRelated is Given for a customize hook.

@@ -56,19 +56,13 @@ func (n *Notes) Show(resource schema.GroupResource, o *object.Object) {
 // Places returns where the objects are that are shown.
 func (n *Notes) Places() []inspection.Place { return slices.Collect(maps.Keys(n.shown)) }
 
-// Request takes note of the body of a request, which has no values of Secrets, and of that of the response, nil if it was not asked for. The
-// error says that the response is no JSON object.
-func (n *Notes) Request(name hook.Name, revision string, body, response []byte) error {
+// Request takes note of the body of a request and of that of the response, nil if it was not asked for, as people may see them.
+func (n *Notes) Request(name hook.Name, revision string, body, response []byte) {
 	noted := v1alpha1.HookRequest{Hook: string(name), Revision: revision, Body: runtime.RawExtension{Raw: body}}
 	if response != nil {
-		shown, err := responseWithoutSecrets(response)
-		if err != nil {
-			return fmt.Errorf("reading the response of the %s hook: %w", name, err)
-		}
-		noted.Response = &runtime.RawExtension{Raw: shown}
+		noted.Response = &runtime.RawExtension{Raw: response}
 	}
 	n.Requests = append(n.Requests, noted)
-	return nil
 }
 
 // Revision takes note of a write of a ControllerRevision.

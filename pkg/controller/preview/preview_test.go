@@ -26,6 +26,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 func parse(t *testing.T, text string) *object.Object {
@@ -84,23 +86,64 @@ func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
 		`{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"hunter2"}},{"kind":"ConfigMap","apiVersion":"v1","data":{"k":"kept"}}]}`,
 		`{"attachments":[{"apiVersion":"v1","kind":"Secret","data":{"k":"aHVudGVyMg=="}}],"labels":{"k":"kept"}}`,
 	} {
-		if err := n.Request("sync", "", []byte(`{}`), []byte(response)); err != nil {
+		redacted, err := preview.ResponseWithoutSecrets([]byte(response))
+		if err != nil {
 			t.Fatal(err)
 		}
+		n.Request("sync", "", []byte(`{}`), redacted)
 		shown := string(n.Requests[len(n.Requests)-1].Response.Raw)
 		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || !strings.Contains(shown, "kept") {
 			t.Errorf("%s is shown as %s", response, shown)
 		}
 	}
 	const other = `{"status": {"n": 1},  "children":[null, 1]}`
-	if err := n.Request("sync", "", nil, []byte(other)); err != nil || string(n.Requests[2].Response.Raw) != other {
-		t.Errorf("a response without Secrets is %v, error %v", n.Requests, err)
+	if shown, err := preview.ResponseWithoutSecrets([]byte(other)); err != nil || string(shown) != other {
+		t.Errorf("a response without Secrets is %s, error %v", shown, err)
 	}
-	if err := n.Request("sync", "", nil, []byte(`[]`)); err == nil || len(n.Requests) != 3 {
-		t.Errorf("no object: %v", err)
+	if _, err := preview.ResponseWithoutSecrets([]byte(`[]`)); err == nil {
+		t.Error("no object is taken")
 	}
-	if err := n.Request("customize", "", []byte(`{}`), nil); err != nil || n.Requests[3].Response != nil {
-		t.Errorf("no response: %v, error %v", n.Requests[3], err)
+	n.Request("customize", "", []byte(`{}`), nil)
+	if len(n.Requests) != 3 || n.Requests[2].Response != nil {
+		t.Errorf("no response: %v", n.Requests)
+	}
+}
+
+func TestResponsesAreShownWithTheFieldsAloneThatAreRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		read       func([]byte, wire.ResponseOptions) ([]byte, error)
+		body, want string
+	}{
+		"composite": {
+			preview.Response(wire.DecodeComposite),
+			`{"status":{"n":1},"children":[{"kind":"Pod","spec":{"n":1.50}}],"finalized":true,"resyncAfterSeconds":1.5,"delete":true,"internal":{"a":"b"}}`,
+			`{"children":[{"kind":"Pod","spec":{"n":1.50}}],"finalized":true,"resyncAfterSeconds":1.5,"status":{"n":1}}`,
+		},
+		"decorator": {
+			preview.Response(wire.DecodeDecorator),
+			`{"labels":{"a":null},"annotations":{"b":"c"},"attachments":[],"delete":false,"children":[],"internal":1}`,
+			`{"annotations":{"b":"c"},"attachments":[],"delete":false,"labels":{"a":null}}`,
+		},
+		"absent fields": {preview.Response(wire.DecodeComposite), `{"STATUS":{"secret":1}}`, `{}`},
+		"Secrets": {
+			preview.Response(wire.DecodeComposite), `{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"hunter2"}}]}`,
+			`{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"(hidden)"}}]}`,
+		},
+		"customize": {
+			preview.CustomizeResponse, `{"relatedResources":[{"apiVersion":"v1","resource":"pods","internal":1}],"internal":1}`,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods"}]}`,
+		},
+		"customize without rules": {preview.CustomizeResponse, `{"internal":1}`, `{"relatedResources":[]}`},
+		"a child without kind":    {preview.Response(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
+		"another document":        {preview.Response(wire.DecodeComposite), `{"status":"up"}`, ""},
+		"no object":               {preview.CustomizeResponse, `[]`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shown, err := tc.read([]byte(tc.body), wire.ResponseOptions{})
+			if string(shown) != tc.want || (err == nil) != (tc.want != "") || err != nil && !hook.IsRejected(err) {
+				t.Errorf("it is shown as %s, error %v; want %s", shown, err, tc.want)
+			}
+		})
 	}
 }
 

@@ -98,9 +98,9 @@ func redactContent(content map[string]any) {
 	}
 }
 
-// responseWithoutSecrets returns the body of a hook's response with other values in the Secrets among its children or attachments. The error
+// ResponseWithoutSecrets returns the body of a hook's response with other values in the Secrets among its children or attachments. The error
 // says that it is no JSON object.
-func responseWithoutSecrets(body []byte) ([]byte, error) {
+func ResponseWithoutSecrets(body []byte) ([]byte, error) {
 	var content map[string]any
 	if err := utiljson.Unmarshal(body, &content); err != nil {
 		return nil, err

@@ -48,8 +48,8 @@ type previewing struct {
 	// asks says that the sync ends where the hook would be called: only the requests are wanted, of one hook if only is set.
 	asks bool
 	only hook.Name
-	// calls says that the hooks are called with these requests, for their responses.
-	calls bool
+	// permit, unless it is nil, says that the hooks are called for their responses, each if it returns nil for what is shown.
+	permit func(shown []inspection.Place) error
 
 	notes preview.Notes
 }
@@ -78,7 +78,7 @@ func (s *Sync) OnlyAsks() bool { return s.preview != nil && s.preview.asks }
 func (c *Controller) Requests(
 	ctx context.Context, ref v1alpha1.ParentReference, o inspection.RequestOptions,
 ) ([]v1alpha1.HookRequest, []inspection.Place, error) {
-	p := &previewing{asks: true, only: hook.Name(o.Hook), calls: o.Call}
+	p := &previewing{asks: true, only: hook.Name(o.Hook), permit: o.Call}
 	if err := c.preview(ctx, ref, p); err != nil {
 		return nil, nil, errors.New(message(err))
 	}
@@ -131,9 +131,12 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		return nil, nil
 	}
 	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.Key, s.Parent)) {
-		if err := p.request(ctx, called, "", wire.Customize(*c.encoded.Load(), preview.WithoutSecrets(s.Parent))); err != nil {
+		encoded := *c.encoded.Load()
+		response, err := p.response(ctx, called, wire.Customize(encoded, s.Parent), preview.CustomizeResponse)
+		if err != nil {
 			return nil, err
 		}
+		p.notes.Request(called.Name, "", wire.Customize(encoded, preview.WithoutSecrets(s.Parent)), response)
 	}
 	if p.only == hook.Customize {
 		return nil, errEnough
@@ -171,7 +174,11 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 	}
 	if p.asks {
 		if p.only == "" || p.only == called.Name {
-			return nil, p.request(ctx, called, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)))
+			response, err := p.response(ctx, called, x.encode(x.request), preview.Response(x.decode))
+			if err != nil {
+				return nil, err
+			}
+			p.notes.Request(called.Name, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)), response)
 		}
 		return nil, nil
 	}
@@ -184,16 +191,17 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 	return called.Call(ctx, s.Root, x.encode(x.request), x.decode)
 }
 
-// request takes note of a request, and of the response to it if that is wanted.
-func (p *previewing) request(ctx context.Context, called *hookclient.Hook, revision string, body []byte) error {
-	var response []byte
-	if p.calls {
-		var err error
-		if response, err = called.Raw(ctx, body); err != nil {
-			return err
-		}
+// response returns what people may see of the response to a request, nil if it is not wanted.
+func (p *previewing) response(
+	ctx context.Context, called *hookclient.Hook, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error),
+) ([]byte, error) {
+	if p.permit == nil {
+		return nil, nil
 	}
-	return p.notes.Request(called.Name, revision, body, response)
+	if err := p.permit(p.notes.Places()); err != nil {
+		return nil, err
+	}
+	return called.Shown(ctx, body, read)
 }
 
 // gives reports whether a response of a hook is given.

@@ -3056,7 +3056,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_HookRequestOptions(ref common.Refer
 					},
 					"call": {
 						SchemaProps: spec.SchemaProps{
-							Description: "call has the hooks called with these bodies, in which values of Secrets are not shown, and their responses returned.",
+							Description: "call has the hooks called, with the values of Secrets that the bodies are shown without, and the known fields of their responses returned, without credentials. It takes the right to create plans of the controller as well.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -78,6 +78,9 @@ func (r *Response) Release() {
 // Nil stays nil.
 func (r *Response) Hide(err error) error { return r.hidden.from(err) }
 
+// HideJSON returns a JSON text, of the response or a part of it, without what no message may show. The error says that it is no JSON.
+func (r *Response) HideJSON(text []byte) ([]byte, error) { return r.hidden.json(text) }
+
 // New returns a client for the hook. It makes no call and reads no credentials; an error means that the definition of the
 // hook can never work. Close the client when it is not needed any more.
 func New(config Config) (*Client, error) {

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +132,44 @@ func TestNoMessageShowsCredentials(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestNoShownResponseHasCredentials calls hooks that return what they were sent, in keys, in values, and in other ways to write them.
+func TestNoShownResponseHasCredentials(t *testing.T) {
+	const secret = `s3cr3t<"of"&the>/Hook+`
+	credentials := (&store{}).set("Secret/shop/login", map[string]string{"password": secret})
+	escaped := &strings.Builder{}
+	for _, r := range secret {
+		fmt.Fprintf(escaped, `\u%04x`, r)
+	}
+	for name, body := range map[string]string{
+		"escaped":   `{"status":{"kept":1.50,"echo":["Bearer ` + escaped.String() + `"]}}`,
+		"a key":     `{"status":{"kept":1.50,"` + escaped.String() + `":{}}}`,
+		"cut short": `{"status":{"kept":1.50,"echo":"` + secret[:7] + `"}}`,
+		"plain":     `{"status":{"kept":1.50,"echo":` + strconv.Quote(secret) + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := hooktest.NewServer(t)
+			server.Handle("/sync", hooktest.Body("", body))
+			client := newClient(t, configure(server.URL("/sync"), with(credentials, v1alpha1.WebhookSecurity{Authorization: &v1alpha1.WebhookAuthorization{
+				SecretRef: v1alpha1.SecretKeyReference{Namespace: "shop", Name: "login", Key: "password"},
+			}})))
+			response, err := client.Ask(t.Context(), []byte(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Release()
+			shown, err := response.HideJSON(response.Body)
+			if err != nil || !strings.Contains(string(shown), "(hidden)") || !strings.Contains(string(shown), `"kept":1.50`) {
+				t.Errorf("shown is %s, error %v", shown, err)
+			}
+			if strings.Contains(string(shown), "s3cr3t") || strings.Contains(string(shown), "Hook+") {
+				t.Errorf("the credentials are in %s", shown)
+			}
+			if _, err := response.HideJSON([]byte("{")); err == nil {
+				t.Error("no JSON is taken")
+			}
+		})
 	}
 }

@@ -17,10 +17,12 @@ limitations under the License.
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -309,6 +311,40 @@ func (h hidden) text(text string) string {
 		text = shown.String()
 	}
 	return text
+}
+
+// json returns a JSON text without what is hidden. It is looked for in what strings mean, since they can be written in several ways.
+func (h hidden) json(text []byte) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var content any
+	if err := decoder.Decode(&content); err != nil {
+		return nil, fmt.Errorf("decoding JSON: %w", err)
+	}
+	return json.Marshal(h.value(content))
+}
+
+// value returns a decoded JSON value without what is hidden.
+func (h hidden) value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return h.text(v)
+	case json.Number:
+		if shown := h.text(v.String()); shown != v.String() {
+			return shown
+		}
+	case []any:
+		for i := range v {
+			v[i] = h.value(v[i])
+		}
+	case map[string]any:
+		shown := make(map[string]any, len(v))
+		for key, value := range v {
+			shown[h.text(key)] = h.value(value)
+		}
+		return shown
+	}
+	return v
 }
 
 // from returns an error whose text does not show what is hidden. Nil stays nil.

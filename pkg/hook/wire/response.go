@@ -17,6 +17,10 @@ limitations under the License.
 package wire
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -74,6 +78,20 @@ func (r *Response) Children() ([]map[string]any, error) {
 	var d decoding
 	children := d.children(r.field, r.RawChildren)
 	return children, d.finish()
+}
+
+// Known returns a body that was decoded to r with those of its fields alone that are read, which are as the hook wrote them.
+func (r *Response) Known(body []byte) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("decoding the response: %w", err)
+	}
+	read := []string{r.field, "status", "resyncAfterSeconds", "finalized"}
+	if r.field == "attachments" {
+		read = append(read, "labels", "annotations", "delete")
+	}
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return !slices.Contains(read, name) })
+	return json.Marshal(fields)
 }
 
 // CustomizeResponse is the response of a customize hook.

@@ -17,6 +17,7 @@ limitations under the License.
 package inspection
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -142,6 +143,9 @@ func secrets(s *stage) {
 	shown, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a", Call: true})
 	if err != nil {
 		s.T.Fatal(err)
+	}
+	if sent := s.Requests("/hook"); !bytes.Contains(sent[len(sent)-1].Body, []byte("Zmlyc3Q=")) {
+		s.T.Errorf("the hook was called without the values: %s", sent[len(sent)-1].Body)
 	}
 	if response := string(shown.Items[0].Response.Raw); !strings.Contains(response, `"password":"(hidden)"`) || strings.Contains(response, "hunter") {
 		s.T.Errorf("the response shows %s", response)

@@ -176,7 +176,8 @@ type HookRequestOptions struct {
 	// +optional
 	// +k8s:optional
 	Hook string `json:"hook,omitempty"`
-	// call has the hooks called with these bodies, in which values of Secrets are not shown, and their responses returned.
+	// call has the hooks called, with the values of Secrets that the bodies are shown without, and the known fields of their responses
+	// returned, without credentials. It takes the right to create plans of the controller as well.
 	// +optional
 	// +k8s:optional
 	Call bool `json:"call,omitempty"`

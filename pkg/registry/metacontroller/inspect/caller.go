@@ -102,6 +102,19 @@ func (c *caller) learn(ctx context.Context, places []inspection.Place) error {
 	return c.ask(ctx, single)
 }
 
+// may reports whether the caller has a right.
+func (c *caller) may(ctx context.Context, right rights.Right) (bool, error) {
+	if c.everything {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the cluster did not respond within %s", patience))
+	defer cancel()
+	if err := c.ask(ctx, []rights.Right{right}); err != nil {
+		return false, err
+	}
+	return !c.lacks[right], nil
+}
+
 // ask asks for the rights that are not known yet.
 func (c *caller) ask(ctx context.Context, wanted []rights.Right) error {
 	unknown := slices.Clone(wanted)
@@ -112,7 +125,7 @@ func (c *caller) ask(ctx context.Context, wanted []rights.Right) error {
 	}
 	missing, err := c.reviewer.Missing(ctx, c.subject, unknown)
 	if err != nil {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("the cluster did not say whether user %q may see the objects: %v", c.subject.User, err))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the cluster did not say what user %q may do: %v", c.subject.User, err))
 	}
 	for _, r := range unknown {
 		c.lacks[r] = slices.Contains(missing, r)

@@ -47,6 +47,8 @@ type engine struct {
 	resynced []v1alpha1.ParentReference
 	// silent says that syncs are not recorded.
 	silent bool
+	// called counts the calls of hooks by requests.
+	called int
 	// block, if it is not nil, is waited for by plans.
 	block chan struct{}
 }
@@ -95,8 +97,18 @@ func (e *engine) Syncs(parents []v1alpha1.ParentReference, limit int) (syncs []v
 	return syncs, len(parents) - len(syncs), !e.silent
 }
 
-func (e *engine) Requests(context.Context, v1alpha1.ParentReference, inspection.RequestOptions) ([]v1alpha1.HookRequest, []inspection.Place, error) {
-	return []v1alpha1.HookRequest{{Hook: "sync"}}, []inspection.Place{{GroupResource: schema.GroupResource{Resource: "services"}, Namespace: "elsewhere"}}, nil
+// Requests has one request, which shows a Service elsewhere.
+func (e *engine) Requests(
+	_ context.Context, _ v1alpha1.ParentReference, o inspection.RequestOptions,
+) ([]v1alpha1.HookRequest, []inspection.Place, error) {
+	shown := []inspection.Place{{GroupResource: schema.GroupResource{Resource: "services"}, Namespace: "elsewhere"}}
+	if o.Call != nil {
+		if err := o.Call(shown); err != nil {
+			return nil, nil, errors.New(err.Error())
+		}
+		e.called++
+	}
+	return []v1alpha1.HookRequest{{Hook: "sync"}}, shown, nil
 }
 
 func (e *engine) Plan(ctx context.Context, p v1alpha1.ParentReference, _ inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
@@ -120,7 +132,8 @@ type reviews struct {
 func (r *reviews) Create(_ context.Context, asked *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
 	r.asked++
 	a := asked.Spec.ResourceAttributes
-	asked.Status.Allowed = asked.Spec.User == "jane" && slices.Contains(r.allowed, strings.TrimSpace(a.Verb+" "+a.Resource+" "+a.Namespace))
+	resource := strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
+	asked.Status.Allowed = asked.Spec.User == "jane" && slices.Contains(r.allowed, strings.TrimSpace(a.Verb+" "+resource+" "+a.Namespace))
 	return asked, nil
 }
 
@@ -214,6 +227,34 @@ func TestARequestIsRefusedThatShowsWhatTheCallerMayNotGet(t *testing.T) {
 			_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a"})
 			if tc.refused == "" && err != nil || tc.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused)) {
 				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestHooksAreCalledForThoseAloneWhoMayPlanAndSeeTheRequests(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allowed []string
+		called  int
+		refused string
+	}{
+		"all of it": {[]string{"create compositecontrollers/plan", "get things one", "get secrets one", "get services elsewhere"}, 1, ""},
+		"who may read everything": {
+			[]string{"get things", "get secrets", "get services"}, 0,
+			`user "jane" may not create compositecontrollers/plan in API group metacontroller.k8s.io`,
+		},
+		"without the children":    {[]string{"create compositecontrollers/plan", "get things one", "get services elsewhere"}, 0, "secrets in namespace one"},
+		"without related objects": {[]string{"create compositecontrollers/plan", "get things one", "get secrets one"}, 0, "services in namespace elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &engine{parents: []inspection.Parent{thing("one", "a")}}
+			s, ctx := scene(t, e, &reviews{allowed: tc.allowed})
+			_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a", Call: true})
+			if tc.refused == "" && err != nil || tc.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused)) {
+				t.Errorf("%v", err)
+			}
+			if e.called != tc.called {
+				t.Errorf("hooks were called %d times, want %d", e.called, tc.called)
 			}
 		})
 	}

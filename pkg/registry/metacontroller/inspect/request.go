@@ -28,8 +28,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 // workLimit is how long a request may take that calls hooks. The generic server ends requests after 34 s.
@@ -74,6 +76,11 @@ func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
+	if o.Call {
+		if err := r.mayCall(ctx, who, name); err != nil {
+			return nil, err
+		}
+	}
 	c, err := r.controller(ctx, name)
 	if err != nil {
 		return nil, err
@@ -82,17 +89,44 @@ func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
-	requests, shown, err := c.Requests(ctx, p, inspection.RequestOptions{Hook: o.Hook, Call: o.Call})
+	return requestsOf(ctx, who, c, p, o)
+}
+
+// requestsOf returns the requests about a parent, if the caller sees all that they show. Before he is known to, no hook is called for him.
+func requestsOf(
+	ctx context.Context, who *caller, c inspection.Controller, p v1alpha1.ParentReference, o *v1alpha1.HookRequestOptions,
+) (*v1alpha1.HookRequestList, error) {
+	var refused error
+	wanted := inspection.RequestOptions{Hook: o.Hook}
+	if o.Call {
+		wanted.Call = func(shown []inspection.Place) error {
+			refused = maySee(ctx, who, shown, p)
+			return refused
+		}
+	}
+	requests, shown, err := c.Requests(ctx, p, wanted)
+	if refused != nil {
+		return nil, refused
+	}
 	if err != nil {
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, err)
 	}
-	if err := who.learn(ctx, shown); err != nil {
+	if err := maySee(ctx, who, shown, p); err != nil {
 		return nil, err
 	}
-	if hidden := slices.IndexFunc(shown, who.hides); hidden >= 0 {
-		return nil, forbidden(who, shown[hidden], p)
-	}
 	return &v1alpha1.HookRequestList{Parent: p, Items: requests}, nil
+}
+
+// mayCall returns an error if the caller may not have hooks called, which takes the right to plan.
+func (r *RequestREST) mayCall(ctx context.Context, who *caller, name string) error {
+	plan := rights.Right{Verb: rights.Create, Group: metacontroller.GroupName, Resource: r.resource, Subresource: "plan", Name: name}
+	allowed, err := who.may(ctx, plan)
+	if err != nil || allowed {
+		return err
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: metacontroller.GroupName, Resource: r.resource}, name, fmt.Errorf(
+		"call=true has the server call hooks, as a plan does: user %q may not create %s/plan in API group %s", who.subject.User, r.resource,
+		metacontroller.GroupName))
 }
 
 // one returns the parent that the options name, if the caller sees it and the kinds of its children.
@@ -110,14 +144,18 @@ func (r *RequestREST) one(
 		return p, apierrors.NewBadRequest("resource: the controller has parents of several resources with this name; name one, as in things.example.com")
 	}
 	p = found[0]
-	places := around(p, c.Children())
+	return p, maySee(ctx, who, around(p, c.Children()), p)
+}
+
+// maySee returns an error if the caller may not read the objects of all places, which requests about a parent show.
+func maySee(ctx context.Context, who *caller, places []inspection.Place, p v1alpha1.ParentReference) error {
 	if err := who.learn(ctx, places); err != nil {
-		return p, err
+		return err
 	}
 	if hidden := slices.IndexFunc(places, who.hides); hidden >= 0 {
-		return p, forbidden(who, places[hidden], p)
+		return forbidden(who, places[hidden], p)
 	}
-	return p, nil
+	return nil
 }
 
 // forbidden says what the caller would have to be allowed.
