@@ -35,6 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/resync"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/scaffold"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/status"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/syncs"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/try"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/version"
@@ -73,7 +74,7 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 	)
 	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
 		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
-	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), tree.NewCommand(c), resync.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
+	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), tree.NewCommand(c), resync.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
 	root.AddCommand(version.NewCommand(c))
 	return root
 }

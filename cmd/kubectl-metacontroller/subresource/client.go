@@ -82,6 +82,12 @@ func (c *Client) Parents(ctx context.Context, o v1alpha1.ControllerParentOptions
 	return all, err
 }
 
+// Syncs returns recent syncs of the parents that the options select, the latest first.
+func (c *Client) Syncs(ctx context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
+	list := &v1alpha1.ControllerSyncList{}
+	return list, c.get(ctx, "syncs", &o, list)
+}
+
 // RequestOptions say which requests are wanted.
 type RequestOptions struct {
 	// Hook is the only one whose requests are wanted. Empty: all that a sync would call.

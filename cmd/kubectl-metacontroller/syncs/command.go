@@ -1,0 +1,152 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package syncs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
+)
+
+const (
+	wide = "wide"
+	// mostSyncs is the largest limit of the server.
+	mostSyncs = 500
+)
+
+// options are the flags.
+type options struct {
+	flags     subresource.Flags
+	print     *genericclioptions.PrintFlags
+	limit     int64
+	noHeaders bool
+}
+
+// NewCommand returns the command syncs.
+func NewCommand(c *connection.Connection) *cobra.Command {
+	o := options{print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)}
+	o.print.OutputFormat = new("")
+	cmd := &cobra.Command{
+		Use:   "syncs CONTROLLER [NAMESPACE/PARENT]",
+		Short: "Tell what the recent syncs of a controller did, and why",
+		Long: `Tell what the recent syncs of a controller did, the latest first: of one parent, those of the namespace, or with --all those of all
+namespaces. TRIGGER is why the parent was synced, WAIT how long it waited for the sync, and HOOK how long the calls of hooks took.
+CHILDREN are those that were written, or could not be. It is read from the memory of the server, which forgets the oldest syncs.`,
+		Example: `  # Why a parent is synced again and again
+  kubectl metacontroller syncs cc/website shop/example
+  # The fields that changed, too
+  kubectl metacontroller -n shop syncs cc/website -o yaml`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.CompleteName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), c, args)
+		},
+	}
+	flags := cmd.Flags()
+	o.flags.Add(flags)
+	o.print.AddFlags(cmd)
+	flags.Int64Var(&o.limit, "limit", 0, "how many syncs are printed at most, up to 500; 0 leaves it to the server")
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
+	if o.limit < 0 || o.limit > mostSyncs {
+		return fmt.Errorf("--limit must be 0 to %d, is %d", mostSyncs, o.limit)
+	}
+	object, err := c.Find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	parent := ""
+	if len(args) == 2 {
+		parent = args[1]
+	}
+	selected, err := o.flags.Of(c, object, parent)
+	if err != nil {
+		return err
+	}
+	client, err := subresource.New(c, object)
+	if err != nil {
+		return err
+	}
+	list, err := syncsOf(ctx, client, selected, o.limit)
+	if err != nil {
+		return err
+	}
+	if list.Hidden > 0 {
+		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
+	}
+	if format := *o.print.OutputFormat; format != "" && format != wide {
+		printer, err := o.print.ToPrinter()
+		if err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+		return printer.PrintObj(list, c.Out)
+	}
+	if len(list.Items) == 0 {
+		_, err := fmt.Fprintf(c.ErrOut, "No sync is remembered: see '%s parents %s --all'\n", connection.Program, object.Argument())
+		return err
+	}
+	wide := *o.print.OutputFormat == wide
+	t := table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
+	return t.print(c.Out, time.Now(), list.Items, !o.noHeaders)
+}
+
+// server is what the command needs of a controller's subresources.
+type server interface {
+	Parents(ctx context.Context, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error)
+	Syncs(ctx context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error)
+}
+
+// syncsOf returns the syncs of the selected parents, as many as limit says; 0: as the server does. The subresource selects by no labels: of all
+// that it has, those of the parents with the labels are taken.
+func syncsOf(ctx context.Context, client server, selected subresource.Selected, limit int64) (*v1alpha1.ControllerSyncList, error) {
+	asked := v1alpha1.ControllerSyncOptions{Resource: selected.Resource, Namespace: selected.Namespace, Name: selected.Name, Limit: limit}
+	if selected.LabelSelector == nil {
+		return client.Syncs(ctx, asked)
+	}
+	parents, err := client.Parents(ctx, selected.ParentOptions())
+	if err != nil {
+		return nil, err
+	}
+	labeled := make(map[v1alpha1.ParentReference]bool, len(parents.Items))
+	for i := range parents.Items {
+		labeled[parents.Items[i].ParentReference] = true
+	}
+	asked.Limit = mostSyncs
+	list, err := client.Syncs(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	list.RemainingItemCount = nil
+	list.Items = slices.DeleteFunc(list.Items, func(s v1alpha1.ControllerSync) bool { return !labeled[s.ParentReference] })
+	if limit > 0 && int64(len(list.Items)) > limit {
+		list.RemainingItemCount = new(int64(len(list.Items)) - limit)
+		list.Items = list.Items[:limit]
+	}
+	return list, nil
+}
