@@ -68,13 +68,13 @@ func hostileHooks(t *testing.T, server int, other *hooktest.Server) []hostileHoo
 	http2 := hooktest.NewServer(t, hooktest.WithHTTP2())
 	plain := hooktest.NewServer(t)
 	return []hostileHook{
-		{name: "huge", copies: 2, serves: hooktest.Huge(endless), want: tooLarge},
+		{name: "huge", copies: 2, serves: slowly(hooktest.Huge(endless)), want: tooLarge},
 		{name: "claim", copies: 2, serves: hooktest.HugeClaim(endless), want: tooLarge},
-		{name: "bomb", copies: 1, serves: bomb(), want: tooLarge},
-		{name: "full", copies: 1, serves: hooktest.Huge(4 << 20), want: "too large"},
+		{name: "bomb", copies: 1, serves: slowly(bomb()), want: tooLarge},
+		{name: "full", copies: 1, serves: slowly(hooktest.Huge(4 << 20)), want: "too large"},
 		{name: "drip", hangs: true, copies: 4, serves: hooktest.SlowDrip(10 * time.Millisecond), want: "the response was not complete within 1s"},
 		{name: "hang", hangs: true, copies: 5, serves: hooktest.Hang(), want: "connected, but no response within 1s"},
-		{name: "headers", copies: 2, serves: hooktest.EndlessHeaders(), want: "the headers of the response exceed 1048576 bytes"},
+		{name: "headers", copies: 2, serves: slowly(hooktest.EndlessHeaders()), want: "the headers of the response exceed 1048576 bytes"},
 		{name: "slow-headers", hangs: true, copies: 3, serves: slowHeaders(), want: "the response was not complete within 1s"},
 		{name: "metadata", copies: 6, serves: http.RedirectHandler("http://169.254.169.254/latest/", http.StatusTemporaryRedirect), want: away},
 		{name: "elsewhere", copies: 2, serves: http.RedirectHandler(other.URL("/sync"), http.StatusPermanentRedirect), want: away},
@@ -108,6 +108,19 @@ func (h *hostileHook) at(test *fixture.Test) string {
 	}
 	test.Hook.Handle("/"+h.name, h.serves)
 	return test.Hook.URL("/" + h.name)
+}
+
+// slowly lets a hook that costs much be called no more often than it needs to be seen.
+func slowly(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		timer := time.NewTimer(3 * time.Second)
+		defer timer.Stop()
+		select {
+		case <-r.Context().Done():
+		case <-timer.C:
+			handler.ServeHTTP(w, r)
+		}
+	})
 }
 
 // bomb returns a small body that becomes a large one.
