@@ -162,14 +162,21 @@ type progress struct {
 	series *series
 	start  time.Time
 	stage  atomic.Int32
+	// sent is the room of the request while it is written. It is set before the request is sent.
+	sent *reservation
 }
 
 func (p *progress) reached() stage { return stage(p.stage.Load()) }
 
 func (p *progress) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn:              func(string) { p.stage.Store(int32(connecting)) },
-		GotConn:              func(httptrace.GotConnInfo) { p.stage.Store(int32(waiting)) },
+		GetConn: func(string) { p.stage.Store(int32(connecting)) },
+		GotConn: func(httptrace.GotConnInfo) { p.stage.Store(int32(waiting)) },
+		WroteRequest: func(wrote httptrace.WroteRequestInfo) {
+			if wrote.Err == nil { // Otherwise the transport may write it again.
+				p.sent.release()
+			}
+		},
 		GotFirstResponseByte: func() { p.stage.Store(int32(reading)) },
 		DNSStart:             func(httptrace.DNSStartInfo) { p.series.dnsEvent("dns_start", time.Since(p.start)) },
 		DNSDone:              func(httptrace.DNSDoneInfo) { p.series.dnsEvent("dns_done", time.Since(p.start)) },
