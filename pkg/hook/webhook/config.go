@@ -84,7 +84,8 @@ type Config struct {
 	EtagBudget *Budget
 	// Destinations are where hooks may be. Nil: where the nil policy allows them.
 	Destinations *destination.Policy
-	// RefuseRedirects says that no redirect is followed. Otherwise those within the same scheme, host and port are.
+	// RefuseRedirects says that no redirect is followed. Otherwise those within the same scheme, host and port are, and
+	// those of the same host from http at port 80 to https at port 443.
 	RefuseRedirects bool
 	// ServerVersion goes into the User-Agent header. Default "unknown".
 	ServerVersion string

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// SameOriginRedirects follows redirects of hooks within the same scheme, host and port.
+	// SameOriginRedirects follows redirects of hooks within the same scheme, host and port, and from http at port 80 to https at port 443.
 	SameOriginRedirects = "same-origin"
 	// NoRedirects follows none.
 	NoRedirects = "none"
@@ -57,7 +57,8 @@ func (w *Webhooks) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&w.AllowLoopback, "webhook-allow-loopback", w.AllowLoopback,
 		"Allow hooks at loopback addresses. Default: true outside of a cluster, false in a Pod.")
 	fs.StringVar(&w.Redirects, "webhook-redirects", w.Redirects,
-		"Which redirects of hooks are followed: "+SameOriginRedirects+", those to the same scheme, host and port, or "+NoRedirects+".")
+		"Which redirects of hooks are followed: "+SameOriginRedirects+", those to the same scheme, host and port, and those of the same host "+
+			"from http at port 80 to https at port 443, or "+NoRedirects+".")
 }
 
 func (w *Webhooks) validate() []error {
