@@ -124,12 +124,16 @@ func TestSyncsAreThoseOfTheSelectedParents(t *testing.T) {
 		remaining int64
 	}{
 		"a parent": {
-			v1alpha1.ParentSelection{Resource: "websites.example.com", Namespace: "shop", Name: "x"}, 7,
-			v1alpha1.ControllerSyncOptions{Resource: "websites.example.com", Namespace: "shop", Name: "x", Limit: 7}, "db web-1 web-2 web-3", 0,
+			v1alpha1.ParentSelection{Resource: "websites.example.com", Namespace: "shop", Name: "x"},
+			7,
+			v1alpha1.ControllerSyncOptions{Resource: "websites.example.com", Namespace: "shop", Name: "x", Limit: 7},
+			"db web-1 web-2 web-3", 0,
 		},
 		"labels": {
-			v1alpha1.ParentSelection{Namespace: "shop", LabelSelector: labels}, 0,
-			v1alpha1.ControllerSyncOptions{Namespace: "shop", Limit: 500}, "web-1 web-2 web-3", 0,
+			v1alpha1.ParentSelection{Namespace: "shop", LabelSelector: labels},
+			0,
+			v1alpha1.ControllerSyncOptions{Namespace: "shop", Limit: 500},
+			"web-1 web-2 web-3", 0,
 		},
 		"labels and a limit": {
 			v1alpha1.ParentSelection{LabelSelector: labels}, 2, v1alpha1.ControllerSyncOptions{Limit: 500}, "web-1 web-2", 1,

@@ -42,7 +42,7 @@ import (
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Config is what a Customizer needs. All fields are required, except Hook and Access.
+// Config is what a Customizer needs. All fields are required, except Hook, Access and Triggers.
 type Config struct {
 	// Hook is the customize hook. Nil: there are no related objects.
 	Hook *hookclient.Hook
@@ -54,6 +54,8 @@ type Config struct {
 	Access *access.Access
 	// Enqueue asks for a sync of a parent to which an object, as it is or was, is related that changed, and says how.
 	Enqueue func(key parent.Key, o *object.Object, why trigger.Trigger)
+	// Triggers says that Enqueue is told how the object changed. False: it is told the zero Trigger.
+	Triggers bool
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
@@ -202,9 +204,13 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if len(keys) == 0 {
 		return
 	}
-	changed, why := e.New, trigger.OfObject(v1alpha1.SyncRelatedChanged, r.GroupResource(), e.Old, e.New)
+	changed := e.New
 	if changed == nil {
 		changed = e.Old
+	}
+	var why trigger.Trigger
+	if z.config.Triggers {
+		why = trigger.OfObject(v1alpha1.SyncRelatedChanged, r.GroupResource(), e.Old, e.New)
 	}
 	for _, key := range keys {
 		z.config.Enqueue(key, changed, why)

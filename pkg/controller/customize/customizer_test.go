@@ -71,9 +71,17 @@ type scene struct {
 
 	mu       sync.Mutex
 	enqueued []string
+	// triggers are how objects changed.
+	triggers []trigger.Trigger
 }
 
 func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
+	t.Helper()
+	return newSceneWith(t, customize.Config{}, rules...)
+}
+
+// newSceneWith takes what is not the same for all from config.
+func newSceneWith(t *testing.T, config customize.Config, rules ...hook.RelatedResourceRule) *scene {
 	t.Helper()
 	s := &scene{t: t, rules: rules}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,14 +117,13 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 	t.Cleanup(s.expectations.Close)
 	set := informers.New(s.expectations)
 	t.Cleanup(set.Close)
-	s.Customizer = customize.New(customize.Config{
-		Hook: hooks.Customize, Cluster: s.cluster, Informers: set,
-		Enqueue: func(key parent.Key, _ *object.Object, _ trigger.Trigger) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.enqueued = append(s.enqueued, key.Name)
-		},
-	})
+	config.Hook, config.Cluster, config.Informers = hooks.Customize, s.cluster, set
+	config.Enqueue = func(key parent.Key, _ *object.Object, why trigger.Trigger) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.enqueued, s.triggers = append(s.enqueued, key.Name), append(s.triggers, why)
+	}
+	s.Customizer = customize.New(config)
 	return s
 }
 
@@ -240,6 +247,27 @@ func TestChangesOfRelatedObjectsEnqueueTheirParents(t *testing.T) {
 	s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 20, `,"labels":{"app":"yes"}`))
 	if got := s.take(); len(got) > 0 {
 		t.Errorf("enqueued %v after it was forgotten", got)
+	}
+}
+
+func TestItIsSaidHowARelatedObjectChangedIfThatIsRecorded(t *testing.T) {
+	for _, recorded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("recorded %t", recorded), func(t *testing.T) {
+			s := newSceneWith(t, customize.Config{Triggers: recorded}, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps"})
+			s.show(configMaps, parse(t, "ConfigMap", "ns", "a", 1, ""))
+			if _, err := s.related(parse(t, "Thing", "ns", "p", 1, "")); err != nil {
+				t.Fatal(err)
+			}
+			s.take()
+			s.triggers = nil
+			s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 2, `,"labels":{"app":"yes"}`))
+			if got := s.take(); !slices.Equal(got, []string{"p"}) || len(s.triggers) != 1 {
+				t.Fatalf("enqueued %v because of %v", got, s.triggers)
+			}
+			if why := s.triggers[0]; (why.Object != nil) != recorded || slices.Equal(why.Fields, []string{"metadata.labels"}) != recorded {
+				t.Errorf("the trigger is %+v", why)
+			}
+		})
 	}
 }
 

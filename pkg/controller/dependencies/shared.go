@@ -69,6 +69,9 @@ type Shared struct {
 	Handlers *Handlers
 	// History remembers the syncs of all controllers. Nil: they are not recorded.
 	History *synchistory.Ring
+	// ShuttingDown is closed when the process is to end, which the context of a controller that was stopped before does not say. Nil: it
+	// never is.
+	ShuttingDown <-chan struct{}
 	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
 	// that are held and remembered. Nil: no bound.
 	RequestBudget, ResponseBudget, EtagBudget *webhook.Budget

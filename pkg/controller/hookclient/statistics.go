@@ -127,7 +127,11 @@ type statistics struct {
 }
 
 // called counts a call. One that succeeded is counted by succeeded or failed, too, once it is known whether its response can be used.
+// A call that was not made, because other calls took all room, is none: it says nothing of the hook.
 func (s *statistics) called(parent webhook.RootKey, took time.Duration, err error) {
+	if e, ok := errors.AsType[*webhook.CallError](err); ok && e.NoRoom {
+		return
+	}
 	s.mu.Lock()
 	credentials, missing := errors.AsType[*webhook.CredentialsError](err)
 	if missing {

@@ -148,6 +148,11 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 			[]string{"429", "overloaded"},
 			true, false, 0,
 		},
+		"NoRoom": {
+			"A call that other calls left no room is none.",
+			[]func(*statistics){fail(&webhook.CallError{Cause: "no room for the request", NoRoom: true}), wait(time.Hour)},
+			nil, false, false, 0,
+		},
 		"Stopped": {
 			"The end of the controller is no failure.",
 			[]func(*statistics){fail(&webhook.CallError{Err: context.Canceled}), fail(&webhook.CallError{Err: http.ErrServerClosed}), wait(time.Hour)},

@@ -60,6 +60,8 @@ type Manager struct {
 	selector    labels.Selector
 	controllers *controllers
 	exclusions  *exclusions
+	// shutDown tells what the controllers share that the process is to end. It is called once.
+	shutDown func()
 }
 
 // Config is what a manager needs.
@@ -107,7 +109,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting := &expectations.Registry{}
+	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
 	m := &Manager{informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
 		Options: options, Cluster: reached, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
 		Applier: apply.New(apply.Options{
@@ -120,7 +122,9 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		History:        synchistory.NewRing(options.SyncHistoryBytes),
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
+		ShuttingDown:   shuttingDown,
 	}}
+	m.shutDown = func() { close(shuttingDown) }
 	writer := objects{client: own.MetacontrollerV1alpha1()}
 	m.exclusions = newExclusions(options.TargetLabelSelector, writer)
 	m.controllers = newControllers(supervisor.Config{
@@ -134,8 +138,9 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Run runs controllers until ctx ends, and returns when all of them have ended and their last events are sent.
+// Run runs controllers until ctx ends, and returns when all of them have ended and their last events are sent. It is called once.
 func (m *Manager) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, m.shutDown)()
 	// What the controllers use must outlive them.
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup

@@ -125,10 +125,11 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 	if c.hooks.Finalize == nil {
 		return
 	}
+	var looked time.Time
 	for {
 		var late <-chan time.Time
 		if due, ok := c.finalizing.next(); ok {
-			late = time.After(max(finalizeInterval, time.Until(due)))
+			late = time.After(max(time.Until(looked.Add(finalizeInterval)), time.Until(due)))
 		}
 		select {
 		case <-ctx.Done():
@@ -137,6 +138,7 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 			continue
 		case <-late:
 		}
+		looked = time.Now()
 		if c.paused.Load() {
 			continue
 		}

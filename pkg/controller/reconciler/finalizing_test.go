@@ -17,9 +17,19 @@ limitations under the License.
 package reconciler
 
 import (
+	"context"
+	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -51,4 +61,33 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 			t.Errorf("%d are late, of which %d are reported now; want %d and %d: %s", n, len(reported), step.n, step.reported, step.reason)
 		}
 	}
+}
+
+// TestALateParentIsReportedWhileOthersBegin lets the finalization of another parent begin more often than it is looked for late ones.
+func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host, err := cluster.New(cluster.Options{Config: &rest.Config{Host: "http://127.0.0.1:1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+		c := &Controller{
+			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
+			byResource: map[schema.GroupResource]*Source{resource.GroupResource(): {informer: host.Cache.Acquire(cache.Query{Resource: resource})}},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.watchFinalizing(ctx) })
+		defer running.Wait()
+		defer stop()
+		const interval = finalizeInterval / 2
+		for i := range int(2 * finalizeLimit / interval) {
+			c.finalizing.called(parent.Key{Resource: resource.GroupResource(), Name: strconv.Itoa(i)}, false, time.Now())
+			<-time.After(interval)
+			synctest.Wait()
+			if due, ok := c.finalizing.next(); !ok || time.Since(due) > finalizeInterval {
+				t.Fatalf("at parent %d: one was to be reported %s ago", i, time.Since(due))
+			}
+		}
+	})
 }

@@ -62,15 +62,32 @@ func TestAControllerEndsWhenItIsKnownWhereItsFinalizerIs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		cause  error
-		ends   bool
+		// shutdown is how long after that the process is to end, zero for never, and after is when it is looked whether the controller has.
+		shutdown, after time.Duration
+		ends            bool
 	}{
-		"replaced": {"Who releases the parents next would miss one that gets the finalizer after that.", definition.ErrReplaced, false},
-		"shutdown": {"The process does not wait for ever: the controller runs again, in another one.", context.Canceled, true},
+		"replaced": {
+			"Who releases the parents next would miss one that gets the finalizer after that.", definition.ErrReplaced, 0, 24 * time.Second, false,
+		},
+		"replaced, without a response": {
+			"The next one finds what is later still.", definition.ErrReplaced, 0, 26 * time.Second, true,
+		},
+		"shutdown": {
+			"The process does not wait for ever: the controller runs again, in another one.", context.Canceled, 0, 6 * time.Second, true,
+		},
+		"shutdown after a replacement": {
+			"The process does not wait, although the context ended before it was to end.", definition.ErrReplaced, 10 * time.Second, 11 * time.Second, true,
+		},
+		"shutdown soon after a replacement": {
+			"The write has its grace.", definition.ErrReplaced, time.Second, 4 * time.Second, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &apiServer{patched: make(chan struct{}), respond: make(chan string)}
 				s := newSceneWith(t, &rest.Config{Host: "http://api", Transport: api})
+				shuttingDown := make(chan struct{})
+				s.shared.ShuttingDown = shuttingDown
 				s.exist(thing(t, "a", 1, "", ""))
 				c := s.build(&kind{}, func(c *reconciler.Config) {
 					hook := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
@@ -87,7 +104,11 @@ func TestAControllerEndsWhenItIsKnownWhereItsFinalizerIs(t *testing.T) {
 				}()
 				<-api.patched
 				stop(tc.cause)
-				<-time.After(time.Minute)
+				if tc.shutdown > 0 {
+					<-time.After(tc.shutdown)
+					close(shuttingDown)
+				}
+				<-time.After(tc.after - tc.shutdown)
 				synctest.Wait()
 				select {
 				case <-ended:

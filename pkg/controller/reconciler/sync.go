@@ -216,7 +216,7 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 	if s.preview != nil {
 		return s.preview.ensureFinalizer(s)
 	}
-	writing, end := untilKnown(ctx)
+	writing, end := c.untilKnown(ctx)
 	defer end()
 	written, changed, err := c.finalizer.Sync(writing, c.shared.Cluster.Client, s.Target, s.Parent)
 	if client.IsGone(err) {
@@ -236,18 +236,32 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 	return nil
 }
 
-// untilKnown returns the context of a write of the finalizer, which ends with end. It goes on when ctx ends while the process does not: who
-// takes the finalizer off all parents, when the controller has ended, must not miss one on which the API server puts it after that.
-func untilKnown(ctx context.Context) (writing context.Context, end func()) {
+// knownLimit is how long a write of the finalizer may go on after the context of its sync has ended.
+const knownLimit = 20 * time.Second
+
+// untilKnown returns the context of a write of the finalizer, which ends with end. It goes on for a while when ctx ends and the process does
+// not: who takes the finalizer off all parents, when the controller has ended, should not miss one on which the API server puts it after
+// that. The next instance, or a second look of who takes it off, finds one that is later still.
+func (c *Controller) untilKnown(ctx context.Context) (writing context.Context, end func()) {
 	writing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-			cancel(cause)
+		defer close(ended)
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, context.Canceled) {
+			select {
+			case <-writing.Done():
+			case <-c.shared.ShuttingDown:
+			case <-time.After(knownLimit):
+			}
 		}
+		cancel(cause)
 	})
 	return writing, func() {
-		stop()
 		cancel(nil)
+		if !stop() {
+			<-ended
+		}
 	}
 }
 

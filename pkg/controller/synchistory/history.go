@@ -24,7 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
@@ -138,34 +140,64 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) *Recording {
 	return r
 }
 
-// Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it.
+// Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it, and somebody
+// has changed it since: what is observed there is not what was desired then.
 func (h *History) Repeated(key parent.Key, step *plan.Step) bool {
 	if h == nil || len(step.Changed) == 0 {
 		return false
 	}
+	for i, written := range h.written(key, step) {
+		if written != 0 && written != record.HashOf(step.Changed[i].Observed) {
+			return true
+		}
+	}
+	return false
+}
+
+// written returns what the last syncs of a parent wrote at each place at which a step changes a child; zero where they did not.
+func (h *History) written(key parent.Key, step *plan.Step) []record.Hash {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	e, ok := h.parents[key]
 	if !ok {
-		return false
+		return nil
 	}
+	list := make([]record.Hash, len(step.Changed))
+	for i := range list {
+		list[i] = e.written(step.Key, step.Changed[i].Path)
+	}
+	return list
+}
+
+// written returns what the last of the syncs that are looked at, and which changed a child at a place, wrote there; zero if there is none,
+// if it is not known whether it was written, or if the child is another one since. It is called with the lock held.
+func (e *entry) written(key children.Key, path string) record.Hash {
 	n := e.last
 	for range lookBack {
 		if n == nil {
-			return false
+			return 0
 		}
 		for i := range n.sync.Children {
 			child := &n.sync.Children[i]
-			if child.Action == v1alpha1.ChildUpdate && child.Name == step.Name && child.Kind == step.Kind && child.Namespace == step.Namespace &&
-				child.Group == step.Group && slices.ContainsFunc(step.Changed, func(c plan.Change) bool {
-				return slices.Contains(child.Fields, c.Path)
-			}) {
-				return true
+			if child.Name != key.Name || child.Kind != key.Kind || child.Namespace != key.Namespace || child.Group != key.Group {
+				continue
+			}
+			switch child.Action {
+			case v1alpha1.ChildCreate, v1alpha1.ChildRecreate, v1alpha1.ChildDelete:
+				return 0
+			case v1alpha1.ChildUpdate:
+				if at := slices.Index(child.Fields, path); at >= 0 {
+					if child.Reason != "" {
+						return 0
+					}
+					return n.desired[i][at]
+				}
+			case v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildLeave, v1alpha1.ChildRefuse:
 			}
 		}
 		n = n.before
 	}
-	return false
+	return 0
 }
 
 // Latest returns the latest syncs of some parents, up to a limit, and how many more are remembered.

@@ -24,6 +24,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -52,6 +53,8 @@ type Recording struct {
 	began   time.Time
 	hook    time.Duration
 	sync    v1alpha1.ControllerSync
+	// desired stands for what was desired at the fields of each child of the sync.
+	desired [][]record.Hash
 	ended   bool
 }
 
@@ -166,18 +169,20 @@ func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason st
 			Name: strings.Clone(step.Name),
 		},
 	}
+	var desired []record.Hash
 	for _, change := range step.Changed[:min(len(step.Changed), maxFields)] {
 		child.Fields = append(child.Fields, change.Path)
+		desired = append(desired, record.HashOf(change.Desired))
 	}
-	r.child(child)
+	r.child(child, desired...)
 }
 
-func (r *Recording) child(c v1alpha1.SyncChild) {
+func (r *Recording) child(c v1alpha1.SyncChild, desired ...record.Hash) {
 	if len(r.sync.Children) == maxChildren {
 		r.sync.MoreChildren++
 		return
 	}
-	r.sync.Children = append(r.sync.Children, c)
+	r.sync.Children, r.desired = append(r.sync.Children, c), append(r.desired, desired)
 }
 
 // End remembers the sync with the text of its error, empty for none. A second call does nothing.
@@ -192,7 +197,7 @@ func (r *Recording) End(failed string) {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	if e, ok := h.parents[r.key]; ok {
-		h.ring.push(e, &r.sync)
+		h.ring.push(e, &r.sync, r.desired)
 	}
 }
 

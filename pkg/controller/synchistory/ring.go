@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -43,9 +44,11 @@ type Ring struct {
 
 // node is one sync, in the list of the ring and in that of its parent. The sync does not change.
 type node struct {
-	sync  *v1alpha1.ControllerSync
-	bytes int64
-	of    *entry
+	sync *v1alpha1.ControllerSync
+	// desired stands for what was desired at the fields of each child of the sync; nil if that is abridged.
+	desired [][]record.Hash
+	bytes   int64
+	of      *entry
 	// older and newer are the neighbors in the ring, and before and after those of the same parent. One that is abridged is in no ring.
 	older, newer, before, after *node
 }
@@ -109,11 +112,11 @@ func (r *Ring) Bytes() int64 {
 // The functions below are called with the lock held.
 
 // push adds a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
-func (r *Ring) push(e *entry, s *v1alpha1.ControllerSync) {
+func (r *Ring) push(e *entry, s *v1alpha1.ControllerSync, desired [][]record.Hash) {
 	if e.last != nil && e.last.sync.Abridged {
 		e.first, e.last = nil, nil
 	}
-	n := &node{sync: s, bytes: sizeOf(s), of: e, older: r.latest, before: e.last}
+	n := &node{sync: s, desired: desired, bytes: sizeOf(s) + sizeOfHashes(desired), of: e, older: r.latest, before: e.last}
 	if r.latest == nil {
 		r.oldest = n
 	} else {

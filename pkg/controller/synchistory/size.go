@@ -21,6 +21,7 @@ import (
 	"unsafe"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 )
 
@@ -49,6 +50,14 @@ func sizeOf(s *v1alpha1.ControllerSync) int64 {
 	for i := range s.Children {
 		c := &s.Children[i]
 		n += sizeOfChild + int64(len(c.Name)) + texts(c.Fields) + texts(c.ChangedBackBy)
+	}
+	return n
+}
+
+func sizeOfHashes(lists [][]record.Hash) int64 {
+	n := int64(cap(lists)) * int64(unsafe.Sizeof([]record.Hash{}))
+	for _, list := range lists {
+		n += int64(cap(list)) * int64(unsafe.Sizeof(record.Hash(0)))
 	}
 	return n
 }

@@ -333,17 +333,28 @@ func text(s *v1alpha1.ControllerSync) string {
 	return all
 }
 
+// updated records a sync that did something with a child.
+func updated(t *testing.T, h *History, step plan.Step, done plan.Outcome) {
+	t.Helper()
+	done.Step = step
+	rec := h.Begin(key("a"), trigger.Begun{})
+	rec.Children(&childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{done}}, configMaps)
+	rec.End("")
+}
+
+// stepTo changes a child from what is observed to what is desired, at a place each.
+func stepTo(changes ...plan.Change) plan.Step {
+	return plan.Step{Key: children.Key{Kind: "ConfigMap", Namespace: "n", Name: "x"}, Action: plan.Update, Changed: changes}
+}
+
 func TestRepeatedChangesAreFound(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
-	step := plan.Step{Key: children.Key{Kind: "ConfigMap", Namespace: "n", Name: "x"}, Action: plan.Update, Changed: []plan.Change{{Path: "data.a"}}}
+	step := stepTo(plan.Change{Path: "data.a", Observed: "theirs", Desired: "ours"})
 	if h.Repeated(key("a"), &step) {
 		t.Error("nothing was done before")
 	}
-	rec := h.Begin(key("a"), trigger.Begun{})
-	rec.Children(&childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true, Written: configMap(t, "x", "1", "")}}}, configMaps)
-	rec.End("")
-	other, elsewhere := step, step
-	other.Changed = []plan.Change{{Path: "data.b"}}
+	updated(t, h, step, plan.Outcome{Done: true, Written: configMap(t, "x", "1", "")})
+	other, elsewhere := stepTo(plan.Change{Path: "data.b", Observed: "theirs", Desired: "ours"}), step
 	elsewhere.Name = "y"
 	for range lookBack - 1 {
 		if !h.Repeated(key("a"), &step) || h.Repeated(key("a"), &other) || h.Repeated(key("a"), &elsewhere) || h.Repeated(key("b"), &step) {
@@ -354,6 +365,43 @@ func TestRepeatedChangesAreFound(t *testing.T) {
 	synced(h, "a", "")
 	if h.Repeated(key("a"), &step) {
 		t.Error("it was long ago")
+	}
+}
+
+func TestAChangeThatNobodyTookBackIsNotRepeated(t *testing.T) {
+	done := plan.Outcome{Done: true, Written: configMap(t, "x", "1", "")}
+	const replicas = "spec.replicas"
+	scale := func(from, to any) plan.Step { return stepTo(plan.Change{Path: replicas, Observed: from, Desired: to}) }
+	created, removed := scale(nil, nil), scale(int64(1), nil)
+	created.Action, created.Changed = plan.Create, nil
+	for name, tc := range map[string]struct {
+		former []plan.Step
+		done   plan.Outcome
+		step   plan.Step
+		want   bool
+	}{
+		"desired anew":             {[]plan.Step{scale(int64(1), int64(2))}, done, scale(int64(2), int64(3)), false},
+		"desired anew twice":       {[]plan.Step{scale(int64(1), int64(2)), scale(int64(2), int64(3))}, done, scale(int64(3), int64(4)), false},
+		"changed back":             {[]plan.Step{scale(int64(1), int64(2))}, done, scale(int64(1), int64(2)), true},
+		"changed to another value": {[]plan.Step{scale(int64(1), int64(2))}, done, scale(int64(5), int64(3)), true},
+		"changed back after two":   {[]plan.Step{scale(int64(1), int64(2)), scale(int64(2), int64(3))}, done, scale(int64(2), int64(3)), true},
+		"removed, and wanted":      {[]plan.Step{removed}, done, scale(nil, int64(2)), false},
+		"removed, and put back":    {[]plan.Step{removed}, done, scale(int64(1), nil), true},
+		"one place of two": {[]plan.Step{scale(int64(1), int64(2))}, done, stepTo(
+			plan.Change{Path: "spec.a", Observed: "x", Desired: "y"}, plan.Change{Path: replicas, Observed: int64(1), Desired: int64(2)}), true},
+		"created since":               {[]plan.Step{scale(int64(1), int64(2)), created}, done, scale(int64(1), int64(3)), false},
+		"perhaps not written":         {[]plan.Step{scale(int64(1), int64(2))}, plan.Outcome{Unknown: true}, scale(int64(1), int64(2)), false},
+		"not written, as it is stale": {[]plan.Step{scale(int64(1), int64(2))}, plan.Outcome{Stale: true}, scale(int64(1), int64(2)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := NewRing(1<<20).Of("c", "u")
+			for _, former := range tc.former {
+				updated(t, h, former, tc.done)
+			}
+			if got := h.Repeated(key("a"), &tc.step); got != tc.want {
+				t.Errorf("repeated is %t, want %t", got, tc.want)
+			}
+		})
 	}
 }
 

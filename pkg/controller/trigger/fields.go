@@ -94,18 +94,22 @@ func (d *differences) descend(path string, before, after []byte) {
 }
 
 func (d *differences) objects(path string, before, after []part) {
-	for i, b := range after {
-		var former []byte
-		if at := find(before, b.key, i); at >= 0 {
-			former = before[at].value
+	former, later := members{list: before}, members{list: after}
+	for _, b := range after {
+		a := former.value(b.key)
+		if !bytes.Equal(a, b.value) && !isIgnored(path, b.key) {
+			d.compare(within(path, b.key), a, b.value)
 		}
-		if !bytes.Equal(former, b.value) && !isIgnored(path, b.key) {
-			d.compare(within(path, b.key), former, b.value)
+		if d.more {
+			return // What else differs changes nothing, and looking for members that are missing takes long.
 		}
 	}
-	for i, a := range before {
-		if find(after, a.key, i) < 0 && !isIgnored(path, a.key) {
+	for _, a := range before {
+		if later.value(a.key) == nil && !isIgnored(path, a.key) {
 			d.add(within(path, a.key))
+		}
+		if d.more {
+			return
 		}
 	}
 }
@@ -117,12 +121,23 @@ func within(path string, key []byte) string {
 	return path + "." + string(key)
 }
 
-// find returns where the member with a key is, which probably is at a place; -1 if there is none.
-func find(list []part, key []byte, place int) int {
-	if place < len(list) && bytes.Equal(list[place].key, key) {
-		return place
+// members finds the members of an object by their keys, at once if they are asked for in their order.
+type members struct {
+	list []part
+	// next is the place after the member that was found last.
+	next int
+}
+
+// value returns the value of the member with a key, nil if there is none.
+func (m *members) value(key []byte) []byte {
+	at := m.next
+	if at >= len(m.list) || !bytes.Equal(m.list[at].key, key) {
+		if at = slices.IndexFunc(m.list, func(p part) bool { return bytes.Equal(p.key, key) }); at < 0 {
+			return nil
+		}
 	}
-	return slices.IndexFunc(list, func(p part) bool { return bytes.Equal(p.key, key) })
+	m.next = at + 1
+	return m.list[at].value
 }
 
 func isIgnored(path string, key []byte) bool {

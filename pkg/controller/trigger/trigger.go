@@ -98,8 +98,9 @@ func reasonOf(e cache.Event) v1alpha1.SyncReason {
 	before, after := parts(a[:0], e.Old.JSON()), parts(b[:0], e.New.JSON())
 	status := false
 	for _, list := range [][]part{before, after} {
-		for i, p := range list {
-			former, later := valueOf(before, p.key, i), valueOf(after, p.key, i)
+		was, is := members{list: before}, members{list: after}
+		for _, p := range list {
+			former, later := was.value(p.key), is.value(p.key)
 			switch {
 			case bytes.Equal(former, later) || string(p.key) == metadata:
 			case string(p.key) == "status":
@@ -113,13 +114,6 @@ func reasonOf(e cache.Event) v1alpha1.SyncReason {
 		return v1alpha1.SyncMetadataChanged
 	}
 	return v1alpha1.SyncStatusChanged
-}
-
-func valueOf(list []part, key []byte, place int) []byte {
-	if at := find(list, key, place); at >= 0 {
-		return list[at].value
-	}
-	return nil
 }
 
 // seed makes the hashes of this process comparable.

@@ -17,6 +17,7 @@ limitations under the License.
 package trigger
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -152,6 +153,40 @@ func TestDeletionsStandForThemselves(t *testing.T) {
 	} {
 		if got := OfObject(v1alpha1.SyncChildDeleted, schema.GroupResource{}, tc.before, tc.after); got.version != tc.version {
 			t.Errorf("%s: it stands for another state", name)
+		}
+	}
+}
+
+func TestMembersAreFoundAtTheNextPlace(t *testing.T) {
+	var list, more []string
+	for i := range 100 {
+		list = append(list, fmt.Sprintf(`"k%03d":%d`, i, i))
+	}
+	more = append([]string{`"a":1`}, list...)
+	fewer := parts(nil, []byte("{"+strings.Join(list, ",")+"}"))
+	m := members{list: fewer}
+	for i, each := range parts(nil, []byte("{"+strings.Join(more, ",")+"}")) {
+		got := m.value(each.key)
+		if i == 0 && got != nil || i > 0 && !bytes.Equal(got, each.value) || m.next != i {
+			t.Fatalf("%s is %s, and the next is at %d", each.key, got, m.next)
+		}
+	}
+	for _, i := range []int{50, 10, 99, 0} {
+		if got := m.value(fewer[i].key); !bytes.Equal(got, fewer[i].value) {
+			t.Errorf("%s is %s out of order", fewer[i].key, got)
+		}
+	}
+}
+
+func TestAMemberBeforeManyIsTheOnlyPlace(t *testing.T) {
+	var many strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&many, `,"k%04d":1`, i)
+	}
+	with, without := parse(t, "", `,"spec":{"a":1`+many.String()+"}"), parse(t, "", `,"spec":{`+many.String()[1:]+"}")
+	for _, pair := range [][2]*object.Object{{with, without}, {without, with}} {
+		if fields, more := Fields(pair[0], pair[1]); strings.Join(fields, " ") != "spec.a" || more {
+			t.Errorf("the places are %v, more %t", fields, more)
 		}
 	}
 }

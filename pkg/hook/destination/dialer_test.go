@@ -144,7 +144,12 @@ func TestWhatIsDialed(t *testing.T) {
 			false, "64:ff9b::a9fe:a9fe", "",
 			"64:ff9b::a9fe:a9fe leads to 169.254.169.254, which is a link-local address, where clouds serve credentials of nodes",
 		},
-		"link-local IPv6":  {Options{AllowLoopback: true}, false, "fe80::1%lo", "", "fe80::1%lo is a link-local address, where clouds serve credentials of nodes"},
+		"link-local IPv6": {Options{AllowLoopback: true}, false, "fe80::1%lo", "", "fe80::1%lo is a link-local address, where clouds serve credentials of nodes"},
+		"metadata service of EC2 by IPv6": {
+			Options{AllowLoopback: true, AllowedHosts: []string{"fd00::/8"}},
+			false, "fd00:ec2::254", "",
+			"fd00:ec2::254 is the metadata service of EC2, which serves credentials of nodes",
+		},
 		"unspecified":      {Options{AllowLoopback: true}, false, "0.0.0.0", "", "0.0.0.0 is the unspecified address"},
 		"unspecified IPv6": {Options{AllowLoopback: true}, false, "::", "", ":: is the unspecified address"},
 		"multicast":        {Options{AllowLoopback: true}, false, "ff02::1%lo", "", "ff02::1%lo is a multicast address"},

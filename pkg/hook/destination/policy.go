@@ -22,7 +22,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"golang.org/x/net/idna"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -96,15 +98,46 @@ func (p *Policy) allow(entry string) error {
 func canonicalName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // CheckHost refuses what can be refused of a host, a name or an IP address, without looking it up. It is for hooks behind a proxy, which
-// looks names up itself: a policy with networks only refuses names then.
+// looks names up itself: a policy with networks only refuses names then. A number that is no IP address in the usual notation is refused,
+// because the proxy may take it for one.
 func (p *Policy) CheckHost(host string) error {
-	if address, err := netip.ParseAddr(host); err == nil {
+	sent, err := asSent(host)
+	if err != nil {
+		return &RefusedError{Host: host, Kind: "no host name"}
+	}
+	if address, err := netip.ParseAddr(sent); err == nil {
 		return p.check(host, netip.AddrPortFrom(address, 0), false)
+	}
+	if isNumber(sent) {
+		return &RefusedError{Host: host, Kind: "a number, which may be any IP address"}
 	}
 	if p.named(host) {
 		return nil
 	}
 	return notAllowed(host, "")
+}
+
+// asSent returns a host as a proxy may be sent it, without dots at its end.
+func asSent(host string) (string, error) {
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		var err error
+		if host, err = idna.Lookup.ToASCII(host); err != nil {
+			return "", err //nolint:wrapcheck // The caller says all of it.
+		}
+	}
+	return strings.TrimRight(host, "."), nil
+}
+
+// isNumber reports whether a host is numbers and dots: inet_aton(3) reads 2852039166, 0xA9FEA9FE, 0251.254.43518 and 169.254.43518 as IPv4
+// addresses. No Service has such a name.
+func isNumber(host string) bool {
+	for label := range strings.SplitSeq(strings.ToLower(host), ".") {
+		digits, isHex := strings.CutPrefix(label, "0x")
+		if strings.ContainsFunc(digits, func(r rune) bool { return (r < '0' || r > '9') && (!isHex || r < 'a' || r > 'f') }) {
+			return false
+		}
+	}
+	return true
 }
 
 // named reports whether the policy allows a host by its name, whatever its address is. It is true where everything is allowed.
@@ -127,6 +160,8 @@ func (p *Policy) check(host string, to netip.AddrPort, named bool) error {
 	switch {
 	case address.IsLinkLocalUnicast():
 		refused.Kind = "a link-local address, where clouds serve credentials of nodes"
+	case address.WithZone("") == ec2Metadata:
+		refused.Kind = "the metadata service of EC2, which serves credentials of nodes"
 	case address.IsUnspecified():
 		refused.Kind = "the unspecified address"
 	case address.IsMulticast():
@@ -150,6 +185,9 @@ func notAllowed(host, address string) error {
 
 // nat64 is the network whose addresses end with an IPv4 address to which a gateway translates them (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96") //nolint:gochecknoglobals // a constant
+
+// ec2Metadata is where EC2 serves credentials of nodes beside 169.254.169.254.
+var ec2Metadata = netip.MustParseAddr("fd00:ec2::254") //nolint:gochecknoglobals // a constant
 
 // effective returns the address that is reached in the end: an IPv4 address that is written as an IPv6 address is that IPv4 address.
 func effective(address netip.Addr) netip.Addr {

@@ -52,6 +52,57 @@ func TestAllowedHosts(t *testing.T) {
 	}
 }
 
+// TestHostsBehindAProxy is about what a proxy may take for an address.
+func TestHostsBehindAProxy(t *testing.T) {
+	const number, linkLocal = " is a number, which may be any IP address", "a link-local address, where clouds serve credentials of nodes"
+	inPod, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{
+		"2852039166":           number,
+		"2852039166.":          number,
+		"0xA9FEA9FE":           number,
+		"0Xa9fea9fe":           number,
+		"025177524776":         number,
+		"0251.0376.0251.0376":  number,
+		"169.254.43518":        number,
+		"169.16689662":         number,
+		"0xA9.254.0251.0xFE":   number,
+		"127.1":                number,
+		"0":                    number,
+		"1.2.3.256":            number,
+		"１６９.254.43518":        number,
+		"０ｘＡ９ＦＥＡ９ＦＥ":           number,
+		"169.254.169.254":      " is " + linkLocal,
+		"169.254.169.254.":     " leads to 169.254.169.254, which is " + linkLocal,
+		"169.254.169.254..":    " leads to 169.254.169.254, which is " + linkLocal,
+		"１６９.254.169.254":      " leads to 169.254.169.254, which is " + linkLocal,
+		"169。254。169。254":      " leads to 169.254.169.254, which is " + linkLocal,
+		"127.0.0.1.":           " leads to 127.0.0.1, which is a loopback address, where only this server's own Pod is",
+		"fd00:ec2::254":        " is the metadata service of EC2, which serves credentials of nodes",
+		"fd00:ec2:0:0::fe":     "",
+		"fd00:ec2::0254":       " leads to fd00:ec2::254, which is the metadata service of EC2, which serves credentials of nodes",
+		"bü_cher.example":      " is no host name",
+		"bücher.example":       "",
+		"hook.shop":            "",
+		"hook.shop.":           "",
+		"hook_1.shop":          "",
+		"hook.2024":            "", // The Service of a namespace whose name is a number.
+		"hook.0xab":            "",
+		"0xshop":               "",
+		"10.0.0.1":             "",
+		"10.0.0.1.":            "",
+		"3com.example":         "",
+		"1password.42.example": "",
+	} {
+		err := inPod.CheckHost(host)
+		if want == "" && err != nil || want != "" && (!isRefused(err) || err.Error() != host+want) {
+			t.Errorf("got  %v\nwant %s%s", err, host, want)
+		}
+	}
+}
+
 func TestAllowedHostsThatAreNotUnderstood(t *testing.T) {
 	for _, entry := range []string{"", "*", ".", "*.", "http://web.hooks", "web.hooks:80", "10.0.0.0/33", "10.0.0.0/", "a b", "we*b", "fe80::1%eth0", "web_hooks"} {
 		if _, err := New(Options{AllowedHosts: []string{"web.hooks", entry}}); err == nil || !strings.Contains(err.Error(), `"`+entry+`"`) {

@@ -17,6 +17,8 @@ limitations under the License.
 package webhook
 
 import (
+	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 )
 
 func service(name, namespace string) *v1alpha1.ServiceReference {
@@ -153,6 +156,44 @@ func TestEffectiveSecurity(t *testing.T) {
 				t.Errorf("%s\n(-want +got):\n%s\nat %s, want %s", tc.reason, diff, at, tc.wantAt)
 			}
 		})
+	}
+}
+
+// TestPlacesAreJudgedWhereNoProxyIs is about an environment with a proxy for http and none for https.
+func TestPlacesAreJudgedWhereNoProxyIs(t *testing.T) {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "http", Host: "hook.shop"}})
+	if err != nil || proxy == nil {
+		t.Fatal(proxy, err)
+	}
+	inPod, err := destination.New(destination.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hook, tc := range map[string]struct{ proxied, direct bool }{
+		"http://hook.shop/sync":      {proxied: true},
+		"http://hook.shop:80/sync":   {proxied: true},
+		"http://hook.shop:8080/sync": {proxied: true, direct: true}, // No redirect leads from there to https.
+		"https://hook.shop/sync":     {},
+	} {
+		u, err := url.Parse(hook)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial := (&Client{config: Config{Destinations: inPod}, url: u}).dial()
+		connection, err := dial(t.Context(), "tcp", proxy.Host)
+		if err == nil {
+			err = connection.Close()
+		}
+		if _, refused := errors.AsType[*destination.RefusedError](err); refused == tc.proxied || !refused && err != nil {
+			t.Errorf("%s: connecting to the proxy: %v, want a refusal: %t", hook, err, !tc.proxied)
+		}
+		connection, err = dial(t.Context(), "tcp", "127.0.0.1:1") // Nothing listens there.
+		if err == nil {
+			t.Error(connection.Close())
+		}
+		if _, refused := errors.AsType[*destination.RefusedError](err); refused == tc.direct {
+			t.Errorf("%s: connecting to the hook: %v, want a refusal: %t", hook, err, !tc.direct)
+		}
 	}
 }
 

@@ -50,6 +50,45 @@ func NewBudget(bytes int64) *Budget {
 // Used returns the bytes that are reserved now, and the whole budget. It does not block.
 func (b *Budget) Used() (used, limit int64) { return b.used.Load(), b.bytes }
 
+// quotaParts is the number of clients that it takes to fill a budget.
+const quotaParts = 4
+
+// quota is what one client may reserve of a budget: a part of it, so that a client whose hook does not read leaves room for the others.
+// Nil has no bound.
+type quota struct {
+	budget *Budget
+	bytes  int64
+	room   *semaphore.Weighted
+}
+
+// quota returns the part of one client.
+func (b *Budget) quota() *quota {
+	if b == nil {
+		return nil
+	}
+	bytes := max(1, b.bytes/quotaParts)
+	return &quota{budget: b, bytes: bytes, room: semaphore.NewWeighted(bytes)}
+}
+
+// reserve waits for room, in the order of the calls, until ctx ends: first in the quota, so that what waits for the budget is no more than
+// the quota either. More than the quota is the quota.
+func (q *quota) reserve(ctx context.Context, bytes int64) (*reservation, error) {
+	if q == nil {
+		return nil, nil
+	}
+	bytes = min(bytes, q.bytes)
+	if err := q.room.Acquire(ctx, bytes); err != nil {
+		return nil, fmt.Errorf("waiting for room beside other calls of the hook: %w", err)
+	}
+	r, err := q.budget.reserve(ctx, bytes)
+	if err != nil {
+		q.room.Release(bytes)
+		return nil, err
+	}
+	r.quota = q
+	return r, nil
+}
+
 // free gives bytes back.
 func (b *Budget) free(bytes int64) {
 	b.used.Add(-bytes)
@@ -81,7 +120,9 @@ func (b *Budget) tryReserve(bytes int64) (*reservation, bool) {
 
 // reservation is a part of a budget, which is given back when all its holders have released it. Nil is one of nothing.
 type reservation struct {
-	budget  *Budget
+	budget *Budget
+	// quota is nil if the budget alone was asked.
+	quota   *quota
 	bytes   int64
 	holders atomic.Int32
 }
@@ -112,5 +153,8 @@ func (r *reservation) shrink(bytes int64) {
 func (r *reservation) release() {
 	if r != nil && r.holders.Add(-1) == 0 {
 		r.budget.free(r.bytes)
+		if r.quota != nil {
+			r.quota.room.Release(r.bytes)
+		}
 	}
 }

@@ -249,47 +249,108 @@ func (a absent) ConfigMap(ctx context.Context, namespace, name string) (string, 
 	return a.Secret(ctx, namespace, name)
 }
 
-// TestRequestsOfAllHooksShareABudget keeps a large request in a hook that does not answer, and calls another one.
-func TestRequestsOfAllHooksShareABudget(t *testing.T) {
-	budget := webhook.NewBudget(150 << 10)
-	large, small := []byte(strings.Repeat(" ", 100<<10)), []byte(strings.Repeat(" ", 64<<10))
-	server := hooktest.NewServer(t)
-	arrived, proceed := make(chan struct{}), make(chan struct{})
-	server.Handle("/first", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(arrived)
-		<-proceed
-		_, _ = io.WriteString(w, `{}`)
-	}))
-	server.Handle("/then", hooktest.Body("", `{}`))
-	shared := func(c *webhook.Config) { c.RequestBudget = budget }
-	first := newClient(t, configure(server.URL("/first"), shared))
-	var calls sync.WaitGroup
-	calls.Go(func() {
-		if _, err := first.Call(t.Context(), fleet, large); err != nil {
-			t.Error(err)
-		}
-	})
-	<-arrived
-	if used, limit := budget.Used(); used != 100<<10 || limit != 150<<10 {
-		t.Errorf("%d of %d bytes are used by a request of %d", used, limit, 100<<10)
+// stuck is a connection to a hook that does not read its requests. It tells of each of them.
+type stuck chan struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (s stuck) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case s <- struct{}{}:
+	case <-r.Context().Done():
 	}
-	other := newClient(t, configure(server.URL("/then"), shared))
-	if _, err := other.Call(t.Context(), fleet, small); err != nil {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestRequestsOfAllHooksShareABudget keeps large requests on their way to hooks that do not read, and calls another one.
+func TestRequestsOfAllHooksShareABudget(t *testing.T) {
+	const size, limit = 100 << 10, 400 << 10
+	budget := webhook.NewBudget(limit)
+	large, small := []byte(strings.Repeat(" ", size)), []byte(strings.Repeat(" ", 64<<10))
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", hooktest.Body("", `{}`))
+	shared := func(c *webhook.Config) { c.RequestBudget = budget }
+	client := newClient(t, configure(server.URL("/sync"), shared))
+	ctx, stop := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	arrived := make(stuck)
+	for i := range int64(4) {
+		if _, err := client.Call(t.Context(), fleet, large); err != nil {
+			t.Errorf("%d hooks that do not read leave no room: %v", i, err)
+		}
+		first := newClient(t, configure(server.URL("/sync"), shared, func(c *webhook.Config) { c.Transport = arrived }))
+		for range 3 {
+			calls.Go(func() {
+				_, err := first.Call(ctx, fleet, large)
+				if e, ok := errors.AsType[*webhook.CallError](err); !ok || e.NoRoom || !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want that the call was stopped", err)
+				}
+			})
+		}
+		<-arrived
+		if used, all := budget.Used(); used != (i+1)*size || all != limit {
+			t.Errorf("%d of %d bytes are used by the requests of %d hooks of %d each", used, all, i+1, size)
+		}
+	}
+	if _, err := client.Call(t.Context(), fleet, small); err != nil {
 		t.Errorf("a small request needs no room: %v", err)
 	}
 	// Enough to connect on a busy machine.
-	_, err := newClient(t, configure(server.URL("/then"), shared, withTimeout(2*time.Second))).Call(t.Context(), fleet, large)
-	want := "http error: calling " + server.URL("/then") + ": no room for the request within 2s beside those of other calls; " +
-		"raise --hook-request-budget of the server, or let other hooks respond faster"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
+	_, err := newClient(t, configure(server.URL("/sync"), shared, withTimeout(2*time.Second))).Call(t.Context(), fleet, large)
+	want := "http error: calling " + server.URL("/sync") + ": no room for the request within 2s beside those of other calls; " +
+		"raise --hook-request-budget of the server, or let the hooks read their requests faster"
+	if e, ok := errors.AsType[*webhook.CallError](err); !ok || err.Error() != want || !e.NoRoom || e.Connected {
+		t.Errorf("got  %+v\nwant %s", err, want)
 	}
-	close(proceed)
+	stop()
 	calls.Wait()
-	if _, err := other.Call(t.Context(), fleet, large); err != nil {
+	if _, err := client.Call(t.Context(), fleet, large); err != nil {
 		t.Errorf("there is room again: %v", err)
 	}
 	if used, _ := budget.Used(); used != 0 {
 		t.Errorf("%d bytes are used after all calls", used)
+	}
+}
+
+// TestARequestThatWasReadNeedsNoRoom calls hooks that read their requests and do not answer.
+func TestARequestThatWasReadNeedsNoRoom(t *testing.T) {
+	for name, options := range map[string][]hooktest.Option{"HTTP/1.1": nil, "HTTP/2": {hooktest.WithHTTP2()}} {
+		t.Run(name, func(t *testing.T) {
+			budget := webhook.NewBudget(400 << 10)
+			large := []byte(strings.Repeat(" ", 500<<10))
+			server := hooktest.NewServer(t, options...)
+			const callers = 6
+			arrived, proceed := make(chan struct{}, callers), make(chan struct{})
+			server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				arrived <- struct{}{}
+				<-proceed
+				_, _ = io.WriteString(w, `{}`)
+			}))
+			change := []func(*webhook.Config){func(c *webhook.Config) { c.RequestBudget = budget }}
+			if len(options) > 0 {
+				change = append(change, trusting(server))
+			}
+			client := newClient(t, configure(server.URL("/sync"), change...))
+			var calls sync.WaitGroup
+			for range callers {
+				calls.Go(func() {
+					if _, err := client.Call(t.Context(), fleet, large); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			for i := range callers {
+				select {
+				case <-arrived:
+				case <-time.After(time.Minute):
+					t.Fatalf("%d of %d requests arrived", i, callers)
+				}
+			}
+			close(proceed)
+			calls.Wait()
+			if used, _ := budget.Used(); used != 0 {
+				t.Errorf("%d bytes are used after all calls", used)
+			}
+		})
 	}
 }

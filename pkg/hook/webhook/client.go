@@ -46,6 +46,8 @@ type Client struct {
 	hidden hidden
 	etags  *etagCache // nil: entity tags are off
 	series *series
+	// requests is the client's part of the budget of requests.
+	requests *quota
 
 	mu      sync.Mutex
 	session *session // nil before the first call
@@ -107,6 +109,7 @@ func New(config Config) (*Client, error) {
 		endpoint: display(u),
 		security: security{settings: settings, credentials: config.Credentials},
 		hidden:   hiddenOf(u),
+		requests: config.RequestBudget.quota(),
 	}
 	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
 	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
@@ -163,11 +166,10 @@ func (c *Client) call(ctx context.Context, etags *etagCache, key RootKey, body [
 	defer c.release(s)
 	now.hidden = slices.Concat(c.hidden, now.hidden)
 	fail := func(reached stage, err error) error { return c.failure(ctx, limited, reached, err, now.hidden) }
-	sent, err := c.reserveRequest(limited, body)
-	if err != nil {
+	if p.sent, err = c.reserveRequest(limited, body); err != nil {
 		return Response{}, fail(queued, err)
 	}
-	defer sent.release()
+	defer p.sent.release()
 	e := exchange{etags: etags, key: key, remembered: remembered(etags, key), hidden: now.hidden}
 	request, err := c.request(limited, body, now.authorization, e.remembered)
 	if err != nil {
@@ -205,12 +207,12 @@ type exchange struct {
 	hidden hidden
 }
 
-// reserveRequest waits for room for the body of a request. Small bodies need none.
+// reserveRequest waits for room for the body of a request, which is given back when it has been written. Small bodies need none.
 func (c *Client) reserveRequest(ctx context.Context, body []byte) (*reservation, error) {
 	if len(body) <= freeBytes {
 		return nil, nil
 	}
-	return c.config.RequestBudget.reserve(ctx, int64(len(body)))
+	return c.requests.reserve(ctx, int64(len(body)))
 }
 
 // credentials reads the credentials within limited, which is ctx with the timeout of the call.

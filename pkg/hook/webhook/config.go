@@ -75,15 +75,17 @@ type Config struct {
 	// ResponseBudget bounds the bytes of responses that all clients which share it hold at once: those of more than 64 KiB, from
 	// before they are read to their release. Nil: there is no bound.
 	ResponseBudget *Budget
-	// RequestBudget bounds the bytes of requests that all clients which share it send at once: those of more than 64 KiB, from before
-	// they are sent to the end of their call. Nil: there is no bound.
+	// RequestBudget bounds the bytes of requests that all clients which share it send at once: those of more than 64 KiB, until they are
+	// written to the connection or their call ends. A client uses up to a quarter of it; a request that is larger counts as a quarter.
+	// Nil: there is no bound.
 	RequestBudget *Budget
 	// EtagBudget bounds the bytes of responses that all clients which share it remember by their entity tags. Nil: there is no
 	// bound but MaxEtagBytes.
 	EtagBudget *Budget
 	// Destinations are where hooks may be. Nil: where the nil policy allows them.
 	Destinations *destination.Policy
-	// RefuseRedirects says that no redirect is followed. Otherwise those within the same scheme, host and port are.
+	// RefuseRedirects says that no redirect is followed. Otherwise those within the same scheme, host and port are, and
+	// those of the same host from http at port 80 to https at port 443.
 	RefuseRedirects bool
 	// ServerVersion goes into the User-Agent header. Default "unknown".
 	ServerVersion string

@@ -183,7 +183,7 @@ const maxCause = 500
 // failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's. The error does not
 // show what is hidden.
 func (c *Client) failure(outer, ctx context.Context, reached stage, err error, hidden hidden) error {
-	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Connected: reached != connecting, Err: err}
+	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Connected: reached != connecting && reached != queued, Err: err}
 	switch {
 	case outer.Err() != nil:
 		e.Err = context.Cause(outer)
@@ -196,8 +196,9 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error, h
 			e.Cause = fmt.Sprintf("no connection within %s", limit)
 			e.Advice = "check the Pods and the Service of the hook, and the NetworkPolicies"
 		case queued:
+			e.NoRoom = true
 			e.Cause = fmt.Sprintf("no room for the request within %s beside those of other calls", limit)
-			e.Advice = "raise --hook-request-budget of the server, or let other hooks respond faster"
+			e.Advice = "raise --hook-request-budget of the server, or let the hooks read their requests faster"
 		case waiting:
 			e.Cause = fmt.Sprintf("connected, but no response within %s", limit)
 			e.Advice = "make the hook faster, or raise its timeout"

@@ -126,6 +126,8 @@ type CallError struct {
 	Advice string
 	// Connected says that there was a connection: the hook may respond to other calls.
 	Connected bool
+	// NoRoom says that no call was made, for want of room in [Config.RequestBudget]. It says nothing of the hook.
+	NoRoom bool
 	// Err is the cause as it was. Its text may hold what must not be shown; use it for errors.Is and errors.As only.
 	Err error
 }

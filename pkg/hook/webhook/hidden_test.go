@@ -18,9 +18,11 @@ package webhook_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -169,6 +171,101 @@ func TestNoShownResponseHasCredentials(t *testing.T) {
 			}
 			if _, err := response.HideJSON([]byte("{")); err == nil {
 				t.Error("no JSON is taken")
+			}
+		})
+	}
+}
+
+// inJSON returns a text within a JSON object.
+func inJSON(text string) string {
+	data, err := json.Marshal(map[string]string{"sent": text})
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// TestNoMessageShowsCredentialsInOtherForms calls hooks that write what they were sent as JSON, quoted and escaped.
+func TestNoMessageShowsCredentialsInOtherForms(t *testing.T) {
+	forms := map[string]func(string) string{
+		"as it is":   func(s string) string { return s },
+		"JSON":       inJSON,
+		"JSON twice": func(s string) string { return inJSON(inJSON(s)) },
+		"JSON thrice": func(s string) string {
+			return inJSON(inJSON(inJSON(s)))
+		},
+		"JSON without HTML": func(s string) string {
+			return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(inJSON(s))
+		},
+		"JSON in ASCII": func(s string) string {
+			return strings.NewReplacer("é", `\u00e9`, "😀", `\ud83d\ude00`).Replace(inJSON(s))
+		},
+		"JSON in upper case": func(s string) string {
+			return strings.NewReplacer(`\u003c`, `\u003C`, `\u003e`, `\u003E`).Replace(inJSON(s))
+		},
+		"quoted":          strconv.Quote,
+		"quoted in ASCII": strconv.QuoteToASCII,
+		"query":           url.QueryEscape,
+		"path":            url.PathEscape,
+		"cut short":       func(s string) string { return s[:len(s)-2] },
+	}
+	for name, secret := range map[string]string{
+		"quote": `s3cr3tA"longtail`, "HTML": `s3cr3t<&>longtail`, "other letters": "s3cr3té😀longtail", "at the beginning": `"é<😀>&longtail`,
+		"backslash": `s3cr3t\longtail`, "percent": "s3cr3t%longtail",
+	} {
+		credentials := (&store{}).set("Secret/shop/login", map[string]string{"username": "me", "password": secret})
+		login := v1alpha1.WebhookSecurity{BasicAuth: &v1alpha1.WebhookBasicAuth{SecretRef: v1alpha1.SecretReference{Namespace: "shop", Name: "login"}}}
+		for form, write := range forms {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				server := hooktest.NewServer(t)
+				server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, password, _ := r.BasicAuth()
+					w.Header().Set("Content-Type", "text/plain")
+					w.WriteHeader(http.StatusInternalServerError)
+					_, _ = io.WriteString(w, "the password "+write(password)+" is wrong")
+				}))
+				_, err := newClient(t, configure(server.URL("/sync"), with(credentials, login))).Call(t.Context(), fleet, []byte(`{}`))
+				if err == nil || strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), "longta") {
+					t.Errorf("the password is in %v", err)
+				}
+				if err == nil || !strings.Contains(err.Error(), "the password ") || !strings.HasSuffix(err.Error(), " is wrong") {
+					t.Errorf("more than the password is hidden in %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestNoMessageShowsPartsOfTheURL calls hooks that return parts of their URL.
+func TestNoMessageShowsPartsOfTheURL(t *testing.T) {
+	for name, tc := range map[string]struct {
+		user, query string
+		echo        func(*http.Request) string
+	}{
+		"a query as it is":         {query: "token=S%20ECRETPART", echo: func(r *http.Request) string { return r.URL.RawQuery }},
+		"a query decoded":          {query: "token=S%20ECRETPART", echo: func(r *http.Request) string { return "token=" + r.URL.Query().Get("token") }},
+		"a value":                  {query: "token=S%20ECRETPART", echo: func(r *http.Request) string { return r.URL.Query().Get("token") }},
+		"values":                   {query: "a=1&token=S+ECRETPART", echo: func(r *http.Request) string { return fmt.Sprint(r.URL.Query()) }},
+		"a value in JSON":          {query: "token=S%22%20ECRETPART", echo: func(r *http.Request) string { return inJSON(r.URL.Query().Get("token")) }},
+		"a user":                   {user: "ECRETPART-user", echo: func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user }},
+		"a user as sent":           {user: "ECRETPART-user", echo: func(r *http.Request) string { return r.Header.Get("Authorization") }},
+		"a user and no password":   {user: "ECRETPART-user:", echo: func(r *http.Request) string { user, _, _ := r.BasicAuth(); return user }},
+		"a user that is escaped":   {user: "ECRETPART%2Fuser", echo: func(r *http.Request) string { user, _, _ := r.BasicAuth(); return url.QueryEscape(user) }},
+		"a password that is short": {user: "someone:ECRETP", echo: func(r *http.Request) string { _, word, _ := r.BasicAuth(); return word }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := hooktest.NewServer(t)
+			server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Error(w, "sent: "+tc.echo(r), http.StatusForbidden)
+			}))
+			address := server.URL("/sync") + "?" + tc.query
+			if tc.user != "" {
+				address = strings.Replace(address, "http://", "http://"+tc.user+"@", 1)
+			}
+			_, err := newClient(t, configure(address)).Call(t.Context(), fleet, []byte(`{}`))
+			if err == nil || !strings.Contains(err.Error(), "sent: ") || strings.Contains(err.Error(), "ECRETP") ||
+				strings.Contains(err.Error(), base64.StdEncoding.EncodeToString([]byte("ECRETPART-user:"))) {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

@@ -18,7 +18,9 @@ package webhook_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,6 +90,77 @@ func TestRedirects(t *testing.T) {
 			want := "http error: calling " + server.URL("/sync") + ": the hook redirects to " + places.Replace(tc.want)
 			if _, ok := errors.AsType[*webhook.CallError](err); !ok || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// redirecting is a network in which each URL redirects to another one, or answers.
+type redirecting struct {
+	to   map[string]string
+	sent []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n *redirecting) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	n.sent = append(n.sent, r.Method+" "+r.URL.String()+" "+string(body))
+	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{}`)), Request: r}
+	if to, found := n.to[r.URL.String()]; found {
+		response.StatusCode = http.StatusPermanentRedirect
+		response.Header.Set("Location", to)
+	}
+	return response, err
+}
+
+// TestRedirectsToHTTPS is about hooks behind ingress controllers, which redirect to https.
+func TestRedirectsToHTTPS(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// hops are the URLs that redirect, each to the next one.
+		hops []string
+		// refused is the last of them, which is not called, and why; empty: all are called.
+		refused string
+		change  func(*webhook.Config)
+	}{
+		"the default ports":    {hops: []string{"http://hook.shop/sync", "https://hook.shop/sync"}},
+		"the ports in full":    {hops: []string{"http://hook.shop:80/sync", "https://HOOK.shop:443/final"}},
+		"another path then":    {hops: []string{"http://hook.shop/sync", "https://hook.shop/sync", "https://hook.shop/final"}},
+		"another path before":  {hops: []string{"http://hook.shop/sync", "http://hook.shop/sync/", "https://hook.shop/sync/"}},
+		"an IPv6 address":      {hops: []string{"http://[2001:db8::1]/sync", "https://[2001:db8::1]/sync"}},
+		"back again":           {hops: []string{"http://hook.shop/sync", "https://hook.shop/sync", "http://hook.shop/final"}, refused: "which has another scheme"},
+		"to http":              {hops: []string{"https://hook.shop/sync", "http://hook.shop/sync"}, refused: "which has another scheme"},
+		"from another port":    {hops: []string{"http://hook.shop:8080/sync", "https://hook.shop/sync"}, refused: "which has another scheme"},
+		"to another port":      {hops: []string{"http://hook.shop/sync", "https://hook.shop:8443/sync"}, refused: "which has another scheme"},
+		"to port 80":           {hops: []string{"http://hook.shop/sync", "https://hook.shop:80/sync"}, refused: "which has another scheme"},
+		"http at port 443":     {hops: []string{"http://hook.shop:443/sync", "https://hook.shop/sync"}, refused: "which has another scheme"},
+		"to another host":      {hops: []string{"http://hook.shop/sync", "https://other.shop/sync"}, refused: "which has another scheme"},
+		"another host by http": {hops: []string{"http://hook.shop/sync", "https://hook.shop/sync", "https://other.shop/sync"}, refused: "which has another scheme"},
+		"none are followed": {
+			hops:    []string{"http://hook.shop/sync", "https://hook.shop/sync"},
+			refused: "this server follows no redirects", change: func(c *webhook.Config) { c.RefuseRedirects = true },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network := &redirecting{to: map[string]string{}}
+			var want []string
+			for i, hop := range tc.hops {
+				if i > 0 {
+					network.to[tc.hops[i-1]] = hop
+				}
+				if i == 0 || i < len(tc.hops)-1 || tc.refused == "" {
+					want = append(want, "POST "+hop+` {"parent":{}}`)
+				}
+			}
+			c := configure(tc.hops[0], func(c *webhook.Config) { c.Transport = network })
+			if tc.change != nil {
+				tc.change(&c)
+			}
+			_, err := newClient(t, c).Call(t.Context(), fleet, []byte(`{"parent":{}}`))
+			if tc.refused == "" && err != nil || tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused)) {
+				t.Errorf("got %v, want %q", err, tc.refused)
+			}
+			if !slices.Equal(network.sent, want) {
+				t.Errorf("sent %q\nwant %q", network.sent, want)
 			}
 		})
 	}

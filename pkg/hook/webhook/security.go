@@ -25,9 +25,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"k8s.io/utils/ptr"
 
@@ -276,41 +280,121 @@ func (h hidden) with(texts ...string) hidden {
 	return append(h, slices.DeleteFunc(texts, func(text string) bool { return len(text) < minHidden })...)
 }
 
-// hiddenOf returns what of a URL no message may show: its password and its query, as they are written and as they are meant.
+// hiddenOf returns what of a URL no message may show: its password, or its user if there is none, and its query.
 func hiddenOf(u *url.URL) hidden {
 	var h hidden
-	if password, ok := u.User.Password(); ok {
-		h = h.with(base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)), password, url.PathEscape(password))
+	if u.User != nil {
+		user := u.User.Username()
+		password, _ := u.User.Password()
+		h = h.with(base64.StdEncoding.EncodeToString([]byte(user+":"+password)), password)
+		if password == "" {
+			h = h.with(user)
+		}
 	}
 	h = h.with(u.RawQuery)
 	for _, values := range u.Query() {
-		for _, value := range values {
-			h = h.with(value, url.QueryEscape(value))
-		}
+		h = h.with(values...)
 	}
 	return h
 }
 
-// text returns a text without what is hidden, whole or cut short.
-func (h hidden) text(text string) string {
-	for _, secret := range h {
-		var shown strings.Builder
-		for {
-			before, after, found := strings.Cut(text, secret[:minHidden])
-			shown.WriteString(before)
-			if !found {
-				break
-			}
-			shown.WriteString(hiddenText)
-			rest := secret[minHidden:]
-			for rest != "" && after != "" && rest[0] == after[0] {
-				rest, after = rest[1:], after[1:]
-			}
-			text = after
+// forms returns what is hidden in all ways in which a hook or an error may write it.
+func (h hidden) forms() []string {
+	var forms hidden
+	for _, text := range h {
+		forms = forms.with(text)
+		if decoded, err := url.QueryUnescape(text); err == nil {
+			forms = forms.with(decoded)
 		}
-		text = shown.String()
+		if decoded, err := url.PathUnescape(text); err == nil {
+			forms = forms.with(decoded)
+		}
 	}
-	return text
+	for _, text := range slices.Clone(forms) {
+		path := url.URL{Path: "/" + text}
+		forms = forms.with(url.QueryEscape(text), url.PathEscape(text), url.User(text).String(), path.EscapedPath()[1:], html.EscapeString(text))
+		for _, escaped := range escapes(text) {
+			forms = forms.with(escaped).with(escapes(escaped)...)
+		}
+	}
+	slices.Sort(forms)
+	return slices.Compact(forms)
+}
+
+// escapes returns a text as it is within quotes of JSON and Go, without the quotes.
+func escapes(text string) []string {
+	var plain bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text)        // It never fails for a string.
+	inHTML, _ := json.Marshal(text) //nolint:errchkjson // as above
+	list := []string{strings.TrimSpace(plain.String()), string(inHTML), strconv.Quote(text), strconv.QuoteToASCII(text)}
+	for i, quoted := range list {
+		list[i] = quoted[1 : len(quoted)-1]
+	}
+	return append(list, inASCII(list[0]), inASCII(list[1]))
+}
+
+// inASCII returns a JSON text as encoders write it that escape all other characters.
+func inASCII(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+// text returns a text without what is hidden, in any form, whole or cut short.
+func (h hidden) text(text string) string {
+	return without(h.forms(), text)
+}
+
+// without returns a text without forms of what is hidden.
+func without(forms []string, text string) string {
+	if len(forms) == 0 {
+		return text
+	}
+	var shown strings.Builder
+	for at := 0; at < len(text); {
+		end := endOfHidden(text, at, forms)
+		if end == at {
+			shown.WriteByte(text[at])
+			at++
+			continue
+		}
+		shown.WriteString(hiddenText)
+		at = end
+	}
+	return shown.String()
+}
+
+// endOfHidden returns where the longest of the forms that begins in a text at a byte ends: there, if none does. What begins as a form
+// and goes on in another way, as one that is escaped twice, goes on to the next space or quote.
+func endOfHidden(text string, at int, forms []string) int {
+	longest, whole := 0, false
+	for _, form := range forms {
+		n := 0
+		for n < len(form) && at+n < len(text) && form[n] == text[at+n] {
+			n++
+		}
+		if n > longest || n == longest && n < len(form) {
+			longest, whole = n, n == len(form)
+		}
+	}
+	end := at + longest
+	if longest < minHidden {
+		return at
+	}
+	for !whole && end < len(text) && (!strings.ContainsRune(" \t\r\n\"'`", rune(text[end])) || text[end-1] == '\\') {
+		end++
+	}
+	return end
 }
 
 // json returns a JSON text without what is hidden. It is looked for in what strings mean, since they can be written in several ways.
@@ -321,26 +405,26 @@ func (h hidden) json(text []byte) ([]byte, error) {
 	if err := decoder.Decode(&content); err != nil {
 		return nil, fmt.Errorf("decoding JSON: %w", err)
 	}
-	return json.Marshal(h.value(content))
+	return json.Marshal(valueWithout(h.forms(), content))
 }
 
-// value returns a decoded JSON value without what is hidden.
-func (h hidden) value(v any) any {
+// valueWithout returns a decoded JSON value without forms of what is hidden.
+func valueWithout(forms []string, v any) any {
 	switch v := v.(type) {
 	case string:
-		return h.text(v)
+		return without(forms, v)
 	case json.Number:
-		if shown := h.text(v.String()); shown != v.String() {
+		if shown := without(forms, v.String()); shown != v.String() {
 			return shown
 		}
 	case []any:
 		for i := range v {
-			v[i] = h.value(v[i])
+			v[i] = valueWithout(forms, v[i])
 		}
 	case map[string]any:
 		shown := make(map[string]any, len(v))
 		for key, value := range v {
-			shown[h.text(key)] = h.value(value)
+			shown[without(forms, key)] = valueWithout(forms, value)
 		}
 		return shown
 	}

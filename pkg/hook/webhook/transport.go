@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -82,13 +83,31 @@ func (c *Client) proxy(r *http.Request) (*url.URL, error) {
 	return proxy, err //nolint:wrapcheck // the transport passes it on as it is
 }
 
-// dial returns what connects to the hook, or to the proxy in front of it. Redirects do not leave the URL's scheme, host and port, so
-// that all connections of a client are to one of the two.
+// dial returns what connects to the hook, or to the proxy in front of it. Redirects lead from the URL's scheme, host and port to no other
+// place than the same host by https, so that all connections of a client are to one of these or to their proxies.
 func (c *Client) dial() dialer {
-	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: c.url}); err == nil && proxy != nil {
+	places := []*url.URL{c.url}
+	if secure := upgraded(c.url); secure != nil {
+		places = append(places, secure)
+	}
+	var proxies []string
+	for _, place := range places {
+		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: place}); err == nil && proxy != nil {
+			proxies = append(proxies, net.JoinHostPort(proxy.Hostname(), portOf(proxy)))
+		}
+	}
+	switch len(proxies) {
+	case 0:
+		return c.config.Destinations.DialContext
+	case len(places):
 		return destination.Direct
 	}
-	return c.config.Destinations.DialContext
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if slices.Contains(proxies, address) {
+			return destination.Direct(ctx, network, address)
+		}
+		return c.config.Destinations.DialContext(ctx, network, address)
+	}
 }
 
 // maxRedirects is how many redirects are followed, as in Go's default policy.
@@ -107,7 +126,7 @@ func (e *redirectError) Error() string { return e.cause }
 func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
 	cause := "the hook redirects to " + shorten(display(next.URL), maxErrorBody)
 	switch {
-	case !sameOrigin(next.URL, c.url):
+	case !staysWith(via[len(via)-1].URL, next.URL):
 		return &redirectError{
 			cause + ", which has another scheme, host or port", "redirects there are never followed; use the final address in the controller",
 		}
@@ -123,17 +142,37 @@ func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// staysWith reports whether a redirect stays with the hook: within scheme, host and port, or from http to https at the ports of these, as
+// ingress controllers redirect. There is no way back to http.
+func staysWith(from, to *url.URL) bool {
+	if secure := upgraded(from); secure != nil && sameOrigin(to, secure) {
+		return true
+	}
+	return sameOrigin(to, from)
+}
+
 func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
 }
 
-// portOf returns the port of a URL of http or https.
+// upgraded returns the root of the same host by https, or nil if the URL is not one of http at port 80.
+func upgraded(u *url.URL) *url.URL {
+	if u.Scheme != "http" || portOf(u) != "80" {
+		return nil
+	}
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), "443"), Path: "/"}
+}
+
+// portOf returns the port of the URL of a hook or proxy.
 func portOf(u *url.URL) string {
-	switch port := u.Port(); {
-	case port != "":
+	if port := u.Port(); port != "" {
 		return port
-	case u.Scheme == "https":
+	}
+	switch u.Scheme {
+	case "https":
 		return "443"
+	case "socks5", "socks5h":
+		return "1080"
 	default:
 		return "80"
 	}
@@ -162,14 +201,21 @@ type progress struct {
 	series *series
 	start  time.Time
 	stage  atomic.Int32
+	// sent is the room of the request while it is written. It is set before the request is sent.
+	sent *reservation
 }
 
 func (p *progress) reached() stage { return stage(p.stage.Load()) }
 
 func (p *progress) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn:              func(string) { p.stage.Store(int32(connecting)) },
-		GotConn:              func(httptrace.GotConnInfo) { p.stage.Store(int32(waiting)) },
+		GetConn: func(string) { p.stage.Store(int32(connecting)) },
+		GotConn: func(httptrace.GotConnInfo) { p.stage.Store(int32(waiting)) },
+		WroteRequest: func(wrote httptrace.WroteRequestInfo) {
+			if wrote.Err == nil { // Otherwise the transport may write it again.
+				p.sent.release()
+			}
+		},
 		GotFirstResponseByte: func() { p.stage.Store(int32(reading)) },
 		DNSStart:             func(httptrace.DNSStartInfo) { p.series.dnsEvent("dns_start", time.Since(p.start)) },
 		DNSDone:              func(httptrace.DNSDoneInfo) { p.series.dnsEvent("dns_done", time.Since(p.start)) },

@@ -29,6 +29,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -261,8 +262,24 @@ func candidate(s *stage) {
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.workers") {
 		s.T.Errorf("a candidate that is not valid: %v", err)
 	}
+	s.candidateWarns()
 	s.controller.Patch(`{"spec":{"hooks":{"sync":{"webhook":{"url":"` + s.Hook.URL("/other") + `"}}}}}`)
 	s.awaitWritten(withoutEvents(written), plans)
+}
+
+// candidateWarns plans a candidate with a mistake that a write of it would be warned of.
+func (s *stage) candidateWarns() {
+	var warnings strings.Builder
+	config := rest.CopyConfig(s.Config(s.T))
+	config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{})
+	mistaken := s.candidateWith("/other")
+	mistaken.Raw = []byte(strings.ReplaceAll(string(mistaken.Raw), `"configmaps"`, `"configmapz"`))
+	if _, err := s.plan(cluster.NewClients(s.T, config).Versioned.MetacontrollerV1alpha1(), v1alpha1.ControllerPlanSpec{Candidate: mistaken}); err != nil {
+		s.T.Errorf("planning a candidate with a mistake: %v", err)
+	}
+	if !strings.Contains(warnings.String(), "did you mean configmaps?") {
+		s.T.Errorf("the warnings about a candidate that names configmapz: %q", warnings.String())
+	}
 }
 
 // candidateOfOthers tries one as a user who may plan, and may not write.

@@ -245,12 +245,26 @@ func (t *Tracker) Call(c *Call) {
 	}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
-	// A changed definition of the kind may show the parent with other defaults, and in the same version.
-	if former := t.last[key]; former == nil || object(former.Request.Parent).version() != object(c.Request.Parent).version() || former.At <= t.upgraded && c.At > t.upgraded {
+	if t.begins(t.revisions[key], c) {
 		delete(t.revisions, key)
 	}
 	t.revisions[key] = append(t.revisions[key], c)
 	t.last[key] = c
+}
+
+// begins reports whether a call shows another state of a parent than those before it, or one that is known anew.
+func (t *Tracker) begins(before []*Call, c *Call) bool {
+	if len(before) == 0 {
+		return true
+	}
+	first := before[0]
+	was, is := object(first.Request.Parent), object(c.Request.Parent)
+	if was.version() != is.version() {
+		return true
+	}
+	// A changed definition of the kind may show the parent with other defaults, and in the same version. What else differs is that of a
+	// former revision, for which the hook is called in the same sync, whatever changed since the call for the latest one.
+	return first.At <= t.upgraded && c.At > t.upgraded && equalButDefaults(was.at("spec"), is.at("spec"))
 }
 
 // checkFinalizerFirst checks that the parent that the sync hook is shown carries the finalizer.

@@ -76,8 +76,10 @@ func (t *Tracker) stolen(c *change) string {
 }
 
 // byDefault reports whether the spec changed by nothing but what editions of a kind add by default or prune.
-func byDefault(c *change) bool {
-	was, is := c.before.at("spec"), c.after.at("spec")
+func byDefault(c *change) bool { return equalButDefaults(c.before.at("spec"), c.after.at("spec")) }
+
+// equalButDefaults reports whether two specs differ by nothing but what editions of a kind add by default or prune.
+func equalButDefaults(was, is map[string]any) bool {
 	for _, name := range keys(was, is) {
 		if name != "extra" && name != "grade" && !reflect.DeepEqual(was[name], is[name]) {
 			return false

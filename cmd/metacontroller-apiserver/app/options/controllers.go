@@ -130,8 +130,8 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 		"Include metadata.managedFields in the objects that hooks are sent.")
 	fs.Var(&c.HookResponseLimit, "hook-response-limit", "Size above which the response of a hook is rejected, for example 32Mi.")
 	fs.Var(&c.HookRequestBudget, "hook-request-budget",
-		"Size of the requests to all hooks that are sent at once, without those of up to 64Ki. Further requests wait for room within the "+
-			"timeout of their call.")
+		"Size of the requests to all hooks that are sent at once, until they are written, without those of up to 64Ki; one hook uses up to a "+
+			"quarter. Further requests wait for room within the timeout of their call.")
 	fs.Var(&c.HookResponseBudget, "hook-response-budget",
 		"Size of the responses of all hooks that are held at once, without those of up to 64Ki. Further responses wait for room within "+
 			"the timeout of their call. A response of unknown length needs room for --hook-response-limit while it is read.")

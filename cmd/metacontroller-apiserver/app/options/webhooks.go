@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// SameOriginRedirects follows redirects of hooks within the same scheme, host and port.
+	// SameOriginRedirects follows redirects of hooks within the same scheme, host and port, and from http at port 80 to https at port 443.
 	SameOriginRedirects = "same-origin"
 	// NoRedirects follows none.
 	NoRedirects = "none"
@@ -53,11 +53,13 @@ func (w *Webhooks) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&w.AllowedHosts, "webhook-allowed-hosts", w.AllowedHosts,
 		"The only places where hooks may be: host names such as web.hooks, which is the Service web of the namespace hooks; suffixes of host "+
 			"names such as .hooks; IP addresses and networks such as 10.0.0.0/8, to which names must lead. Empty: anywhere. Link-local, "+
-			"multicast and unspecified addresses and this server itself are refused in any case.")
+			"multicast and unspecified addresses, fd00:ec2::254 and this server itself are refused in any case. Behind a proxy, which looks names "+
+			"up itself, names are judged as they are written: networks allow no names there, and numbers such as 2852039166 are refused.")
 	fs.BoolVar(&w.AllowLoopback, "webhook-allow-loopback", w.AllowLoopback,
 		"Allow hooks at loopback addresses. Default: true outside of a cluster, false in a Pod.")
 	fs.StringVar(&w.Redirects, "webhook-redirects", w.Redirects,
-		"Which redirects of hooks are followed: "+SameOriginRedirects+", those to the same scheme, host and port, or "+NoRedirects+".")
+		"Which redirects of hooks are followed: "+SameOriginRedirects+", those to the same scheme, host and port, and those of the same host "+
+			"from http at port 80 to https at port 443, or "+NoRedirects+".")
 }
 
 func (w *Webhooks) validate() []error {

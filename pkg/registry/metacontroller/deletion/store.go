@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +30,11 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// errFinalizers says that an object has finalizers, and that nobody has marked it as being deleted.
-var errFinalizers = errors.New("the object was given a finalizer meanwhile")
+// finalizersError says that an object has finalizers, and that nobody has marked it as being deleted.
+type finalizersError struct{ name string }
+
+// Error implements error.
+func (*finalizersError) Error() string { return "the object was given a finalizer meanwhile" }
 
 // Store is a store of one kind that removes no object with finalizers before it was marked as being deleted.
 type Store struct {
@@ -44,33 +48,40 @@ func NewStore(s *genericregistry.Store) *Store {
 	return &Store{&shared}
 }
 
-// Delete deletes an object, or marks it as being deleted if it has finalizers at the moment at which it would be removed.
+// Delete deletes an object, or marks it as being deleted if it has finalizers at the moment at which it would be removed. The error is a
+// Conflict if ctx ends before that is settled.
 func (s *Store) Delete(
 	ctx context.Context, name string, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (deleted runtime.Object, immediately bool, err error) {
-	err = repeat(ctx, func() error {
+	err = s.repeat(ctx, true, func() error {
 		deleted, immediately, err = s.Store.Delete(ctx, name, validation, options.DeepCopy())
 		return err
 	})
 	return deleted, immediately, err
 }
 
-// DeleteCollection does for the objects of a list what Delete does for one.
+// DeleteCollection does for the objects of a list what Delete does for one. The error is a Conflict as well if the list has a limit and one
+// of its objects was given a finalizer meanwhile: another list might have other objects.
 func (s *Store) DeleteCollection(
 	ctx context.Context, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions, selection *metainternalversion.ListOptions,
 ) (deleted runtime.Object, err error) {
-	err = repeat(ctx, func() error {
+	err = s.repeat(ctx, selection == nil || selection.Limit == 0, func() error {
 		deleted, err = s.Store.DeleteCollection(ctx, validation, options, selection)
 		return err
 	})
 	return deleted, err
 }
 
-// repeat deletes until no object was given a finalizer meanwhile, or ctx ends.
-func repeat(ctx context.Context, remove func() error) error {
+// repeat deletes until no object was given a finalizer meanwhile, or ctx ends, or once if it may not be repeated.
+func (s *Store) repeat(ctx context.Context, again bool, remove func() error) error {
 	for {
-		if err := remove(); !errors.Is(err, errFinalizers) || ctx.Err() != nil {
+		err := remove()
+		given, ok := errors.AsType[*finalizersError](err)
+		switch {
+		case !ok:
 			return err
+		case !again || ctx.Err() != nil:
+			return apierrors.NewConflict(s.DefaultQualifiedResource, given.name, err)
 		}
 	}
 }
@@ -89,7 +100,7 @@ func (g guarded) Delete(
 			return storage.NewInternalError(err)
 		}
 		if len(m.GetFinalizers()) > 0 && m.GetDeletionTimestamp() == nil {
-			return errFinalizers
+			return &finalizersError{m.GetName()}
 		}
 		return validate(ctx, o)
 	}

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -87,11 +88,20 @@ func (s *subresource) clientOf(ctx context.Context) (restclient.Interface, error
 	}
 	config := restclient.CopyConfig(s.config.Loopback)
 	config.Impersonate = restclient.ImpersonationConfig{UserName: u.GetName(), UID: u.GetUID(), Groups: slices.Clone(u.GetGroups()), Extra: u.GetExtra()}
-	// Warnings are for the author of a write.
-	config.WarningHandler = restclient.NoWarnings{}
+	config.WarningHandlerWithContext = warned{}
 	clients, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client that acts as the caller: %w", err)
 	}
 	return clients.MetacontrollerV1alpha1().RESTClient(), nil
+}
+
+// warned passes the warnings about a candidate on to the caller, as a write of it would.
+type warned struct{}
+
+// HandleWarningHeaderWithContext implements restclient.WarningHandlerWithContext. 299 is the code of warnings that last (RFC 7234, 5.5.7).
+func (warned) HandleWarningHeaderWithContext(ctx context.Context, code int, agent, text string) {
+	if code == 299 && text != "" {
+		warning.AddWarning(ctx, agent, text)
+	}
 }

@@ -240,7 +240,8 @@ func TestHooksAreCalledForThoseAloneWhoMayPlanAndSeeTheRequests(t *testing.T) {
 	}{
 		"all of it": {[]string{"create compositecontrollers/plan", "get things one", "get secrets one", "get services elsewhere"}, 1, ""},
 		"who may read everything": {
-			[]string{"get things", "get secrets", "get services"}, 0,
+			[]string{"get things", "get secrets", "get services"},
+			0,
 			`user "jane" may not create compositecontrollers/plan in API group metacontroller.k8s.io`,
 		},
 		"without the children":    {[]string{"create compositecontrollers/plan", "get things one", "get services elsewhere"}, 0, "secrets in namespace one"},
