@@ -86,24 +86,6 @@ func requestIsTheHooks(s *stage) {
 	}
 }
 
-// responsesAreTheHooks has the hook called with the request that is shown, and nothing done with its response.
-func (s *stage) responsesAreTheHooks(synced int) {
-	s.T.Helper()
-	called, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a", Call: true})
-	if err != nil || len(called.Items) != 1 || called.Items[0].Response == nil {
-		s.T.Fatalf("the requests are %+v, error %v", called, err)
-	}
-	if sent := s.Requests("/hook"); len(sent) < synced+2 {
-		s.T.Errorf("the hook got %d requests, want %d", len(sent), synced+2)
-	} else if diff := cmp.Diff(decode(s.T, sent[len(sent)-1].Body), decode(s.T, called.Items[0].Body.Raw)); diff != "" {
-		s.T.Errorf("the request is another one (-sent +shown):\n%s", diff)
-	}
-	response, ok := decode(s.T, called.Items[0].Response.Raw).(map[string]any)
-	if children, _ := response[s.childrenField()].([]any); !ok || len(children) != 1 {
-		s.T.Errorf("the response is %s", called.Items[0].Response.Raw)
-	}
-}
-
 func decode(t *testing.T, body []byte) (value any) {
 	t.Helper()
 	if err := json.Unmarshal(body, &value); err != nil {
