@@ -326,7 +326,7 @@ func escapes(text string) []string {
 	var plain bytes.Buffer
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text)        // It never fails for a string.
+	_ = encoder.Encode(text)        //nolint:errchkjson // It never fails for a string.
 	inHTML, _ := json.Marshal(text) //nolint:errchkjson // as above
 	list := []string{strings.TrimSpace(plain.String()), string(inHTML), strconv.Quote(text), strconv.QuoteToASCII(text)}
 	for i, quoted := range list {
