@@ -62,6 +62,8 @@ const (
 	// is gone would be megabytes after a round.
 	sampleRate      = 32 << 10
 	engineHeapSlack = 3 << 20
+	// The caches of events fill until they have their number of subjects, which a short run does not reach.
+	eventsHeap = 16 << 20
 	// Numbers in objects, such as versions, get longer.
 	bytesGrowth = 1.02
 )
@@ -106,6 +108,9 @@ func TestChurn(t *testing.T) {
 	}
 	if grown := last.heap.owners[engineOwner] - first.heap.owners[engineOwner]; grown > engineHeapSlack {
 		t.Errorf("the engine holds %.1f MiB more after the last round than after the first", grown/(1<<20))
+	}
+	if held := last.heap.owners[eventsOwner]; held > eventsHeap {
+		t.Errorf("the correlation of events holds %.1f MiB", held/(1<<20))
 	}
 	t.Logf("what grew most:\n%s", last.heap.grown(first.heap))
 	for name, size := range last.sizes {

@@ -30,8 +30,13 @@ import (
 // engineOwner owns what the engine's code allocated, directly or in a library that it called.
 const engineOwner = "engine"
 
+// eventsOwner owns what the correlation of events remembers of the last 4,096 subjects, in each of its three caches, whether they are
+// there still or not (k8s.io/client-go/tools/record).
+const eventsOwner = "events"
+
 // owners are who holds memory, by a part of a function's path in the stack of an allocation. The first that fits owns it.
 var owners = []struct{ part, name string }{
+	{"k8s.io/client-go/tools/record.(*EventCorrelator).EventCorrelate", eventsOwner},
 	{"metacontroller-apiserver/pkg/controller/", engineOwner},
 	{"metacontroller-apiserver/pkg/children/", engineOwner},
 	{"metacontroller-apiserver/pkg/cluster", engineOwner},
