@@ -336,6 +336,10 @@ func TestAwaitReturnsWhenNothingIsExpected(t *testing.T) {
 				for !s.clock.HasWaiters() {
 					runtime.Gosched()
 				}
+				// The second of them is set when Await has given back what guards the parents. The clock must not be stepped before.
+				if n := s.Pending(); n != 2 {
+					t.Fatalf("%d parents are expecting, want 2", n)
+				}
 				select {
 				case <-returned:
 					t.Fatal("Await returned although the write is not shown")
