@@ -317,6 +317,7 @@ func planOfOneNamespace(s *stage) {
 	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get", "--resource=things."+fixture.Group+",configmaps")
 	defer s.Kubectl(s.T, "delete", "clusterrole", role)
 	jane := s.as("jane-"+s.Name, role)
+	s.Idle(s.controller)
 	calls := s.script.Calls("b")
 	plan, err := s.plan(jane, v1alpha1.ControllerPlanSpec{})
 	if err != nil || len(plan.Status.Parents) != 1 || plan.Status.Parents[0].Name != "a" || plan.Status.Hidden != 1 {

@@ -157,6 +157,7 @@ func metacontrollerKinds() []*Kind {
 			{"plan", "ControllerPlan", "create"},
 			{"request", "HookRequestList", "get"},
 			{"resync", "ControllerResync", "create"},
+			{"syncs", "ControllerSyncList", "get"},
 		}
 	}
 	all[2].Namespaced = true
