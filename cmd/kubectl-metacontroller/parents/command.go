@@ -86,19 +86,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if o.interval <= 0 {
 		return errors.New("--interval must be more than 0: use a duration such as 2s")
 	}
-	object, err := c.Find(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	parent := ""
-	if len(args) == 2 {
-		parent = args[1]
-	}
-	selected, err := o.flags.Of(c, object, parent)
-	if err != nil {
-		return err
-	}
-	client, err := subresource.New(c, object)
+	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
 		return err
 	}

@@ -69,19 +69,7 @@ func (o *recordOptions) run(ctx context.Context, c *connection.Connection, args 
 	if o.folder == "" {
 		return fmt.Errorf("name a folder: %s record %s -o testdata", connection.Program, args[0])
 	}
-	object, err := c.Find(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	parent := ""
-	if len(args) == 2 {
-		parent = args[1]
-	}
-	selected, err := o.flags.Of(c, object, parent)
-	if err != nil {
-		return err
-	}
-	client, err := subresource.New(c, object)
+	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
 		return err
 	}

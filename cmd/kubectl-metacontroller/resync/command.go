@@ -48,19 +48,7 @@ namespaces.`,
 }
 
 func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags, args []string) error {
-	object, err := c.Find(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	parent := ""
-	if len(args) == 2 {
-		parent = args[1]
-	}
-	selected, err := flags.Of(c, object, parent)
-	if err != nil {
-		return err
-	}
-	client, err := subresource.New(c, object)
+	object, selected, client, err := flags.Open(ctx, c, args)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package subresource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -89,6 +90,25 @@ func Hidden(n int64) string {
 		what = fmt.Sprintf("%d parents are", n)
 	}
 	return what + " left out, because you may not get them or their children: see 'kubectl auth can-i --list'"
+}
+
+// Open finds the controller that the first argument names, reads which of its parents the second one and the flags are about, and returns a
+// client for its subresources. The arguments are one or two.
+func (f *Flags) Open(ctx context.Context, c *connection.Connection, args []string) (controllerobject.Object, Selected, *Client, error) {
+	object, err := c.Find(ctx, args[0])
+	if err != nil {
+		return object, Selected{}, nil, err
+	}
+	parent := ""
+	if len(args) == 2 {
+		parent = args[1]
+	}
+	selected, err := f.Of(c, object, parent)
+	if err != nil {
+		return object, selected, nil, err
+	}
+	client, err := New(c, object)
+	return object, selected, client, err
 }
 
 // Of reads which parents of a controller a command is about. The argument is NAMESPACE/NAME, NAME for one in the namespace of the command or

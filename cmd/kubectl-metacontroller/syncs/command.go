@@ -77,19 +77,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if o.limit < 0 || o.limit > mostSyncs {
 		return fmt.Errorf("--limit must be 0 to %d, is %d", mostSyncs, o.limit)
 	}
-	object, err := c.Find(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	parent := ""
-	if len(args) == 2 {
-		parent = args[1]
-	}
-	selected, err := o.flags.Of(c, object, parent)
-	if err != nil {
-		return err
-	}
-	client, err := subresource.New(c, object)
+	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
 		return err
 	}

@@ -72,19 +72,7 @@ The exit status is 0 if nothing would change, 1 if something would, and greater 
 }
 
 func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
-	object, err := c.Find(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	parent := ""
-	if len(args) == 2 {
-		parent = args[1]
-	}
-	selected, err := o.flags.Of(c, object, parent)
-	if err != nil {
-		return err
-	}
-	client, err := subresource.New(c, object)
+	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
 		return err
 	}
