@@ -27,8 +27,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-// retry is after which time a key is asked for again that a worker has. Its sync writes the status, or makes another one.
-const retry = 10 * time.Millisecond
+const (
+	// retry is after which time a key is asked for again that a worker has. Its sync writes the status, or makes another one.
+	retry = 10 * time.Millisecond
+	// never is the time until what only a change brings.
+	never time.Duration = -1
+)
 
 // Writing says how Run writes. All fields are required.
 type Writing struct {
@@ -66,9 +70,13 @@ func (s *Store) Run(ctx context.Context, w Writing) {
 		if !more {
 			return
 		}
-		timer.Reset(next)
+		var due <-chan time.Time
+		if next != never {
+			timer.Reset(next)
+			due = timer.C()
+		}
 		select {
-		case <-timer.C():
+		case <-due:
 		case <-s.changed:
 		case <-ended:
 			ended = nil
@@ -92,7 +100,8 @@ type runner struct {
 	active int
 }
 
-// begin begins to write what is due, and returns after which time there is more to do; false for never.
+// begin begins to write what is due, and returns after which time there is more to do, never if only a change can bring it; false if
+// there will be no more.
 func (r *runner) begin(ctx context.Context) (next time.Duration, more bool) {
 	for {
 		e, next, more := r.take()
@@ -109,7 +118,7 @@ func (r *runner) begin(ctx context.Context) (next time.Duration, more bool) {
 	}
 }
 
-// take takes the first entry that is due, nil if there is none; then it returns when there will be one.
+// take takes the first entry that is due, nil if there is none; then it returns after which time there will be one, never if that is not known.
 func (r *runner) take() (e *entry, next time.Duration, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +126,7 @@ func (r *runner) take() (e *entry, next time.Duration, more bool) {
 		return nil, 0, false
 	}
 	if len(r.dues) == 0 || r.active >= r.Parallel {
-		return nil, Limit, true // What changes that also signals.
+		return nil, never, true // What changes that also signals.
 	}
 	e = r.dues[0]
 	if wait := e.due.Sub(r.clock.Now()); wait > 0 {
