@@ -65,6 +65,8 @@ type fleet struct {
 	mu                       sync.Mutex
 	done                     int
 	decisions, calls, writes int
+	// fewest and most are the numbers of decisions of the shortest and the longest history.
+	fewest, most int
 	// found has the first violation of each invariant, counts how often it was violated.
 	found  map[string]message
 	counts map[string]int
@@ -166,6 +168,10 @@ func (f *fleet) take(m message) {
 	}
 	f.done++
 	f.decisions += m.Decisions
+	if m.Invariant == "" && (f.fewest == 0 || m.Decisions < f.fewest) {
+		f.fewest = m.Decisions // A violation ends a history early.
+	}
+	f.most = max(f.most, m.Decisions)
 	f.calls += m.Calls
 	f.writes += m.Writes
 	if m.Invariant == "" {
@@ -185,8 +191,9 @@ func (f *fleet) state() string {
 	for _, n := range f.counts {
 		violations += n
 	}
-	return fmt.Sprintf("%d histories in %v: %.1f per second; %d decisions, %d hook calls, %d writes; %d violations",
-		f.done, took.Round(time.Second), float64(f.done)/took.Seconds(), f.decisions, f.calls, f.writes, violations)
+	return fmt.Sprintf("%d histories in %v: %.1f per second; %d decisions, %d to %d in each and %.0f on average, %d hook calls, %d writes; %d violations",
+		f.done, took.Round(time.Second), float64(f.done)/took.Seconds(), f.decisions, f.fewest, f.most, float64(f.decisions)/float64(max(1, f.done)),
+		f.calls, f.writes, violations)
 }
 
 // report shrinks the first history of each violation, and prints what was found.

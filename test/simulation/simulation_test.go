@@ -199,6 +199,9 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 		}
 		result := run(t, history.Generate(seed), false)
 		pairs.Add(result.Happened)
+		if result.Violation == nil && result.Decisions < history.Length {
+			t.Errorf("seed %d: %d decisions, want %d at least", seed, result.Decisions, history.Length)
+		}
 		m := message{Seed: seed, Decisions: result.Decisions, Calls: result.Calls, Writes: result.Writes}
 		if v := result.Violation; v != nil {
 			m.Invariant, m.Text = v.Invariant, v.String()
@@ -214,21 +217,21 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 	}
 }
 
-// again runs a history until it violates something.
-func again(t *testing.T, h history.History) *invariant.Violation {
+// again runs a history until it violates something. The history that is returned has the steps that were done until then.
+func again(t *testing.T, h history.History) (history.History, *invariant.Violation) {
 	t.Helper()
 	for range 5 * *attempts {
-		if v := run(t, h, false).Violation; v != nil {
-			return v
+		if r := run(t, h, false); r.Violation != nil {
+			return h.Until(r.Steps), r.Violation
 		}
 	}
-	return nil
+	return h, nil
 }
 
 // shrink shrinks a history, prints it, and keeps it if that was asked for.
 func shrink(t *testing.T, h history.History) {
 	t.Helper()
-	v := again(t, h)
+	h, v := again(t, h)
 	if v == nil {
 		t.Fatalf("seed %d violates nothing when it is run again", h.Seed)
 	}

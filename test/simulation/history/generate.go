@@ -24,8 +24,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
-// Length is the number of steps of a generated history, at least.
+// Length is the number of decisions of a generated history, at least.
 const Length = 100
+
+const (
+	// spread is by how much the steps may go on beyond Length, and longSpread beyond twice Length, in one of every longOnes histories: most
+	// of what can be found needs few decisions, and some of it many.
+	spread, longSpread, longOnes = 40, 250, 10
+	// most is the number of steps after which it is insisted that something is decided, in so many rounds.
+	most, rounds = 600, 60
+)
 
 // parentsOf is how many objects of each kind users create.
 var parentsOf = []int{hooks.Thing: 3, hooks.Realm: 2, hooks.Gadget: 2, hooks.ConfigMap: 2}
@@ -70,7 +78,7 @@ func Generate(seed uint64) History {
 	g.weigh()
 	g.narrow()
 	g.preamble()
-	for len(g.steps) < Length+g.IntN(20) {
+	for len(g.steps) < most {
 		g.add(g.choose())
 		for g.IntN(3) == 0 {
 			// Steps without a decision between them are a coincidence.
@@ -78,7 +86,32 @@ func Generate(seed uint64) History {
 		}
 		g.schedule()
 	}
-	return History{Seed: seed, Options: g.options, Steps: g.steps}
+	g.insist()
+	return History{Seed: seed, Options: g.options, Enough: enough(seed), Steps: g.steps}
+}
+
+// enough draws after how many decisions a history has been long enough.
+func enough(seed uint64) int {
+	r := rand.New(rand.NewPCG(seed, 0xe407))
+	if r.IntN(longOnes) == 0 {
+		return 2*Length + r.IntN(longSpread)
+	}
+	return Length + r.IntN(spread)
+}
+
+// insist gives the engine something to do where the steps before did not: what it needs is there, and objects are edited.
+func (g *generator) insist() {
+	for range rounds {
+		g.add(Step{Do: StartEngine})
+		g.add(Step{Do: FreeWatches})
+		for kind := range hooks.Kinds {
+			g.add(Step{Do: RestoreKind, Kind: kind})
+		}
+		g.add(Step{Do: Define, Controller: g.controllers[g.IntN(len(g.controllers))]})
+		g.add(g.object(Step{Do: CreateObject}))
+		g.add(g.object(Step{Do: EditObject}))
+		g.add(Step{Do: RunOn, Count: 20})
+	}
 }
 
 // weigh draws how often each choice is made.

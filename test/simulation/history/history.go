@@ -42,8 +42,16 @@ type History struct {
 	Seed uint64 `json:"seed"`
 	// Options are the same during the whole history.
 	Options Options `json:"options"`
+	// Enough is the number of decisions after which no further step is done. 0: all steps are done.
+	Enough int `json:"enough,omitempty"`
 	// Steps are done one after the other.
 	Steps []Step `json:"steps"`
+}
+
+// Until returns the history that has the first steps alone, and all of them.
+func (h History) Until(steps int) History {
+	h.Enough, h.Steps = 0, h.Steps[:steps]
+	return h
 }
 
 // Options are settings of a history.

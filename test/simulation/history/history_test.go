@@ -137,8 +137,8 @@ func TestRunRepeats(t *testing.T) {
 	for seed := range uint64(seeds) {
 		h := Generate(seed)
 		a, b := Run(t, h, false), Run(t, h, false)
-		if a.Decisions == 0 {
-			t.Errorf("seed %d: no decision was made", seed)
+		if a.Violation == nil && a.Decisions < Length {
+			t.Errorf("seed %d: %d decisions were made, want %d at least", seed, a.Decisions, Length)
 		}
 		if distinct[a.Hash] = true; a.Hash == b.Hash {
 			same++
@@ -146,6 +146,17 @@ func TestRunRepeats(t *testing.T) {
 	}
 	if same == 0 || len(distinct) < seeds {
 		t.Errorf("%d of %d histories repeat, and %d differ from each other", same, seeds, len(distinct))
+	}
+}
+
+func TestUntilIsWhatWasDone(t *testing.T) {
+	h := Generate(11)
+	whole := Run(t, h, true)
+	if whole.Steps == 0 || whole.Steps == len(h.Steps) {
+		t.Fatalf("%d of %d steps were done", whole.Steps, len(h.Steps))
+	}
+	if done := Run(t, h.Until(whole.Steps), true); done.Steps != whole.Steps || done.Decisions == 0 {
+		t.Errorf("%d steps with %d decisions, want %d steps", done.Steps, done.Decisions, whole.Steps)
 	}
 }
 

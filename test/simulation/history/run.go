@@ -60,6 +60,8 @@ type Result struct {
 	Trace []world.Entry
 	// Happened are the actions that had an effect, in their order.
 	Happened []Action
+	// Steps counts the steps that were done.
+	Steps int
 	// Decisions, Calls and Writes count what happened.
 	Decisions, Calls, Writes int
 	// Hash is equal for two runs in which the same was written at the same times.
@@ -168,9 +170,13 @@ func (r *runner) seed(seed uint32) {
 	r.random = rand.New(rand.NewPCG(r.history.Seed, uint64(seed)))
 }
 
-// steps does the steps until an invariant is violated.
+// steps does the steps until enough was decided, or an invariant is violated.
 func (r *runner) steps() {
 	for i, s := range r.history.Steps {
+		if enough := r.history.Enough; enough > 0 && r.result.Decisions >= enough {
+			break
+		}
+		r.result.Steps++
 		r.step, r.acting = i, s.Do
 		r.seed(s.Seed)
 		r.do(s)
