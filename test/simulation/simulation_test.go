@@ -52,6 +52,9 @@ func TestMain(m *testing.M) {
 	for name := range strings.SplitSeq(*open, ",") {
 		invariant.Open[name] = true
 	}
+	if f := flag.Lookup("test.memprofile"); f == nil || f.Value.String() == "" {
+		runtime.MemProfileRate = 0
+	}
 	// A collection lets goroutines run in an order that depends on the machine.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)

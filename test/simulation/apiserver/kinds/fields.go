@@ -189,8 +189,29 @@ func (v *Version) Applied(subresource string, live, patch value.Object, manager 
 	if err != nil {
 		return nil, err
 	}
+	if h, ok := v.Kind.rules.(*hub); ok && subresource == statusOf && sameButStatus(o, live) {
+		return h.normalizeStatus(v, o)
+	}
 	o, _, err = v.Normalize(o, false)
 	return o, err
+}
+
+// sameButStatus reports whether an object differs from the live one in its status and managedFields alone.
+func sameButStatus(o, live value.Object) bool {
+	for k, inner := range o {
+		switch k {
+		case statusOf:
+		case "metadata":
+			if !value.Equal(bare(o)[k], bare(live)[k]) {
+				return false
+			}
+		default:
+			if !value.Equal(inner, live[k]) {
+				return false
+			}
+		}
+	}
+	return len(o) == len(live) || len(o) == len(live)+1 && live[statusOf] == nil
 }
 
 // KeepTimes gives an object the managedFields of the live one if it differs from it in their times alone.

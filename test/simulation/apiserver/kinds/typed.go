@@ -31,6 +31,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/fields"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
@@ -169,6 +170,23 @@ func (h *hub) normalize(v *Version, o value.Object, strict bool) (value.Object, 
 		return normalized{object, dropped, err}
 	})
 	return value.Copy(n.object), slices.Clone(n.dropped), n.err
+}
+
+// normalizeStatus normalizes an object of which nothing but the status is not as it was stored. It returns another one.
+func (h *hub) normalizeStatus(v *Version, o value.Object) (value.Object, error) {
+	managed := value.At(o, "metadata", "managedFields")
+	normal := value.Copy(bare(o))
+	part := value.Object{"apiVersion": normal["apiVersion"], "kind": normal["kind"], "metadata": value.Object{}, statusOf: normal[statusOf]}
+	part, _, err := (&typed{defaults: h.scheme.Default}).normalize(v, part, false)
+	if err != nil {
+		return nil, err
+	}
+	if delete(normal, statusOf); part[statusOf] != nil {
+		normal[statusOf] = part[statusOf]
+	}
+	putManaged(normal, managed)
+	fields.Parse(normal)
+	return normal, nil
 }
 
 // internal returns an object in its internal type.
