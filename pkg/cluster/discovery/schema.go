@@ -29,8 +29,8 @@ import (
 // Schema says how the lists in a kind's fields are merged. It is read-only. All methods may be called on nil, which knows
 // nothing.
 type Schema struct {
-	node  *node
-	nodes map[string]*node
+	node     *node
+	document *document
 }
 
 // node is the part of an OpenAPI v3 schema that matters here.
@@ -74,25 +74,7 @@ func (d *Discovery) askSchemas(ctx context.Context, version schema.GroupVersion)
 	if err != nil {
 		return nil, err
 	}
-	var document struct {
-		Components struct {
-			Schemas map[string]*node `json:"schemas"`
-		} `json:"components"`
-	}
-	if err := json.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("decoding the OpenAPI document: %w", err)
-	}
-	kinds := map[string]*Schema{}
-	nodes := document.Components.Schemas
-	for _, n := range nodes {
-		for _, k := range n.Kinds {
-			// Some helper types carry the kinds of all groups; those have no metadata.
-			if n.Properties["metadata"] != nil {
-				kinds[k.Kind] = &Schema{node: n, nodes: nodes}
-			}
-		}
-	}
-	return kinds, nil
+	return decodedOnce.schemas(data)
 }
 
 // at returns the schema of a node with its reference followed.
@@ -106,9 +88,9 @@ func (s *Schema) at(n *node) *Schema {
 			ref = n.AllOf[0].Ref
 		}
 		if ref == "" {
-			return &Schema{node: n, nodes: s.nodes}
+			return &Schema{node: n, document: s.document}
 		}
-		n = s.nodes[strings.TrimPrefix(ref, refPrefix)]
+		n = s.document.nodes[strings.TrimPrefix(ref, refPrefix)]
 	}
 	return nil
 }

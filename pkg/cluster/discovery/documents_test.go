@@ -1,0 +1,62 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package discovery
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+	"testing"
+	"weak"
+)
+
+func documentOf(list string) []byte {
+	return fmt.Appendf(nil, `{"components":{"schemas":{"Thing":{"properties":{"metadata":{},"list":{"x-kubernetes-list-type":%q}},
+		"x-kubernetes-group-version-kind":[{"kind":"Thing"}]}}}}`, list)
+}
+
+func TestADocumentIsDecodedOnceWhileItIsUsed(t *testing.T) {
+	d := documents{known: map[[sha256.Size]byte]weak.Pointer[document]{}}
+	decode := func(list string) *Schema {
+		kinds, err := d.schemas(documentOf(list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kinds["Thing"] == nil || kinds["Thing"].node.Properties["list"].ListType != list {
+			t.Fatalf("decoded %+v, want a list of type %s", kinds, list)
+		}
+		return kinds["Thing"]
+	}
+	first, other := decode("map"), decode("set")
+	if again := decode("map"); again.document != first.document {
+		t.Error("the same document is decoded twice")
+	}
+	if other.document == first.document {
+		t.Error("different documents are taken for the same one")
+	}
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(other)
+	runtime.GC()
+	if kept := decode("atomic"); len(d.known) != 1 {
+		t.Errorf("%d documents are remembered, of which one is used", len(d.known))
+	} else {
+		runtime.KeepAlive(kept)
+	}
+	if _, err := d.schemas([]byte("{")); err == nil {
+		t.Error("half a document is decoded")
+	}
+}
