@@ -90,6 +90,13 @@ type Hook struct {
 // AllFailing reports whether the last sync of every parent has failed.
 func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Parents }
 
+// Sound reports whether the controller runs, and nothing is wrong or under way that a time could end or make worse. What its account may
+// do is asked for from time to time.
+func (s *State) Sound() bool {
+	return s.Started && s.Problem == nil && len(s.Hooks) == 0 && s.Failing+s.Unsynced+s.Rolling+s.Finalizing+s.Differing+s.ChangedBack+s.UnderWay == 0 &&
+		s.Permission.Account == "" && s.Releasing == "" && s.Held == ""
+}
+
 // Conditions returns the conditions of a running controller, without generation and time: Ready is the first.
 func (s *State) Conditions() []metav1.Condition {
 	list := make([]metav1.Condition, 0, maxConditions)

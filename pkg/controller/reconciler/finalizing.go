@@ -144,6 +144,7 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 		}
 		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
 			for _, key := range c.finalizing.report(time.Now()) {
+				c.active()
 				c.reportFinalizing(key)
 			}
 			return nil

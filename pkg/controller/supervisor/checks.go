@@ -22,8 +22,9 @@ const (
 	// checkInterval is how often the health of an instance is read that did something within activeTime, and how long after it did
 	// something at the latest. activeTime is longer than it takes until a failure that lasts counts as one.
 	checkInterval, activeTime = 500 * time.Millisecond, 3 * time.Second
-	// idleInterval is how often it is read otherwise: some of it changes with time alone.
-	idleInterval = 5 * time.Second
+	// idleInterval is how often it is read otherwise: some of it changes with time alone. soundInterval is how often that of an instance is
+	// read of which nothing does.
+	idleInterval, soundInterval = 5 * time.Second, 30 * time.Second
 )
 
 // checks says when the health of an instance is read next.
@@ -47,12 +48,15 @@ func (c *checks) active() {
 	}
 }
 
-// next is called after a check. An instance that is starting is active.
-func (c *checks) next(starting bool) {
+// next is called after a check. An instance that is starting is active, and one that is sound does not change with time alone.
+func (c *checks) next(starting, sound bool) {
 	now := time.Now()
-	if starting || now.Before(c.until) {
+	switch {
+	case starting || now.Before(c.until):
 		c.reset(now, checkInterval)
-	} else {
+	case sound:
+		c.reset(now, soundInterval)
+	default:
 		c.reset(now, idleInterval)
 	}
 }

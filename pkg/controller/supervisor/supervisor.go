@@ -351,14 +351,15 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
 			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
 			s.runs(instance)
-			failing = s.check(ctx, d, instance, failing)
+			failing, _ = s.check(ctx, d, instance, failing)
 			checks.active()
 		case <-instance.Activity():
 			s.report.active()
 			checks.active()
 		case <-checks.timer.C:
-			failing = s.check(ctx, d, instance, failing)
-			checks.next(started != nil)
+			var sound bool
+			failing, sound = s.check(ctx, d, instance, failing)
+			checks.next(started != nil, sound)
 		case <-s.wake:
 			checks.active()
 			latest, fits := s.reconsider(ctx, d, fingerprint, instance)
@@ -367,7 +368,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 			}
 			changed := !latest.SameToHooks(d)
 			if d = latest; changed {
-				failing = s.check(ctx, d, instance, failing)
+				failing, _ = s.check(ctx, d, instance, failing)
 			}
 		}
 	}
@@ -397,8 +398,10 @@ func (s *Supervisor) reconsider(
 }
 
 // check publishes how the instance is doing, and does what could not be done before. It takes and returns since when the last syncs of all
-// parents have failed, zero if they have not.
-func (s *Supervisor) check(ctx context.Context, d definition.Definition, instance Instance, failing time.Time) time.Time {
+// parents have failed, zero if they have not. Sound says that there is nothing that changes, or is to be done, with time alone.
+func (s *Supervisor) check(
+	ctx context.Context, d definition.Definition, instance Instance, failing time.Time,
+) (failingSince time.Time, sound bool) {
 	state := instance.Health()
 	switch now := time.Now(); {
 	case !state.AllFailing():
@@ -408,17 +411,20 @@ func (s *Supervisor) check(ctx context.Context, d definition.Definition, instanc
 	default:
 		state.SyncsFailing = now.Sub(failing) >= failingAfter
 	}
-	if s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
+	releasing := s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse)
+	if releasing {
 		state.Releasing = s.releaser.progress()
 	}
 	if s.releaser.busy() {
 		state.UnderWay++
 	}
+	sound = state.Sound() && !releasing
 	if s.report.set(d, s.report.running(&state)...) && state.Problem != nil {
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Finalizer of the controller object is not written yet", "err", err)
+		sound = false
 	}
-	return failing
+	return failing, sound
 }
