@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -29,8 +30,36 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Page is what the server's /metrics says at one moment.
-type Page map[string]*dto.MetricFamily
+// Page is what the server's /metrics says at one moment: the text of each metric, by its name. A text is parsed when somebody asks
+// for it, since tests ask often, and for few of them.
+type Page map[string]string
+
+// startOfMetric begins the text of each metric.
+const startOfMetric = "# HELP "
+
+func newPage(text string) Page {
+	page := Page{}
+	for metric := range strings.SplitSeq("\n"+text, "\n"+startOfMetric) {
+		name, _, _ := strings.Cut(metric, " ")
+		page[name] = startOfMetric + metric + "\n"
+	}
+	return page
+}
+
+// Family returns a metric with its samples, nil if there is none. A server that writes metrics that nobody can read is broken beyond
+// what any test expects.
+func (p Page) Family(metric string) *dto.MetricFamily {
+	text, ok := p[metric]
+	if !ok {
+		return nil
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		panic(fmt.Sprintf("reading the metric %s: %v", metric, err))
+	}
+	return families[metric]
+}
 
 // Metrics reads the server's metrics with an administrator's certificate. Those who ask while it is being read share the next
 // page: a page is always from after the call.
@@ -42,18 +71,12 @@ func (s *Server) Metrics(ctx context.Context) (Page, error) {
 		return s.page, nil
 	}
 	started := time.Now()
-	body, err := s.fetch(ctx, "/metrics")
+	text, err := s.Read(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = body.Close() }()
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	page, err := parser.TextToMetricFamilies(body)
-	if err != nil {
-		return nil, fmt.Errorf("reading the server's metrics: %w", err)
-	}
-	s.page, s.scraped = page, started
-	return page, nil
+	s.page, s.scraped = newPage(text), started
+	return s.page, nil
 }
 
 // fetch reads a path with an administrator's certificate. The caller closes what it returns.
@@ -93,12 +116,8 @@ func (s *Server) transport() (http.RoundTripper, error) {
 // Value adds up the samples of a metric that have the given labels, which are names followed by their values. It reports
 // whether there is one.
 func (p Page) Value(metric string, labels ...string) (float64, bool) {
-	family, ok := p[metric]
-	if !ok {
-		return 0, false
-	}
 	sum, found := 0.0, false
-	for _, sample := range family.GetMetric() {
+	for _, sample := range p.Family(metric).GetMetric() {
 		if !matches(sample, labels) {
 			continue
 		}
@@ -112,7 +131,7 @@ func (p Page) Value(metric string, labels ...string) (float64, bool) {
 // ByLabel adds up the samples of a metric by the values of one label.
 func (p Page) ByLabel(metric, label string) map[string]float64 {
 	sums := map[string]float64{}
-	for _, sample := range p[metric].GetMetric() {
+	for _, sample := range p.Family(metric).GetMetric() {
 		sums[labelsOf(sample)[label]] += sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
 	}
 	return sums
