@@ -36,7 +36,7 @@ type documents struct {
 type document struct{ nodes map[string]*node }
 
 // decodedOnce serves all clusters: the same bytes mean the same everywhere.
-var decodedOnce = documents{known: map[[sha256.Size]byte]weak.Pointer[document]{}}
+var decodedOnce = documents{known: map[[sha256.Size]byte]weak.Pointer[document]{}} //nolint:gochecknoglobals // It remembers, and decides nothing.
 
 // schemas returns the schemas of a document by their kinds.
 func (d *documents) schemas(data []byte) (map[string]*Schema, error) {
