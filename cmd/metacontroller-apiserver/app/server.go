@@ -35,6 +35,8 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		return nil, err
 	}
 	if etcd != nil {
+		// By now --etcd-servers names it, as if it were another one.
+		config.ProcessMetrics = true
 		config.Generic.AddHealthChecks(storageCheck(etcd))
 	}
 	cluster, err := engineCluster(o.Recommended, config.Generic.ClientConfig)
