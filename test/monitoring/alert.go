@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -96,7 +95,7 @@ func alertOf(
 	ctx context.Context, e *promql.Engine, data storage.Queryable, rule rulefmt.Rule, s promql.Sample, now time.Duration,
 ) (Alert, error) {
 	series := s.Metric.Map()
-	delete(series, labels.MetricName)
+	delete(series, model.MetricNameLabel)
 	shown := template.AlertTemplateData(series, nil, "", s)
 	expand := func(texts map[string]string) (map[string]string, error) {
 		filled := map[string]string{}

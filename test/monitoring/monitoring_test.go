@@ -215,11 +215,14 @@ func sortAlerts(list []Alert) {
 }
 
 func difference(got, expected []Alert) string {
-	print := func(list []Alert) string {
-		text, _ := yaml.Marshal(list) //nolint:errchkjson // It is strings.
-		return string(text)
+	text := func(list []Alert) string {
+		encoded, err := yaml.Marshal(list)
+		if err != nil {
+			return err.Error()
+		}
+		return string(encoded)
 	}
-	return "\n" + print(got) + "is not\n" + print(expected)
+	return "\n" + text(got) + "is not\n" + text(expected)
 }
 
 // The variables of Grafana that stand for durations are no PromQL.
@@ -266,7 +269,7 @@ func TestMetricsAreListed(t *testing.T) {
 func same(t *testing.T, path string, want []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil { //nolint:gosec // Everybody may read it.
+		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -341,7 +344,7 @@ func TestPrometheusRule(t *testing.T) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	if spec, _ := object["spec"].(map[string]any); !maps.EqualFunc(spec, file, func(a, b any) bool { return reflect.DeepEqual(a, b) }) {
+	if spec, _ := object["spec"].(map[string]any); !maps.EqualFunc(spec, file, reflect.DeepEqual) {
 		t.Error("the PrometheusRule has other alerts than alerts.yaml")
 	}
 }

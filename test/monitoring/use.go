@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
@@ -97,7 +98,7 @@ func uses(p parser.Parser, expression string, all map[string]*Use) error {
 
 func (u *Use) compare(m *labels.Matcher) {
 	switch {
-	case m.Name == labels.MetricName:
+	case m.Name == model.MetricNameLabel:
 	case m.Name == "job":
 		u.Job = m.Value
 	case m.Type == labels.MatchEqual && !strings.Contains(m.Value, "$"):
@@ -111,7 +112,7 @@ func (u *Use) add(name string, values ...string) {
 	if name == "instance" {
 		return // Prometheus adds it, as it adds job.
 	}
-	all := append(u.Labels[name], values...)
+	all := slices.Concat(u.Labels[name], values)
 	slices.Sort(all)
 	u.Labels[name] = append([]string{}, slices.Compact(all)...)
 }
@@ -136,7 +137,10 @@ type panel struct {
 	Type    string `json:"type"`
 	Title   string `json:"title"`
 	GridPos struct {
-		H, W, X, Y int
+		H int `json:"h"`
+		W int `json:"w"`
+		X int `json:"x"`
+		Y int `json:"y"`
 	} `json:"gridPos"`
 	Targets []struct {
 		Expr         string `json:"expr"`

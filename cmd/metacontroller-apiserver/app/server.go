@@ -47,6 +47,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	engine := EngineConfig{
 		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
 	}
+	if o.Recommended.Traces.ConfigFile != "" {
+		engine.TracerProvider = config.Generic.TracerProvider
+	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err
