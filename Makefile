@@ -181,6 +181,10 @@ verify-boilerplate: ## Go files carry the licence, packages a doc.go.
 verify-deps: ## Every go.mod is tidy.
 	@hack/verify-deps.sh
 
+.PHONY: vulnerabilities
+vulnerabilities: ## Known vulnerabilities that code of ours can reach; needs the network.
+	@hack/vulnerabilities.sh
+
 .PHONY: verify-docs
 verify-docs: ## docs/architecture.md names every package, and links in documents lead somewhere.
 	@hack/verify-docs.sh
