@@ -90,7 +90,7 @@ func TestASyncIsOneTrace(t *testing.T) {
 		t.Errorf("the time in the queue is from %s to %s, the sync from %s on", queue.StartTime(), queue.EndTime(), whole.StartTime())
 	}
 	want := fmt.Sprintf("00-%s-%s-01", call.SpanContext().TraceID(), call.SpanContext().SpanID())
-	if got := header.Get("traceparent"); got != want {
+	if got := header.Get("Traceparent"); got != want {
 		t.Errorf("the hook is told %q, not %q", got, want)
 	}
 	if cause := value(whole.Attributes(), tracing.Cause); !slices.Equal(cause.AsStringSlice(), sync.Causes) {
@@ -145,7 +145,7 @@ func TestWhatIsNotSampledIsToldOn(t *testing.T) {
 	if n := len(recorder.Ended()); n > 0 {
 		t.Errorf("%d spans were recorded", n)
 	}
-	if got := header.Get("traceparent"); !strings.HasSuffix(got, "-00") {
+	if got := header.Get("Traceparent"); !strings.HasSuffix(got, "-00") {
 		t.Errorf("the hook is told %q, and might begin a trace of its own", got)
 	}
 }
@@ -171,12 +171,8 @@ func BenchmarkSync(b *testing.B) {
 		tracer *tracing.Tracer
 	}{{"off", nil}, {"unsampled", unsampled}, {"sampled", sampled}} {
 		b.Run(c.name, func(b *testing.B) {
-			ctx := b.Context()
-			type key int
 			// The context of a sync has values above each other.
-			for i := range 6 {
-				ctx = context.WithValue(ctx, key(i), i)
-			}
+			ctx := deep(b.Context(), 6)
 			header := http.Header{}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -192,4 +188,14 @@ func BenchmarkSync(b *testing.B) {
 			}
 		})
 	}
+}
+
+type level int
+
+// deep returns a context with n values above each other.
+func deep(ctx context.Context, n level) context.Context {
+	if n == 0 {
+		return ctx
+	}
+	return context.WithValue(deep(ctx, n-1), n, n)
 }

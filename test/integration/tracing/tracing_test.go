@@ -17,6 +17,7 @@ limitations under the License.
 package tracing
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -171,12 +172,12 @@ func TestASyncIsATraceFromTheEventToTheChildren(t *testing.T) {
 			return false, describe(spans)
 		}
 		for _, part := range []*span.Span{queue, call, write} {
-			if string(part.GetParentSpanId()) != string(whole.GetSpanId()) {
+			if !bytes.Equal(part.GetParentSpanId(), whole.GetSpanId()) {
 				return false, part.GetName() + " is not within the sync:\n" + describe(spans)
 			}
 		}
 		// The transport's span of the request that creates the child.
-		if !slices.ContainsFunc(spans, func(s *span.Span) bool { return string(s.GetParentSpanId()) == string(write.GetSpanId()) }) {
+		if !slices.ContainsFunc(spans, func(s *span.Span) bool { return bytes.Equal(s.GetParentSpanId(), write.GetSpanId()) }) {
 			return false, "the write has no request:\n" + describe(spans)
 		}
 		if cause := attribute(whole, string(tracing.Cause)); !strings.Contains(cause, string(v1alpha1.SyncParentCreated)) || attribute(whole, string(tracing.Parent)) != "shop" {
