@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Looks up in the vulnerability database of Go what is known of the dependencies of every module, and fails if code of ours can reach it.
-# It needs the network: the database is at https://vuln.go.dev, or where GOVULNDB says. Usage: hack/vulnerabilities.sh
+# It needs the network: the database is that of the Go project, or the one that GOVULNDB names. Usage: hack/vulnerabilities.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 while IFS= read -r module; do
