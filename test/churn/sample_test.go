@@ -96,11 +96,10 @@ func (s *sample) measure(ctx context.Context, t *fixture.Test) error {
 	if err != nil {
 		return fmt.Errorf("measuring: %w", err)
 	}
-	for name := range page {
+	for name, family := range page {
 		if !strings.HasPrefix(name, "metacontroller_") && !strings.HasPrefix(name, "workqueue_") {
 			continue
 		}
-		family := page.Family(name)
 		s.series[name] = len(family.GetMetric())
 		// What is counted in seconds is never the same twice.
 		if family.GetType() == dto.MetricType_GAUGE && !strings.HasSuffix(name, "_seconds") {
