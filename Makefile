@@ -22,6 +22,12 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMI
 
 # Port on which `make run` and `make demo` serve the API. Empty: a free one.
 PORT ?=
+# What `make run` and `make demo` run: a folder of artifacts/examples, by default hello-world; or the program of a hook, with the files and
+# folders that have the manifests of its controller.
+EXAMPLE ?=
+HOOK ?=
+CONTROLLER ?=
+DEMO_ARGS = --port '$(PORT)' --example '$(EXAMPLE)' --hook '$(HOOK)' --controller '$(CONTROLLER)'
 # Time that each fuzz target gets.
 FUZZTIME ?= 30s
 # How long `make churn` churns.
@@ -70,12 +76,12 @@ clean: ## Remove what was built here. The control plane's binaries live in the u
 ##@ Run
 
 .PHONY: run
-run: build demo-build control-plane-build ## Run HelloWorld on a local control plane, and stay until Ctrl-C.
-	@$(BIN)/demo --port '$(PORT)'
+run: build demo-build control-plane-build ## Run EXAMPLE, or your own HOOK and CONTROLLER, on a local control plane until Ctrl-C.
+	@$(BIN)/demo $(DEMO_ARGS)
 
 .PHONY: demo
 demo: build demo-build control-plane-build ## The same, but exit after showing the result.
-	@$(BIN)/demo --port '$(PORT)' --once
+	@$(BIN)/demo $(DEMO_ARGS) --once
 
 .PHONY: demo-build
 demo-build:

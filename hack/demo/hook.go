@@ -1,0 +1,221 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+)
+
+const (
+	// dialInterval is how often it is tried whether the hook listens.
+	dialInterval = 50 * time.Millisecond
+	// hookGrace is how long a hook may take to end before it is killed.
+	hookGrace = 5 * time.Second
+)
+
+// interpreter returns the program and the arguments that run a hook's file in its folder.
+func interpreter(folder, file string) (program string, args []string, err error) {
+	switch filepath.Ext(file) {
+	case ".py":
+		return "python3", []string{file}, nil
+	case ".js", ".mjs", ".cjs":
+		return "node", []string{file}, nil
+	case ".go":
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return "go", []string{"run", "."}, nil
+		}
+		return "go", []string{"run", file}, nil
+	}
+	path := filepath.Join(folder, file)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("looking for the hook: %w", err)
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return "", nil, fmt.Errorf("%s is no program: a hook is a .py, .js or .go file, or one that may be executed (chmod +x)", path)
+	}
+	return path, nil, nil
+}
+
+// A hookRunner keeps a hook running: it is started again when a file in its folder changes. Create it with newHookRunner.
+type hookRunner struct {
+	program, folder, log string
+	args                 []string
+	port                 int
+	out                  io.Writer
+	watch                *localhook.Watch
+	// restarted is called whenever the hook listens again.
+	restarted func(context.Context)
+	// first gets nil when the hook listens, or an error when it has ended before.
+	first chan error
+
+	running   *process.Process
+	listening bool
+	starts    int
+}
+
+func newHookRunner(path string, port int, log string, out io.Writer) (*hookRunner, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the hook: %w", err)
+	}
+	folder, file := filepath.Split(absolute)
+	program, args, err := interpreter(folder, file)
+	if err != nil {
+		return nil, err
+	}
+	h := &hookRunner{program: program, args: args, folder: filepath.Clean(folder), port: port, log: log, out: out, first: make(chan error, 1)}
+	// The first change may come while the hook starts.
+	h.watch, err = localhook.NewWatch(h.folder)
+	return h, err
+}
+
+// A change is the names of files that changed together, or why no more changes are seen.
+type change struct {
+	names []string
+	err   error
+}
+
+// run keeps the hook running until ctx is done. Then it has ended.
+func (h *hookRunner) run(ctx context.Context) {
+	changes := make(chan change)
+	var watching sync.WaitGroup
+	watching.Go(func() { h.forward(ctx, changes) })
+	h.start(ctx)
+	tick := time.NewTicker(dialInterval)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-h.ended():
+			h.tellEnd()
+		case <-h.starting(tick.C):
+			h.look(ctx)
+		case changed := <-changes:
+			if changed.err != nil {
+				fmt.Fprintf(h.out, "==> Changes of files are not seen any more: %v\n", changed.err)
+				continue
+			}
+			fmt.Fprintf(h.out, "==> Changed: %s. The hook is started again\n", strings.Join(changed.names, ", "))
+			h.stop()
+			h.start(ctx)
+		}
+	}
+	tick.Stop()
+	h.stop()
+	watching.Wait()
+	_ = h.watch.Close() // Nobody is left who would want a change.
+}
+
+// forward sends changes until ctx is done, or the watch fails.
+func (h *hookRunner) forward(ctx context.Context, changes chan<- change) {
+	for {
+		names, err := h.watch.Wait(ctx)
+		select {
+		case changes <- change{names: names, err: err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// start starts the program. What it prints is printed, and gets into the log.
+func (h *hookRunner) start(ctx context.Context) {
+	h.listening = false
+	h.starts++
+	cmd := process.Command(ctx, h.program, h.args...)
+	cmd.Dir = h.folder
+	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(h.port), "HOST=127.0.0.1", "PYTHONUNBUFFERED=1")
+	started, err := process.Start(cmd, process.Options{Name: "the hook", Log: h.log, Also: &prefixed{prefix: "hook: ", out: h.out}})
+	if err != nil {
+		h.tell(err)
+		return
+	}
+	h.running = started
+}
+
+func (h *hookRunner) stop() {
+	if h.running != nil {
+		_ = h.running.Stop(hookGrace) // How it ends does not matter.
+		h.running = nil
+	}
+}
+
+// ended is closed when the running program has ended; nil while none runs.
+func (h *hookRunner) ended() <-chan struct{} {
+	if h.running == nil {
+		return nil
+	}
+	return h.running.Ended()
+}
+
+// starting returns the channel while the program runs and does not listen.
+func (h *hookRunner) starting(tick <-chan time.Time) <-chan time.Time {
+	if h.running == nil || h.listening {
+		return nil
+	}
+	return tick
+}
+
+// look finds out whether the program listens.
+func (h *hookRunner) look(ctx context.Context) {
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(h.port)))
+	if err != nil {
+		return
+	}
+	_ = connection.Close() // Nothing was sent.
+	h.listening = true
+	h.report(nil)
+	if h.starts > 1 {
+		h.restarted(ctx)
+	}
+}
+
+// tellEnd says that the program has ended by itself.
+func (h *hookRunner) tellEnd() {
+	err := h.running.Err()
+	h.running.Kill() // It may have left something behind.
+	h.running = nil
+	h.tell(err)
+}
+
+func (h *hookRunner) tell(err error) {
+	fmt.Fprintf(h.out, "==> %v. It is started again when a file in %s changes; everything else goes on\n", err, h.folder)
+	h.report(err)
+}
+
+// report tells the one who waits for the first start.
+func (h *hookRunner) report(err error) {
+	select {
+	case h.first <- err:
+	default:
+	}
+}
