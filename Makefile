@@ -20,6 +20,9 @@ COMMIT_DATE := $(shell hack/version.sh date)
 STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).buildDate=$(COMMIT_DATE)
 
+# Where the archives of `make release-artifacts` will be published.
+RELEASE_URI ?= https://github.com/metacontroller/metacontroller-apiserver/releases/download/$(VERSION)
+
 # Port on which `make run` and `make demo` serve the API. Empty: a free one.
 PORT ?=
 # What `make run` and `make demo` run: a folder of artifacts/examples, by default hello-world; or the program of a hook, with the files and
@@ -68,6 +71,10 @@ build-race: ## Build the server as the tests run it: with race detector and cove
 	@echo "Building $(SERVER_RACE); the first time takes about three minutes on two cores"
 	@go build -race -cover -covermode=atomic -coverpkg='./cmd/...,./pkg/...' -buildvcs=false \
 		-ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
+
+.PHONY: release-artifacts
+release-artifacts: ## Write archives of the plugin and the server for all platforms, SHA256SUMS and the krew manifest to bin/release.
+	@go run ./hack/release --version '$(VERSION)' --commit '$(COMMIT)' --date '$(COMMIT_DATE)' --folder $(BIN)/release --uri '$(RELEASE_URI)'
 
 .PHONY: clean
 clean: ## Remove what was built here. The control plane's binaries live in the user's cache and stay.
