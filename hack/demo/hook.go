@@ -63,13 +63,17 @@ func interpreter(folder, file string) (program string, args []string, err error)
 	return path, nil, nil
 }
 
-// A hookRunner keeps a hook running: it is started again when a file in its folder changes. Create it with newHookRunner.
+// A hookRunner keeps a hook running: it is started again when a file in a watched folder changes. Create it with newHookRunner.
 type hookRunner struct {
 	program, folder, log string
 	args                 []string
 	port                 int
 	out                  io.Writer
-	watch                *localhook.Watch
+	// watched are the folders of watches.
+	watched []string
+	watches []*localhook.Watch
+	// changed is called after a change, before the hook is started again.
+	changed func(context.Context)
 	// restarted is called whenever the hook listens again.
 	restarted func(context.Context)
 	// first gets nil when the hook listens, or an error when it has ended before.
@@ -80,7 +84,8 @@ type hookRunner struct {
 	starts    int
 }
 
-func newHookRunner(path string, port int, log string, out io.Writer) (*hookRunner, error) {
+// newHookRunner returns a runner that watches the folder of the hook, and others.
+func newHookRunner(path string, port int, log string, out io.Writer, others []string) (*hookRunner, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the hook: %w", err)
@@ -92,8 +97,31 @@ func newHookRunner(path string, port int, log string, out io.Writer) (*hookRunne
 	}
 	h := &hookRunner{program: program, args: args, folder: filepath.Clean(folder), port: port, log: log, out: out, first: make(chan error, 1)}
 	// The first change may come while the hook starts.
-	h.watch, err = localhook.NewWatch(h.folder)
-	return h, err
+	for _, folder := range append([]string{h.folder}, others...) {
+		if err := h.watchFolder(folder); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// watchFolder watches a folder, unless it is watched already.
+func (h *hookRunner) watchFolder(folder string) error {
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", folder, err)
+	}
+	for _, watched := range h.watched {
+		if relative, err := filepath.Rel(watched, absolute); err == nil && filepath.IsLocal(relative) {
+			return nil
+		}
+	}
+	watch, err := localhook.NewWatch(absolute)
+	if err != nil {
+		return err
+	}
+	h.watched, h.watches = append(h.watched, absolute), append(h.watches, watch)
+	return nil
 }
 
 // A change is the names of files that changed together, or why no more changes are seen.
@@ -106,7 +134,9 @@ type change struct {
 func (h *hookRunner) run(ctx context.Context) {
 	changes := make(chan change)
 	var watching sync.WaitGroup
-	watching.Go(func() { h.forward(ctx, changes) })
+	for _, watch := range h.watches {
+		watching.Go(func() { forward(ctx, watch, changes) })
+	}
 	h.start(ctx)
 	tick := time.NewTicker(dialInterval)
 	for ctx.Err() == nil {
@@ -123,19 +153,22 @@ func (h *hookRunner) run(ctx context.Context) {
 			}
 			fmt.Fprintf(h.out, "==> Changed: %s. The hook is started again\n", strings.Join(changed.names, ", "))
 			h.stop()
+			h.changed(ctx)
 			h.start(ctx)
 		}
 	}
 	tick.Stop()
 	h.stop()
 	watching.Wait()
-	_ = h.watch.Close() // Nobody is left who would want a change.
+	for _, watch := range h.watches {
+		_ = watch.Close() // Nobody is left who would want a change.
+	}
 }
 
 // forward sends changes until ctx is done, or the watch fails.
-func (h *hookRunner) forward(ctx context.Context, changes chan<- change) {
+func forward(ctx context.Context, watch *localhook.Watch, changes chan<- change) {
 	for {
-		names, err := h.watch.Wait(ctx)
+		names, err := watch.Wait(ctx)
 		select {
 		case changes <- change{names: names, err: err}:
 		case <-ctx.Done():

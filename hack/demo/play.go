@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -51,8 +52,11 @@ type stage struct {
 	cluster              cluster
 	serverPort, hookPort int
 	hook                 *hookRunner
-	// set is what is applied, once it was read.
-	set *manifests.Set
+	// set is what is applied, once it was read: by the steps first, by the hook's goroutine after changes.
+	set atomic.Pointer[manifests.Set]
+	// applying guards applied, the objects that were applied by kind, namespace and name.
+	applying sync.Mutex
+	applied  map[string]string
 }
 
 // cluster is what the control plane's program prints when it is up.
@@ -120,7 +124,7 @@ func newStage(ctx context.Context, o options, out io.Writer) (*stage, error) {
 	}
 	s := &stage{
 		out: &lines{out: out}, options: o, project: p, programs: filepath.Dir(self), serverPort: serverPort, hookPort: hookPort,
-		cluster: cluster{Kubeconfig: o.kubeconfig},
+		cluster: cluster{Kubeconfig: o.kubeconfig}, applied: map[string]string{},
 	}
 	if o.kubeconfig != "" {
 		if s.cluster.Kubectl, err = exec.LookPath("kubectl"); err != nil {

@@ -47,6 +47,18 @@ type project struct {
 	readme string
 }
 
+// folders are those of the manifests.
+func (p *project) folders() []string {
+	var folders []string
+	for _, path := range p.manifests {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			path = filepath.Dir(path)
+		}
+		folders = append(folders, path)
+	}
+	return folders
+}
+
 // An example is what differs between the folders of artifacts/examples. Each has controller.yaml, and README.md, whose commands begin where
 // this program ends.
 type example struct {

@@ -43,7 +43,7 @@ const (
 func (s *stage) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
-	for _, controller := range s.set.Controllers {
+	for _, controller := range s.set.Load().Controllers {
 		err := wait.PollUntilContextCancel(limited, syncedInterval, true, func(ctx context.Context) (bool, error) { return s.synced(ctx, controller) })
 		if err == nil {
 			continue
@@ -101,7 +101,7 @@ func (s *stage) plugin(ctx context.Context, args ...string) (string, error) {
 
 // showResult prints how the controllers and their parents are doing, and the objects of the project.
 func (s *stage) showResult(ctx context.Context) error {
-	for _, controller := range s.set.Controllers {
+	for _, controller := range s.set.Load().Controllers {
 		for _, args := range [][]string{{"status", manifests.Argument(controller)}, {"parents", manifests.Argument(controller), "--all"}} {
 			printed, err := s.plugin(ctx, args...)
 			if err != nil {
@@ -141,7 +141,8 @@ func (s *stage) showNext() error {
 		fmt.Fprintln(s.out, "   ", command)
 	}
 	fmt.Fprintf(s.out, `
-Change %[1]s: with every file that you save beside it, the hook is started again and every parent is synced.
+Change %[1]s: with every file that you save beside it, or beside the manifests, what has changed of these is applied, the hook is started
+again, and every parent is synced.
 
 Write your own: in a folder of your choice,
 
@@ -163,7 +164,7 @@ func (s *stage) suggestions() ([]string, error) {
 		}
 		commands = consoleCommands(string(readme))
 	}
-	for _, controller := range s.set.Controllers {
+	for _, controller := range s.set.Load().Controllers {
 		commands = append(commands, "kubectl metacontroller syncs "+manifests.Argument(controller)+" --all")
 	}
 	return commands, nil

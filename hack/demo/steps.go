@@ -21,8 +21,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -96,29 +98,37 @@ func (s *stage) register(ctx context.Context) error {
 // read reads the manifests. The hook is a process of this machine, not a Service of the cluster, so the address of every webhook is
 // replaced in what is applied.
 func (s *stage) read(ctx context.Context) error {
+	set, err := s.readSet(ctx)
+	if err != nil {
+		return err
+	}
+	s.set.Store(set)
+	for _, o := range set.Skipped {
+		fmt.Fprintf(s.out, "    %s %s is left out: the hook runs on this machine\n", o.GetKind(), o.GetName())
+	}
+	return nil
+}
+
+func (s *stage) readSet(ctx context.Context) (*manifests.Set, error) {
 	var objects []*unstructured.Unstructured
 	for _, path := range s.project.manifests {
 		sources, err := manifests.Sources(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, source := range sources {
 			read, err := s.readSource(ctx, source)
 			if err != nil {
-				return fmt.Errorf("%s: %w", source.Path, err)
+				return nil, fmt.Errorf("%s: %w", source.Path, err)
 			}
 			objects = append(objects, read...)
 		}
 	}
 	set, err := manifests.Sort(objects, "http://localhost:"+strconv.Itoa(s.hookPort))
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.project.title, err)
+		return nil, fmt.Errorf("%s: %w", s.project.title, err)
 	}
-	s.set = set
-	for _, o := range set.Skipped {
-		fmt.Fprintf(s.out, "    %s %s is left out: the hook runs on this machine\n", o.GetKind(), o.GetName())
-	}
-	return nil
+	return set, nil
 }
 
 func (s *stage) readSource(ctx context.Context, source manifests.Source) ([]*unstructured.Unstructured, error) {
@@ -138,11 +148,11 @@ func (s *stage) readSource(ctx context.Context, source manifests.Source) ([]*uns
 
 // startHook waits until the hook listens. One that ends instead is an error only for a visitor who does not stay.
 func (s *stage) startHook(ctx context.Context) error {
-	hook, err := newHookRunner(s.project.hook, s.hookPort, filepath.Join(s.dir, "hook.log"), s.out)
+	hook, err := newHookRunner(s.project.hook, s.hookPort, filepath.Join(s.dir, "hook.log"), s.out, s.project.folders())
 	if err != nil {
 		return err
 	}
-	hook.restarted = s.resync
+	hook.changed, hook.restarted = s.reapply, s.resync
 	s.hook = hook
 	s.working.Go(func() { hook.run(s.work) })
 	select {
@@ -158,7 +168,7 @@ func (s *stage) startHook(ctx context.Context) error {
 
 // resync has every parent synced, and says so.
 func (s *stage) resync(ctx context.Context) {
-	for _, controller := range s.set.Controllers {
+	for _, controller := range s.set.Load().Controllers {
 		args := []string{"resync", manifests.Argument(controller), "--all"}
 		printed, err := s.plugin(ctx, args...)
 		if err != nil {
@@ -169,36 +179,63 @@ func (s *stage) resync(ctx context.Context) {
 }
 
 // apply creates the objects: what defines others first, samples last.
-func (s *stage) apply(ctx context.Context) error {
-	for _, name := range append(s.set.Namespaces(), s.project.namespace) {
+func (s *stage) apply(ctx context.Context) error { return s.applySet(ctx, s.set.Load()) }
+
+// reapply applies what has changed in the manifests. What is wrong is printed: the next change may be the cure.
+func (s *stage) reapply(ctx context.Context) {
+	set, err := s.readSet(ctx)
+	if err == nil {
+		s.set.Store(set)
+		err = s.applySet(ctx, set)
+	}
+	if err != nil {
+		fmt.Fprintf(s.out, "    The manifests are not applied: %v\n", err)
+	}
+}
+
+// applySet applies those objects of a set that are not what was applied last.
+func (s *stage) applySet(ctx context.Context, set *manifests.Set) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	definitions := slices.Clone(set.Definitions)
+	for _, name := range append(set.Namespaces(), s.project.namespace) {
 		if name != "" {
 			namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-			s.set.Definitions = append(s.set.Definitions, namespace)
+			definitions = append(definitions, namespace)
 		}
 	}
-	if err := s.applyAll(ctx, s.set.Definitions, ""); err != nil {
+	if err := s.applyAll(ctx, definitions, ""); err != nil {
 		return err
 	}
-	for _, o := range s.set.Definitions {
+	for _, o := range definitions {
 		if o.GetKind() == "CustomResourceDefinition" {
 			if _, err := s.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd/"+o.GetName()); err != nil {
 				return err
 			}
 		}
 	}
-	return errors.Join(s.applyAll(ctx, s.set.Controllers, ""), s.applyAll(ctx, s.set.Samples, s.project.namespace))
+	return errors.Join(s.applyAll(ctx, set.Controllers, ""), s.applyAll(ctx, set.Samples, s.project.namespace))
 }
 
 func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructured, namespace string) error {
-	if len(objects) == 0 {
+	var text strings.Builder
+	changed := map[string]string{}
+	for _, o := range objects {
+		encoded, err := manifests.Encode(o)
+		if err != nil {
+			return err
+		}
+		key := o.GroupVersionKind().String() + "/" + o.GetNamespace() + "/" + o.GetName()
+		if s.applied[key] != encoded {
+			changed[key] = encoded
+			text.WriteString(encoded)
+		}
+	}
+	if len(changed) == 0 {
 		return nil
 	}
-	encoded, err := manifests.Encode(objects)
-	if err != nil {
-		return err
-	}
 	file := filepath.Join(s.dir, "apply.json")
-	if err := os.WriteFile(file, []byte(encoded), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		return fmt.Errorf("writing what is applied: %w", err)
 	}
 	args := []string{"apply", "-f", file}
@@ -207,6 +244,9 @@ func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructur
 	}
 	printed, err := s.kubectl(ctx, args...)
 	fmt.Fprint(s.out, indent(printed))
+	if err == nil {
+		maps.Copy(s.applied, changed)
+	}
 	return err
 }
 

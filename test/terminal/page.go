@@ -30,8 +30,29 @@ import (
 // settledPolls is how often a command prints the same before it is taken to be settled.
 const settledPolls = 8
 
-// block is a command of a document with what it prints. A command may go on in further lines, each after a backslash.
-var block = regexp.MustCompile("(?s)```console\n\\$ ((?:[^\n]*\\\\\n)*[^\n]+)\n(.*?)```\n")
+// block is a command of a document with what it prints.
+var block = regexp.MustCompile("(?s)```console\n\\$ (.*?)```\n")
+
+// heredoc is how a command begins that goes on up to a line END.
+const heredoc = "<<'END'"
+
+// split separates a command from what it prints. A command goes on after a line that ends with a backslash, and up to the end of a
+// here-document.
+func split(text string) (command, printed string) {
+	inside := false
+	for line := range strings.Lines(text) {
+		command += line
+		if strings.Contains(line, heredoc) {
+			inside = true
+		} else if line == "END\n" {
+			inside = false
+		}
+		if !inside && !strings.HasSuffix(line, "\\\n") {
+			break
+		}
+	}
+	return strings.TrimSuffix(command, "\n"), text[len(command):]
+}
 
 // repeatable are commands that change nothing: what they print follows what the cluster does, and is waited for.
 var repeatable = regexp.MustCompile(`^kubectl (-n \S+ )?(metacontroller (status|tree|version|parents|plan)|get|rollout|events) `)
@@ -48,13 +69,13 @@ func (s *Shell) Play(t *testing.T, document string, least int, update bool) {
 	}
 	commands := 0
 	written := block.ReplaceAllStringFunc(string(page), func(text string) string {
-		match := block.FindStringSubmatch(text)
+		command, want := split(block.FindStringSubmatch(text)[1])
 		commands++
-		got := s.play(t, match[1], match[2], update)
-		if got != match[2] && !update {
-			t.Errorf("%s:\n$ %s\nprinted\n%s\nand the page has\n%s", document, match[1], got, match[2])
+		got := s.play(t, command, want, update)
+		if got != want && !update {
+			t.Errorf("%s:\n$ %s\nprinted\n%s\nand the page has\n%s", document, command, got, want)
 		}
-		return "```console\n$ " + match[1] + "\n" + got + "```\n"
+		return "```console\n$ " + command + "\n" + got + "```\n"
 	})
 	if commands < least {
 		t.Errorf("%s has %d commands, want %d and more", document, commands, least)

@@ -108,8 +108,14 @@ func New(t *testing.T, c *cluster.Cluster) *Shell {
 	return s
 }
 
-// Set sets an environment variable of the commands that follow.
-func (s *Shell) Set(name, value string) { s.environment = append(s.environment, name+"="+value) }
+// Prefer has programs in a folder found before all others.
+func (s *Shell) Prefer(folder string) {
+	for i, variable := range s.environment {
+		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
+			s.environment[i] = "PATH=" + folder + string(os.PathListSeparator) + path
+		}
+	}
+}
 
 // freePort returns a port at which nobody listens.
 func freePort(t *testing.T) int {
@@ -153,12 +159,17 @@ func (s *Shell) Must(t *testing.T, text string) {
 	}
 }
 
-// Start runs a hook until the test ends.
+// listening tells whether a line says that a hook listens, or that `make run` has shown its result.
+func listening(line string) bool {
+	return strings.HasPrefix(line, "hook listens on port ") || strings.HasPrefix(line, "The logs are in ")
+}
+
+// Start runs a hook, or `make run`, until the test ends.
 func (s *Shell) Start(t *testing.T, text string) {
 	t.Helper()
 	hook, err := process.Start(s.Command(context.WithoutCancel(t.Context()), text), process.Options{
 		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
-		Wanted: func(line string) bool { return strings.HasPrefix(line, "hook listens on port ") },
+		Wanted: listening,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -80,18 +80,13 @@ func Decode(data []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Encode writes objects for `kubectl apply -f -`.
-func Encode(objects []*unstructured.Unstructured) (string, error) {
-	var b strings.Builder
-	for _, o := range objects {
-		encoded, err := json.Marshal(o)
-		if err != nil {
-			return "", fmt.Errorf("encoding %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
-		b.Write(encoded)
-		b.WriteByte('\n')
+// Encode writes an object as a line for `kubectl apply -f`.
+func Encode(o *unstructured.Unstructured) (string, error) {
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		return "", fmt.Errorf("encoding %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
-	return b.String(), nil
+	return string(encoded) + "\n", nil
 }
 
 // Sort sorts the objects of a project and points the hooks of its controllers at an address, such as http://localhost:8080. The objects

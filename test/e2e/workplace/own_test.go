@@ -104,6 +104,16 @@ func ownHook(t *testing.T, c *cluster.Cluster, demo string) {
 	await("SECOND")
 	printed("$ kubectl metacontroller resync cc/notes --all\n    1 parent is in the queue")
 
+	write("all.yaml", manifests+"---\n{apiVersion: own.example.com/v1, kind: Note, metadata: {name: other, namespace: notebook}}\n")
+	cluster.Eventually(t, terminal.Patience, "the ConfigMap of the second parent", func(ctx context.Context) (bool, string) {
+		got, err := c.TryKubectl(ctx, "", "-n", "notebook", "get", "configmap", "other", "-o", "jsonpath={.data.text}")
+		return err == nil && got == "SECOND", got + "\n" + output()
+	})
+	printed("    note.own.example.com/other created\n")
+	if strings.Contains(output(), "note.own.example.com/note unchanged") {
+		t.Errorf("what had not changed was applied again:\n%s", output())
+	}
+
 	write("hook.py", "oops(")
 	printed("hook: SyntaxError: ")
 	printed("the hook ended: exit status 1. It is started again when a file in " + s.Folder + " changes")
