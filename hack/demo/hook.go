@@ -23,6 +23,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -169,6 +170,10 @@ func (h *hookRunner) run(ctx context.Context) {
 func forward(ctx context.Context, watch *localhook.Watch, changes chan<- change) {
 	for {
 		names, err := watch.Wait(ctx)
+		names = slices.DeleteFunc(names, recorded)
+		if err == nil && len(names) == 0 {
+			continue
+		}
 		select {
 		case changes <- change{names: names, err: err}:
 		case <-ctx.Done():
@@ -179,6 +184,9 @@ func forward(ctx context.Context, watch *localhook.Watch, changes chan<- change)
 		}
 	}
 }
+
+// recorded tells of the path of a file in the folder of a hook whether it is a recorded request or response, which a hook does not read.
+func recorded(path string) bool { return strings.HasPrefix(filepath.ToSlash(path), "testdata/") }
 
 // start starts the program. What it prints is printed, and gets into the log.
 func (h *hookRunner) start(ctx context.Context) {

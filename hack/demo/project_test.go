@@ -118,6 +118,14 @@ func TestHowAHookIsRun(t *testing.T) {
 	}
 }
 
+func TestWhatAHookDoesNotRead(t *testing.T) {
+	for path, want := range map[string]bool{"hook.py": false, "testdata": false, "testdata/sync.request.json": true, "manifests/testdata.yaml": false} {
+		if got := recorded(filepath.FromSlash(path)); got != want {
+			t.Errorf("%s: got %t", path, got)
+		}
+	}
+}
+
 func TestConsoleCommands(t *testing.T) {
 	got := consoleCommands("```sh\n$ no\n```\n```console\n$ one\n$2\n```\n$ no\n```console\n$ two \\\n  more\nprinted\n```\n")
 	if diff := cmp.Diff([]string{"one", "two \\\n      more"}, got); diff != "" {

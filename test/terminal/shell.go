@@ -151,12 +151,14 @@ func (s *Shell) Run(t *testing.T, text string) string {
 	return strings.ReplaceAll(printed, strconv.Itoa(s.port), pagePort)
 }
 
-// Must is Run for commands that have to succeed.
-func (s *Shell) Must(t *testing.T, text string) {
+// Must runs a command that has to succeed, and returns what it prints on both outputs.
+func (s *Shell) Must(t *testing.T, text string) string {
 	t.Helper()
-	if output, err := s.Command(t.Context(), text).CombinedOutput(); err != nil {
+	output, err := s.Command(t.Context(), text).CombinedOutput()
+	if err != nil {
 		t.Fatalf("$ %s\n%v\n%s", text, err, output)
 	}
+	return string(output)
 }
 
 // listening tells whether a line says that a hook listens, or that `make run` has shown its result.

@@ -54,7 +54,7 @@ done
 exec %s --kubeconfig "${KUBECONFIG}" --hook "${hook:?}" --controller "${controller:?}"
 `
 
-// TestPages has one server for all pages. Their kinds and the names of their objects differ.
+// TestPages has one server for all pages. Their kinds and the names of their objects differ, and the tutorial, which lists all Pods, is first.
 func TestPages(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
@@ -67,13 +67,16 @@ func TestPages(t *testing.T) {
 	if err != nil || len(pages) < 6 {
 		t.Fatalf("there are the pages %v: %v", pages, err)
 	}
-	for _, page := range append([]string{filepath.Join(cluster.Root(), "docs", "tutorial.md")}, pages...) {
+	tutorial := filepath.Join(cluster.Root(), "docs", "tutorial.md")
+	for _, page := range append([]string{tutorial}, pages...) {
 		name, err := filepath.Rel(cluster.Root(), page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			t.Parallel()
+			if page != tutorial {
+				t.Parallel()
+			}
 			s := terminal.New(t, c)
 			s.Prefer(scripts)
 			s.Play(t, filepath.ToSlash(name), 8, *update)

@@ -60,6 +60,9 @@ func TestMakeRun(t *testing.T) {
 				t.Parallel()
 				s := terminal.New(t, c)
 				run(t, s, c, demo, "--example "+folder.Name())
+				if folder.Name() == troubleshooting.example {
+					troubleshooting.play(t, s)
+				}
 				s.Play(t, "artifacts/examples/"+folder.Name()+"/README.md", 3, *update)
 			})
 		}
@@ -68,6 +71,35 @@ func TestMakeRun(t *testing.T) {
 		t.Parallel()
 		ownHook(t, c, demo)
 	})
+}
+
+// troubleshooting is the page docs/troubleshooting.md, whose commands of the plugin are for an example.
+var troubleshooting = page{path: "docs/troubleshooting.md", example: "hello-world", least: 5}
+
+type page struct {
+	path, example string
+	least         int
+}
+
+// play runs the commands of the plugin in the page: each succeeds and prints something.
+func (p *page) play(t *testing.T, s *terminal.Shell) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(cluster.Root(), filepath.FromSlash(p.path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "kubectl metacontroller ") {
+			commands++
+			if printed := s.Must(t, strings.TrimSpace(line)); printed == "" {
+				t.Errorf("%s: nothing is printed by: %s", p.path, line)
+			}
+		}
+	}
+	if commands < p.least {
+		t.Errorf("%s has %d commands of the plugin, want %d and more", p.path, commands, p.least)
+	}
 }
 
 // run runs the program until the test ends, waits until it has shown the result, and returns what it has printed.
