@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -100,10 +101,18 @@ func newHookRunner(path string, port int, log string, out io.Writer, others []st
 	// The first change may come while the hook starts.
 	for _, folder := range append([]string{h.folder}, others...) {
 		if err := h.watchFolder(folder); err != nil {
-			return nil, err
+			return nil, errors.Join(err, h.closeWatches())
 		}
 	}
 	return h, nil
+}
+
+func (h *hookRunner) closeWatches() error {
+	var errs []error
+	for _, watch := range h.watches {
+		errs = append(errs, watch.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // watchFolder watches a folder, unless it is watched already.
@@ -161,9 +170,7 @@ func (h *hookRunner) run(ctx context.Context) {
 	tick.Stop()
 	h.stop()
 	watching.Wait()
-	for _, watch := range h.watches {
-		_ = watch.Close() // Nobody is left who would want a change.
-	}
+	_ = h.closeWatches() // Nobody is left who would want a change.
 }
 
 // forward sends changes until ctx is done, or the watch fails.
