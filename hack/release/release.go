@@ -81,7 +81,7 @@ func (r *release) write(ctx context.Context, out io.Writer) error {
 	if err := os.RemoveAll(r.folder); err != nil {
 		return fmt.Errorf("removing the release before: %w", err)
 	}
-	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+	if err := os.MkdirAll(r.folder, 0o755); err != nil { //nolint:gosec // What is published is for everybody.
 		return fmt.Errorf("making the folder of the release: %w", err)
 	}
 	sums := map[string]string{}
@@ -93,7 +93,7 @@ func (r *release) write(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := os.WriteFile(filepath.Join(r.folder, name), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(r.folder, name), data, 0o644); err != nil { //nolint:gosec // The same.
 			return fmt.Errorf("writing an archive: %w", err)
 		}
 		sum := sha256.Sum256(data)
@@ -110,7 +110,7 @@ func (r *release) write(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	for name, text := range map[string]string{"SHA256SUMS": lines.String(), krewName + ".yaml": manifest} {
-		if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // The same.
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}

@@ -147,7 +147,8 @@ func TestARelease(t *testing.T) {
 			binary += ".exe"
 		}
 		want := []entry{
-			{"LICENSE", "a", 0o644, date}, {"b/NOTICE", "b", 0o644, date},
+			{"LICENSE", "a", 0o644, date},
+			{"b/NOTICE", "b", 0o644, date},
 			{binary, "program of " + strings.Replace(name, "v1.2.3-rc.1", "", 1), 0o755, date},
 		}
 		if !slices.Equal(got, want) {

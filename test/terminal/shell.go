@@ -69,7 +69,7 @@ var plugin = sync.OnceValue(func() error { return build("kubectl-metacontroller"
 
 // build builds a program of the repository, named like its folder.
 func build(name, parent string) error {
-	command := exec.Command("go", "build", "-o", filepath.Join(programs, name), "./"+parent+"/"+name)
+	command := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(programs, name), "./"+parent+"/"+name)
 	command.Dir = cluster.Root()
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", name, err, output)
@@ -125,7 +125,11 @@ func freePort(t *testing.T) int {
 		t.Fatal(err)
 	}
 	defer listener.Close() //nolint:errcheck // Nothing was written.
-	return listener.Addr().(*net.TCPAddr).Port
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("%v is no address of TCP", listener.Addr())
+	}
+	return address.Port
 }
 
 // Command makes a command of the shell. Hooks listen at the shell's port: it is that of init, and of those that are started.

@@ -31,8 +31,8 @@ type Source struct {
 	Kustomization bool
 }
 
-// projectBase is where the project that `kubectl metacontroller init` writes has its kustomization.
-var projectBase = filepath.Join("manifests", "base")
+// projectBase is where the project that `kubectl metacontroller init` writes has its kustomization, with slashes.
+const projectBase = "manifests/base"
 
 // Sources returns what has to be read for a path that a person gives: a file, or a folder. Of a folder that is its kustomization, if
 // there is one. Else they are its YAML and JSON files, those of folders in it left out, and the kustomization in manifests/base.
@@ -48,7 +48,7 @@ func Sources(path string) ([]Source, error) {
 		return []Source{{Path: path, Kustomization: true}}, nil
 	}
 	var found []Source
-	if base := filepath.Join(path, projectBase); isKustomization(base) {
+	if base := filepath.Join(path, filepath.FromSlash(projectBase)); isKustomization(base) {
 		found = append(found, Source{Path: base, Kustomization: true})
 	}
 	entries, err := os.ReadDir(path)
