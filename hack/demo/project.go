@@ -30,9 +30,11 @@ const (
 	examplesFolder = "artifacts/examples"
 	defaultExample = "hello-world"
 
-	// Files that most examples have: the kind of the parents, and one of them.
-	kindFile   = "crd.yaml"
-	sampleFile = "example.yaml"
+	// Files that most examples have: the kind of the parents, one of them, and the program with a sync hook alone or with several hooks.
+	kindFile    = "crd.yaml"
+	sampleFile  = "example.yaml"
+	syncScript  = "sync.py"
+	hooksScript = "hooks.py"
 )
 
 // A project is a hook with its controller, an example or an author's own.
@@ -74,42 +76,42 @@ type example struct {
 
 var examples = map[string]example{
 	"hello-world": {
-		hook: "sync.py", namespace: "hello", manifests: []string{kindFile, "hello.yaml"},
+		hook: syncScript, namespace: "hello", manifests: []string{kindFile, "hello.yaml"},
 		await: []string{"-n hello wait --for=jsonpath={.status.phase}=Succeeded --timeout=90s pod/your-name"},
 		show:  []string{"-n hello get helloworlds", "-n hello get pods", "-n hello get pod your-name -o jsonpath={.spec.containers[0].command}"},
 	},
 	"immortal-container": {
-		hook: "sync.py", namespace: "immortalcontainers", manifests: []string{kindFile, sampleFile},
+		hook: syncScript, namespace: "immortalcontainers", manifests: []string{kindFile, sampleFile},
 		await: []string{"-n immortalcontainers wait --for=create --timeout=90s pod/example-immortalpod"},
 		show:  []string{"-n immortalcontainers get immortalcontainers,pods"},
 	},
 	"python-lambda": {
-		hook: "sync.py", namespace: "python-lambda-operator", manifests: []string{kindFile, sampleFile},
+		hook: syncScript, namespace: "python-lambda-operator", manifests: []string{kindFile, sampleFile},
 		await: []string{"-n python-lambda-operator wait --for=jsonpath={.status.pods}=2 --timeout=90s pythonlambda/demo-python-lambda"},
 		show:  []string{"-n python-lambda-operator get pythonlambdas,configmaps,services,ingresses,pods"},
 	},
 	"pod-set": {
-		hook: "sync.py", namespace: "podsets", manifests: []string{kindFile, sampleFile},
+		hook: syncScript, namespace: "podsets", manifests: []string{kindFile, sampleFile},
 		await: []string{"-n podsets wait --for=jsonpath={.status.ready}=5 --timeout=90s podset/web"},
 		show:  []string{"-n podsets get podsets,pods"},
 	},
 	"config-monitor": {
-		hook: "hooks.py", manifests: []string{kindFile, "frontend.yaml", "monitor.yaml"},
+		hook: hooksScript, manifests: []string{kindFile, "frontend.yaml", "monitor.yaml"},
 		await: []string{"wait --for=jsonpath={.status.availableReplicas}=1 --timeout=90s deployment/frontend"},
 		show:  []string{"get configmonitors", "get pods -l app=frontend"},
 	},
 	"service-per-pod": {
-		hook: "sync.py", manifests: []string{"nginx.yaml"},
+		hook: syncScript, manifests: []string{"nginx.yaml"},
 		await: []string{"wait --for=create --timeout=90s service/nginx-0 service/nginx-1 service/nginx-2"},
 		show:  []string{"get statefulset nginx", "get services -l app=service-per-pod"},
 	},
-	"default-network-policy": {hook: "hooks.py"},
+	"default-network-policy": {hook: hooksScript},
 	"copy-to-namespaces": {
-		hook: "hooks.py", manifests: []string{kindFile, sampleFile},
+		hook: hooksScript, manifests: []string{kindFile, sampleFile},
 		show: []string{"get objectcopies"},
 	},
 	"job-per-node": {
-		hook: "hooks.py", manifests: []string{kindFile, sampleFile},
+		hook: hooksScript, manifests: []string{kindFile, sampleFile},
 		await: []string{"wait --for=jsonpath={.status.succeeded}=1 --timeout=90s nodejob/pull-image"},
 		show:  []string{"get nodejobs", "get jobs"},
 	},

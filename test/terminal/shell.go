@@ -69,7 +69,7 @@ var plugin = sync.OnceValue(func() error { return build("kubectl-metacontroller"
 
 // build builds a program of the repository, named like its folder.
 func build(name, parent string) error {
-	command := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(programs, name), "./"+parent+"/"+name)
+	command := exec.Command("go", "build", "-o", filepath.Join(programs, name), "./"+parent+"/"+name) //nolint:noctx // It is built for all tests, and ends by itself.
 	command.Dir = cluster.Root()
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", name, err, output)
