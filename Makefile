@@ -185,7 +185,7 @@ generate: ## Write all generated code and documents.
 	go run ./hack/metrics-reference > docs/reference/metrics.md
 
 .PHONY: verify
-verify: verify-boilerplate verify-size verify-docs verify-shell verify-deps verify-codegen ## Run every check on the tree.
+verify: verify-boilerplate verify-size verify-docs verify-shell verify-monitoring verify-deps verify-codegen ## Run every check on the tree.
 
 .PHONY: verify-codegen
 verify-codegen: ## Generated files are up to date.
@@ -203,9 +203,17 @@ verify-boilerplate: ## Go files carry the licence, packages a doc.go.
 verify-deps: ## Every go.mod is tidy.
 	@hack/verify-deps.sh
 
+.PHONY: vulnerabilities
+vulnerabilities: ## Known vulnerabilities that code of ours can reach; needs the network.
+	@hack/vulnerabilities.sh
+
 .PHONY: verify-docs
 verify-docs: ## docs/architecture.md names every package, and links in documents lead somewhere.
 	@hack/verify-docs.sh
+
+.PHONY: verify-monitoring
+verify-monitoring: ## Alerts, their runbooks and the dashboard belong together.
+	@cd test/monitoring && go test -count=1 ./...
 
 .PHONY: verify-shell
 verify-shell: ## Shell scripts are clean.

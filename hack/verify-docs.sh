@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The documents tell the truth about the tree: docs/architecture.md names each folder with Go code of the product, and none
 # that does not exist; links between Markdown files, and citations of documents in code, lead to an existing file and an
-# existing place in it; nothing is cited in a form that nobody can follow. Usage: hack/verify-docs.sh
+# existing place in it; tests that documents link to exist; nothing is cited in a form that nobody can follow. Usage: hack/verify-docs.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 readonly plan=docs/architecture.md
@@ -73,6 +73,15 @@ while IFS=: read -r file target; do
         check "${file}" "${path}${place}" "link to ${target}"
     fi
 done < <(grep -oHE '\]\([^):]+\)' "${pages[@]}" || true)
+
+# Links to tests: [`TestName`](path of the file that has it).
+while IFS=: read -r file match; do
+    name="$(sed -E 's|^\[`([A-Za-z0-9_]+)`.*|\1|' <<<"${match}")"
+    path="$(realpath --canonicalize-missing --relative-to=. "$(dirname "${file}")/$(sed -E 's|.*\]\(([^)]+)\)|\1|' <<<"${match}")")"
+    if [[ -e "${path}" ]] && ! grep -q "^func ${name}(" "${path}"; then
+        complain "${file}: ${path} has no ${name}"
+    fi
+done < <(grep -oHE '\[`Test[A-Za-z0-9_]+`\]\([^)]+_test\.go\)' "${pages[@]}" || true)
 
 # Citations by path from the root, in comments, scripts and prose: docs/reference/contract.md#s12.1.
 while IFS=: read -r file target; do

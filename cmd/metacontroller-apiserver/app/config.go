@@ -47,7 +47,6 @@ func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, err
 	recommended.Features = &features
 	recommended.Admission = nil // Below, because it needs the version of the Kubernetes libraries.
 	config := apiserver.NewConfig()
-	config.ProcessMetrics = o.Embedded()
 	generic := config.Generic
 	if err := o.ServerRun.ApplyTo(&generic.Config); err != nil {
 		return nil, fmt.Errorf("configuring the server: %w", err)

@@ -46,6 +46,7 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			TargetLabelSelector: c.Controllers.TargetLabelSelector,
 			ServerSideApply:     c.Controllers.ApplyStrategy == options.ServerSideApply,
 			FieldManager:        c.Controllers.FieldManager,
+			TracerProvider:      c.TracerProvider,
 			HookManagedFields:   c.Controllers.HookManagedFields,
 			HookResponseLimit:   c.Controllers.HookResponseLimit.Value(),
 			HookRequestBudget:   c.Controllers.HookRequestBudget.Value(),

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/version"
@@ -55,6 +56,8 @@ type EngineConfig struct {
 	Controllers options.Controllers
 	// Port is where this process serves the API; no hook can be there. 0: it is not known.
 	Port int
+	// TracerProvider gets the spans of the engine. Nil: there are none.
+	TracerProvider trace.TracerProvider
 	// Inspection lets the API server ask the engine while it runs. Nil: it does not ask.
 	Inspection *inspection.Link
 }

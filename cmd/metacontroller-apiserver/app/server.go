@@ -35,6 +35,8 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		return nil, err
 	}
 	if etcd != nil {
+		// By now --etcd-servers names it, as if it were another one.
+		config.ProcessMetrics = true
 		config.Generic.AddHealthChecks(storageCheck(etcd))
 	}
 	cluster, err := engineCluster(o.Recommended, config.Generic.ClientConfig)
@@ -44,6 +46,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	config.Inspection.Engine = &inspection.Link{}
 	engine := EngineConfig{
 		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
+	}
+	if o.Recommended.Traces.ConfigFile != "" {
+		engine.TracerProvider = config.Generic.TracerProvider
 	}
 	server, err := config.Complete().New()
 	if err != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // A ConflictError says that a child cannot be created because an object of its name exists that is no child of the parent and
@@ -168,6 +169,9 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 }
 
 func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
+	kind := schema.GroupKind{Group: outcome.Key.Group, Kind: outcome.Key.Kind}
+	ctx, span := tracing.Write(ctx, string(outcome.Action), kind, outcome.Key.Namespace, outcome.Key.Name)
+	defer func() { span.End(err) }()
 	switch outcome.Action {
 	case plan.Create, plan.Update:
 		err = a.write(ctx, p, outcome)

@@ -24,6 +24,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +33,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
@@ -94,6 +97,39 @@ func TestRequestsAreLimited(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// latencies are how long requests were held back, as the metrics of client-go are told.
+type latencies struct {
+	mu   sync.Mutex
+	seen []time.Duration
+}
+
+func (l *latencies) Observe(_ context.Context, _ string, _ url.URL, latency time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = append(l.seen, latency)
+}
+
+// TestWaitingForTheLimitIsMeasured is not parallel, since it replaces a metric of the process.
+func TestWaitingForTheLimitIsMeasured(t *testing.T) {
+	var measured latencies
+	former := metrics.RateLimiterLatency
+	metrics.RateLimiterLatency = &measured
+	defer func() { metrics.RateLimiterLatency = former }()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, &rest.Config{QPS: 1, Burst: 1, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			return respond(r, http.StatusOK, nil), nil
+		})})
+		for range 2 {
+			if _, err := c.Get(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if want := []time.Duration{0, time.Second}; !slices.Equal(measured.seen, want) {
+		t.Errorf("requests were held back for %v, not %v", measured.seen, want)
 	}
 }
 

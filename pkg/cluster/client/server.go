@@ -122,7 +122,10 @@ func (s *server) do(ctx context.Context, c call, read func(body []byte) error) e
 	defer func() { metrics.RequestLatency.Observe(ctx, c.method, u, time.Since(start)) }()
 	for attempt := 0; ; attempt++ {
 		if s.limiter != nil {
-			if err := s.limiter.Wait(ctx); err != nil {
+			waiting := time.Now()
+			err := s.limiter.Wait(ctx)
+			metrics.RateLimiterLatency.Observe(ctx, c.method, u, time.Since(waiting))
+			if err != nil {
 				return fmt.Errorf("waiting for the client's limit of requests: %w", err)
 			}
 		}

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/component-base/version"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -125,6 +126,8 @@ type Options struct {
 	ServerNamespace string
 	// HookTransport carries the calls of all hooks in place of connections to their addresses, as a simulation does. Nil: connections.
 	HookTransport http.RoundTripper
+	// TracerProvider gets the spans of syncs. Nil: there are none.
+	TracerProvider trace.TracerProvider
 	// Random returns numbers in [0,1) for the jitter of back-offs, and must be safe for concurrent use. Nil: math/rand/v2. A simulation
 	// that shall be repeatable sets it.
 	Random func() float64

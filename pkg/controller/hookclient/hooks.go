@@ -26,6 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // Set holds the hooks of a controller. A hook that is nil is not declared, or has no webhook.
@@ -209,16 +210,18 @@ func (h *Hook) Reject(parent webhook.RootKey, err error) error {
 func (h *Hook) Used() { h.made.succeeded() }
 
 // send calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
-func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (webhook.Response, error) {
+func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (response webhook.Response, err error) {
 	if err := h.calls.take(ctx); err != nil {
 		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)
 	}
 	defer h.calls.release()
 	began := time.Now()
+	ctx, span := tracing.Hook(ctx, string(h.Name), h.client.Endpoint())
+	defer func() { span.End(err) }()
 	if h.quiet {
 		return h.client.Ask(ctx, body)
 	}
-	response, err := h.client.Call(ctx, parent, body)
+	response, err = h.client.Call(ctx, parent, body)
 	if ctx.Err() == nil {
 		h.made.called(parent, time.Since(began), err)
 	}

@@ -52,6 +52,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // Config is what a controller is built from. All fields are required, except Missing.
@@ -97,6 +98,7 @@ type Controller struct {
 	obstacles obstacles.Set
 	noticed   notices
 	history   *synchistory.History
+	tracer    *tracing.Tracer
 	// takenUp is why the parents are synced that are there when the controller starts.
 	takenUp  v1alpha1.SyncReason
 	metrics  *metrics.Controller
@@ -169,13 +171,14 @@ func (c *Controller) assemble() {
 	if c.history.Len() > 0 {
 		c.takenUp = v1alpha1.SyncControllerChanged
 	}
+	c.tracer = tracing.New(c.shared.Options.TracerProvider)
 	c.pool = worker.New(worker.Config{
-		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.sync,
+		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.traced,
 		Ready: func(key parent.Key) bool {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
 		}, Failed: c.failed,
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
-		Triggers: c.history != nil,
+		Triggers: c.history != nil || c.tracer != nil,
 	})
 	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)

@@ -46,6 +46,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // Sync is one sync of one parent: what its phases share.
@@ -109,6 +110,24 @@ type Decision struct {
 	ResyncAfter time.Duration
 	// Finalized says that the finalizer is to be taken off, Delete that the parent is to be deleted.
 	Finalized, Delete bool
+}
+
+// traced is sync within a span.
+func (c *Controller) traced(ctx context.Context, key parent.Key) (result worker.Result, err error) {
+	if c.tracer == nil {
+		return c.sync(ctx, key)
+	}
+	d, why := c.config.Definition, trigger.From(ctx)
+	of := tracing.Sync{
+		Controller: d.Kind + "-" + d.Meta.Name, Resource: key.Resource.String(), Namespace: key.Namespace, Name: key.Name, Waited: why.Waited,
+	}
+	for _, t := range why.Triggers.Kept() {
+		of.Causes = append(of.Causes, string(t.Reason))
+	}
+	ctx, span := c.tracer.Sync(ctx, of)
+	err = errPanicked // Unless sync returns.
+	defer func() { span.End(err) }()
+	return c.sync(ctx, key)
 }
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).

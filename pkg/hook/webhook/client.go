@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // Client calls one hook of one controller. Make it with [New]. It is safe for concurrent use.
@@ -280,6 +281,7 @@ func (c *Client) request(ctx context.Context, body []byte, authorization string,
 	// A hook's Pod that went away leaves idle connections that fail when they are used next. Hooks may be called any number
 	// of times with the same body, so let the transport try a new connection then. A key without a value is not sent.
 	request.Header["Idempotency-Key"] = nil
+	tracing.Inject(ctx, request.Header)
 	return request, nil
 }
 

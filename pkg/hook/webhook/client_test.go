@@ -129,6 +129,7 @@ func TestRequest(t *testing.T) {
 	}
 	for header, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "metacontroller-apiserver/v1.2.3", "Authorization": "", "If-None-Match": "", "Idempotency-Key": "",
+		"Traceparent": "",
 	} {
 		if got := got.Header.Get(header); got != want {
 			t.Errorf("%s: %q, want %q", header, got, want)
