@@ -21,8 +21,17 @@ COMMIT_DATE := $(shell hack/version.sh date)
 STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).buildDate=$(COMMIT_DATE)
 
+# Where the archives of `make release-artifacts` will be published.
+RELEASE_URI ?= https://github.com/metacontroller/metacontroller-apiserver/releases/download/$(VERSION)
+
 # Port on which `make run` and `make demo` serve the API. Empty: a free one.
 PORT ?=
+# What `make run` and `make demo` run: a folder of artifacts/examples, by default hello-world; or the program of a hook, with the files and
+# folders that have the manifests of its controller.
+EXAMPLE ?=
+HOOK ?=
+CONTROLLER ?=
+DEMO_ARGS = --port '$(PORT)' --example '$(EXAMPLE)' --hook '$(HOOK)' --controller '$(CONTROLLER)'
 # Time that each fuzz target gets.
 FUZZTIME ?= 30s
 # How long `make churn` churns.
@@ -68,6 +77,10 @@ build-coverage:
 	@go build -cover -covermode=set -coverpkg='./cmd/...,./pkg/...' -buildvcs=false \
 		-ldflags '$(LDFLAGS)' -o $(SERVER_COVERAGE) ./cmd/metacontroller-apiserver
 
+.PHONY: release-artifacts
+release-artifacts: ## Write archives of the plugin and the server for all platforms, SHA256SUMS and the krew manifest to bin/release.
+	@go run ./hack/release --version '$(VERSION)' --commit '$(COMMIT)' --date '$(COMMIT_DATE)' --folder $(BIN)/release --uri '$(RELEASE_URI)'
+
 .PHONY: clean
 clean: ## Remove what was built here. The control plane's binaries live in the user's cache and stay.
 	rm -rf $(BIN) cover.out
@@ -75,12 +88,12 @@ clean: ## Remove what was built here. The control plane's binaries live in the u
 ##@ Run
 
 .PHONY: run
-run: build demo-build control-plane-build ## Run HelloWorld on a local control plane, and stay until Ctrl-C.
-	@$(BIN)/demo --port '$(PORT)'
+run: build demo-build control-plane-build ## Run EXAMPLE, or your own HOOK and CONTROLLER, on a local control plane until Ctrl-C.
+	@$(BIN)/demo $(DEMO_ARGS)
 
 .PHONY: demo
 demo: build demo-build control-plane-build ## The same, but exit after showing the result.
-	@$(BIN)/demo --port '$(PORT)' --once
+	@$(BIN)/demo $(DEMO_ARGS) --once
 
 .PHONY: demo-build
 demo-build:

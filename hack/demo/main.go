@@ -14,12 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command demo shows HelloWorld from end to end on this machine: it starts a local control plane and the server that
-// `make build` made, registers the one at the other, applies artifacts/examples/hello-world with kubectl, and waits for
-// the Pod. It is what `make run` and `make demo` start, from the repository's root.
+// Command demo is what `make run` and `make demo` start, from the repository's root: it starts a local control plane and the server that
+// `make build` made, registers the one at the other, starts a hook, applies the manifests of its controller, and waits until the parents
+// are synced. The hook is that of one of artifacts/examples (--example), or an author's own (--hook and --controller). It is started
+// again, and all parents are synced, when a file beside it changes; a hook that ends leaves everything else as it is.
 //
 // Every process that it starts ends with it, and everything that it writes is in one temporary directory that it
-// removes. Ports are random unless --port names one, so that several can run at the same time.
+// removes. Ports are random unless --port names one, so that several can run at the same time. The other programs of the repository are
+// beside this one, in bin.
 package main
 
 import (
@@ -30,6 +32,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -43,9 +46,27 @@ func main() {
 	}
 }
 
+// options are what a person asks for.
+type options struct {
+	example, hook string
+	// controller has the paths of manifests.
+	controller []string
+	// kubeconfig is that of a cluster that is there already, with the server in it. Empty: start both.
+	kubeconfig string
+	once       bool
+	port       int
+}
+
 func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.StringVar(&o.example, "example", "", "folder of artifacts/examples; without it and without --hook: "+defaultExample)
+	flags.StringVar(&o.hook, "hook", "", "program of a hook: .py, .js and .go files are run by python3, node and go run, any other is executed")
+	flags.Func("controller", "files and folders with the manifests of the controller, separated by spaces", func(s string) error {
+		o.controller = append(o.controller, strings.Fields(s)...)
+		return nil
+	})
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "use this cluster, whose server runs on this machine, instead of starting one; what is applied stays there")
 	flags.BoolVar(&o.once, "once", false, "exit after showing the result")
 	flags.Func("port", "port of the server on 127.0.0.1; empty or 0: a free one", func(s string) (err error) {
 		if s != "" {

@@ -23,28 +23,40 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 )
 
-// stepTimeout bounds each step. The longest takes some seconds on two cores.
+// stepTimeout bounds each step. The longest takes some seconds on two cores, but a hook may have to be compiled.
 const stepTimeout = 3 * time.Minute
-
-type options struct {
-	once bool
-	port int
-}
 
 // A stage is what the steps of one run share.
 type stage struct {
-	out       io.Writer
-	dir       string
-	processes processes
-	// cluster is set by startControlPlane, serverPort by startServer, hookURL by startHook.
-	cluster    cluster
-	serverPort int
-	hookURL    string
+	out     io.Writer
+	options options
+	project *project
+	// dir is the temporary directory, and programs that of the programs of the repository.
+	dir, programs string
+	processes     processes
+	// working are the goroutines of the hook, which work until the end of work.
+	working sync.WaitGroup
+	work    context.Context
+	// cluster is set by startControlPlane, or named by the options.
+	cluster              cluster
+	serverPort, hookPort int
+	hook                 *hookRunner
+	// set is what is applied, once it was read: by the steps first, by the hook's goroutine after changes.
+	set atomic.Pointer[manifests.Set]
+	// applying guards applied, the objects that were applied by kind, namespace and name.
+	applying sync.Mutex
+	applied  map[string]string
 }
 
 // cluster is what the control plane's program prints when it is up.
@@ -53,33 +65,31 @@ type cluster struct {
 	Kubectl    string `json:"kubectl"`
 }
 
-// play runs the demonstration. With once it returns when the result was shown, without when ctx is done, which is how a
+// play shows a project. With once it returns when the result was shown, without when ctx is done, which is how a
 // visitor leaves and no error. Either way nothing that it started or wrote is left.
 func play(visitor context.Context, o options, out io.Writer) (err error) {
-	port, err := choosePort(visitor, o.port)
+	s, err := newStage(visitor, o, out)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "metacontroller-demo-")
-	if err != nil {
-		return fmt.Errorf("creating the demonstration's directory: %w", err)
-	}
 	ctx, cancel := context.WithCancelCause(visitor)
-	s := &stage{out: out, dir: dir, serverPort: port, processes: processes{dir: dir, ended: cancel}}
+	s.work, s.processes = ctx, processes{dir: s.dir, ended: cancel}
 	defer func() {
 		switch {
 		case visitor.Err() != nil && !o.once:
 			err = nil
 		case err != nil:
-			fmt.Fprint(out, "\n", s.processes.tails(15), "\n")
+			fmt.Fprint(s.out, "\n", s.processes.tails(15), "\n")
 		}
-		fmt.Fprintln(out, "==> Ending all processes and removing", dir)
+		fmt.Fprintln(s.out, "==> Ending all processes and removing", s.dir)
+		cancel(err)
+		s.working.Wait()
 		s.processes.stop()
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, os.RemoveAll(s.dir))
 	}()
 
 	for _, step := range s.steps() {
-		fmt.Fprintln(out, "==>", step.title)
+		fmt.Fprintln(s.out, "==>", step.title)
 		if err := within(ctx, step.do); err != nil {
 			return err
 		}
@@ -87,10 +97,49 @@ func play(visitor context.Context, o options, out io.Writer) (err error) {
 	if o.once {
 		return nil
 	}
-	s.showNext()
+	if err := s.showNext(); err != nil {
+		return err
+	}
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
+
+// newStage finds out what is asked for, and makes the temporary directory.
+func newStage(ctx context.Context, o options, out io.Writer) (*stage, error) {
+	p, err := o.project()
+	if err != nil {
+		return nil, err
+	}
+	serverPort, err := choosePort(ctx, o.port)
+	if err != nil {
+		return nil, err
+	}
+	hookPort, err := choosePort(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the programs of the repository: %w", err)
+	}
+	s := &stage{
+		out: &lines{out: out}, options: o, project: p, programs: filepath.Dir(self), serverPort: serverPort, hookPort: hookPort,
+		cluster: cluster{Kubeconfig: o.kubeconfig}, applied: map[string]string{},
+	}
+	if o.kubeconfig != "" {
+		if s.cluster.Kubectl, err = exec.LookPath("kubectl"); err != nil {
+			return nil, fmt.Errorf("--kubeconfig takes kubectl from PATH: %w", err)
+		}
+	}
+	s.dir, err = os.MkdirTemp("", "metacontroller-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("creating the demonstration's directory: %w", err)
+	}
+	return s, nil
+}
+
+// program is the path of a program of the repository.
+func (s *stage) program(name string) string { return filepath.Join(s.programs, name) }
 
 // within runs one step with a limit of time.
 func within(ctx context.Context, do func(context.Context) error) error {

@@ -29,7 +29,7 @@ import (
 // gracePeriod is how long a process may take to end before it is killed.
 const gracePeriod = 20 * time.Second
 
-// processes are started in order and stopped in the opposite order.
+// processes, other than the hook, are started in order and stopped in the opposite order.
 type processes struct {
 	// dir gets the logs.
 	dir string

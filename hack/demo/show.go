@@ -18,58 +18,176 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
-// showResult prints the objects, and checks that the Pod's command is the greeting of the example.
+const (
+	// syncedTimeout is how long it is waited until the parents are synced, and syncedInterval how often it is looked.
+	syncedTimeout  = time.Minute
+	syncedInterval = 250 * time.Millisecond
+)
+
+// await waits until every parent is synced, and for what the project names. An author's own hook may fail: he stays, and sees it.
+func (s *stage) await(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, syncedTimeout)
+	defer cancel()
+	for _, controller := range s.set.Load().Controllers {
+		err := wait.PollUntilContextCancel(limited, syncedInterval, true, func(ctx context.Context) (bool, error) { return s.synced(ctx, controller) })
+		if err == nil {
+			continue
+		}
+		printed, statusErr := s.plugin(ctx, "status", manifests.Argument(controller))
+		err = fmt.Errorf("%s is not done: %w\n%s", manifests.Argument(controller), err, printed)
+		if s.options.once {
+			return errors.Join(err, statusErr)
+		}
+		fmt.Fprint(s.out, indent(err.Error()))
+	}
+	for _, command := range s.project.await {
+		if _, err := s.kubectl(ctx, strings.Fields(command)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errFailing = errors.New("syncs of a parent fail")
+
+// synced tells whether a controller is ready and has synced all of its parents. A parent whose syncs fail is an error.
+func (s *stage) synced(ctx context.Context, controller *unstructured.Unstructured) (bool, error) {
+	resource := strings.ToLower(controller.GetKind()) + "s"
+	path := "/apis/" + controller.GetAPIVersion() + "/" + resource + "/" + controller.GetName() + "/parents?limit=500"
+	// Until the controller runs, there is an error in place of its parents.
+	encoded, err := s.kubectl(ctx, "get", "--raw", path)
+	if err != nil {
+		return false, nil //nolint:nilerr // It is asked again.
+	}
+	var parents struct {
+		Items []struct {
+			State string `json:"state"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(encoded), &parents); err != nil {
+		return false, fmt.Errorf("reading %s: %w", path, err)
+	}
+	for _, parent := range parents.Items {
+		if parent.State == "Failing" {
+			return false, errFailing
+		}
+		if parent.State != "Synced" && parent.State != "Waiting" {
+			return false, nil
+		}
+	}
+	ready, err := s.kubectl(ctx, "get", resource+".metacontroller.k8s.io", controller.GetName(), "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+	return ready == "True", err
+}
+
+// plugin runs the plugin of kubectl.
+func (s *stage) plugin(ctx context.Context, args ...string) (string, error) {
+	return process.Output(ctx, s.program("kubectl-metacontroller"), append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
+}
+
+// showResult prints how the controllers and their parents are doing, and the objects of the project.
 func (s *stage) showResult(ctx context.Context) error {
-	for _, args := range [][]string{
-		{"get", "compositecontrollers"},
-		{"-n", namespace, "get", "helloworlds"},
-		{"-n", namespace, "get", "pods"},
-	} {
-		printed, err := s.kubectl(ctx, args...)
+	for _, controller := range s.set.Load().Controllers {
+		for _, args := range [][]string{{"status", manifests.Argument(controller)}, {"parents", manifests.Argument(controller), "--all"}} {
+			printed, err := s.plugin(ctx, args...)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(s.out, "\n    $ kubectl metacontroller %s\n%s", strings.Join(args, " "), indent(printed))
+		}
+	}
+	for _, command := range s.project.show {
+		printed, err := s.kubectl(ctx, strings.Fields(command)...)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "\n    $ kubectl %s\n%s", strings.Join(args, " "), indent(printed))
+		fmt.Fprintf(s.out, "\n    $ kubectl %s\n%s", command, indent(strings.TrimRight(printed, "\n")+"\n"))
 	}
-
-	command, err := s.kubectl(ctx, "-n", namespace, "get", "pod", object, "-o", "jsonpath={.spec.containers[0].command}")
-	if err != nil {
-		return err
-	}
-	if command != greeting {
-		return fmt.Errorf("the Pod %s has the command %s, not %s", object, command, greeting)
-	}
-	fmt.Fprintf(s.out, `
-The HelloWorld %[1]q was created. The server called the hook, the hook asked for one Pod, and the server created it:
-
-    Pod %[1]s: echo "Hello, Your Name!"
-
-The node is simulated: the Pod was scheduled, ran and completed, but no container was started, so it has no logs.
-
-`, object)
+	fmt.Fprint(s.out, "\nThe node is simulated: Pods are scheduled and run, but no container is started, so there are no logs of them.\n\n")
 	return nil
 }
 
 // showNext prints what a visitor may try in another terminal.
-func (s *stage) showNext() {
+func (s *stage) showNext() error {
+	root, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("finding the repository: %w", err)
+	}
 	fmt.Fprintf(s.out, `To look around, open another terminal and run
 
-    export KUBECONFIG=%[1]s
-    export PATH=%[2]s:$PATH
+    export KUBECONFIG=%s
+    export PATH=%s:%s:$PATH
 
-    kubectl get compositecontroller hello-controller -o yaml
-    kubectl explain compositecontroller.spec.hooks.sync.webhook
-    kubectl -n %[3]s patch helloworld %[4]s --type=merge -p '{"spec":{"who":"My Name"}}'
-    kubectl -n %[3]s get pod %[4]s -o jsonpath='{.metadata.uid}{" "}{.spec.containers[0].command}{"\n"}'
-    kubectl -n %[3]s delete helloworld %[4]s && kubectl -n %[3]s get pods --watch
+`, s.cluster.Kubeconfig, s.programs, filepath.Dir(s.cluster.Kubectl))
+	commands, err := s.suggestions()
+	if err != nil {
+		return err
+	}
+	for _, command := range commands {
+		fmt.Fprintln(s.out, "   ", command)
+	}
+	fmt.Fprintf(s.out, `
+Change %[1]s: with every file that you save beside it, or beside the manifests, what has changed of these is applied, the hook is started
+again, and every parent is synced.
 
-The logs are in %[5]s. Ctrl-C ends everything and removes every file.
-`, s.cluster.Kubeconfig, filepath.Dir(s.cluster.Kubectl), namespace, object, s.dir)
+Write your own: in a folder of your choice,
+
+    kubectl metacontroller init website --parent Website.example.com --child deployments,services
+    make -C %[2]s run HOOK=$PWD/website/hook.py CONTROLLER=$PWD/website
+
+The logs are in %[3]s. Ctrl-C ends everything and removes every file.
+`, s.project.hook, root, s.dir)
+	return nil
+}
+
+// suggestions are the commands of the example's README, or those with which an author sees what his hook does.
+func (s *stage) suggestions() ([]string, error) {
+	var commands []string
+	if s.project.readme != "" {
+		readme, err := os.ReadFile(s.project.readme)
+		if err != nil {
+			return nil, fmt.Errorf("reading what may be tried: %w", err)
+		}
+		commands = consoleCommands(string(readme))
+	}
+	for _, controller := range s.set.Load().Controllers {
+		commands = append(commands, "kubectl metacontroller syncs "+manifests.Argument(controller)+" --all")
+	}
+	return commands, nil
+}
+
+// consoleCommands returns the commands of a document, those after "$ " in blocks of the language console, with the lines that they go on in.
+func consoleCommands(document string) []string {
+	var commands []string
+	var console, open bool
+	for line := range strings.Lines(document) {
+		line = strings.TrimRight(line, "\n")
+		switch command, ok := strings.CutPrefix(line, "$ "); {
+		case strings.HasPrefix(line, "```"):
+			console, open = line == "```console", false
+		case open:
+			commands[len(commands)-1] += "\n    " + line
+			open = strings.HasSuffix(line, "\\")
+		case console && ok:
+			commands = append(commands, command)
+			open = strings.HasSuffix(command, "\\")
+		}
+	}
+	return commands
 }
 
 // indent puts four spaces before each line.

@@ -19,29 +19,22 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
-const (
-	serverBinary       = "bin/metacontroller-apiserver"
-	controlPlaneBinary = "bin/controlplane"
-
-	example = "artifacts/examples/hello-world"
-	// clusterHookURL is where the example's controller expects its hook inside a cluster.
-	clusterHookURL = "http://hello-controller.hello/sync"
-	// hookLine is how the hook begins the line that tells its port.
-	hookLine = "hook listens on port "
-
-	namespace = "hello"
-	object    = "your-name"
-	greeting  = `["echo","Hello, Your Name!"]`
-)
+const serverProgram = "metacontroller-apiserver"
 
 // A step is one line of what the visitor reads, and what is done then.
 type step struct {
@@ -50,19 +43,25 @@ type step struct {
 }
 
 func (s *stage) steps() []step {
-	return []step{
-		{"Starting the control plane: etcd, kube-apiserver, controllers, scheduler and one simulated node", s.startControlPlane},
-		{"Starting the server on port " + strconv.Itoa(s.serverPort), s.startServer},
-		{"Registering it as an aggregated API server", s.register},
-		{"Starting the hook: python3 " + example + "/sync.py", s.startHook},
-		{"Applying " + example, s.apply},
-		{"Waiting for the Pod", s.awaitPod},
-		{"Done. This is what happened:", s.showResult},
+	var steps []step
+	if s.options.kubeconfig == "" {
+		steps = []step{
+			{"Starting the control plane: etcd, kube-apiserver, controllers, scheduler and one simulated node", s.startControlPlane},
+			{"Starting the server on port " + strconv.Itoa(s.serverPort), s.startServer},
+			{"Registering it as an aggregated API server", s.register},
+		}
 	}
+	return append(steps,
+		step{"Reading " + s.project.title, s.read},
+		step{"Starting the hook: " + s.project.hook, s.startHook},
+		step{"Applying " + s.project.title, s.apply},
+		step{"Waiting until the parents are synced", s.await},
+		step{"Done. This is what there is:", s.showResult},
+	)
 }
 
 func (s *stage) startControlPlane(ctx context.Context) error {
-	controlPlane, err := s.processes.start("control plane", process.Command(ctx, controlPlaneBinary, "start", "--module", "test/controlplane"),
+	controlPlane, err := s.processes.start("control plane", process.Command(ctx, s.program("controlplane"), "start", "--module", "test/controlplane"),
 		func(line string) bool { return strings.HasPrefix(line, "{") })
 	if err != nil {
 		return err
@@ -78,7 +77,7 @@ func (s *stage) startControlPlane(ctx context.Context) error {
 }
 
 func (s *stage) startServer(ctx context.Context) error {
-	_, err := s.processes.start("server", process.Command(ctx, serverBinary,
+	_, err := s.processes.start("server", process.Command(ctx, s.program(serverProgram),
 		"--kubeconfig", s.cluster.Kubeconfig,
 		"--data-dir", s.dataDir(),
 		"--bind-address", "127.0.0.1",
@@ -88,7 +87,7 @@ func (s *stage) startServer(ctx context.Context) error {
 
 // register blocks until the kube-apiserver has found the server available.
 func (s *stage) register(ctx context.Context) error {
-	_, err := process.Output(ctx, serverBinary, "register",
+	_, err := process.Output(ctx, s.program(serverProgram), "register",
 		"--kubeconfig", s.cluster.Kubeconfig,
 		"--data-dir", s.dataDir(),
 		"--host", "localhost",
@@ -96,62 +95,159 @@ func (s *stage) register(ctx context.Context) error {
 	return err
 }
 
-func (s *stage) startHook(ctx context.Context) error {
-	cmd := process.Command(ctx, "python3", filepath.Join(example, "sync.py"), "0")
-	cmd.Env = append(os.Environ(), "HOST=127.0.0.1")
-	hook, err := s.processes.start("hook", cmd, func(line string) bool { return strings.HasPrefix(line, hookLine) })
+// read reads the manifests. The hook is a process of this machine, not a Service of the cluster, so the address of every webhook is
+// replaced in what is applied.
+func (s *stage) read(ctx context.Context) error {
+	set, err := s.readSet(ctx)
 	if err != nil {
 		return err
 	}
-	announced, err := hook.Line(ctx)
-	if err != nil {
-		return err
+	s.set.Store(set)
+	for _, o := range set.Skipped {
+		fmt.Fprintf(s.out, "    %s %s is left out: the hook runs on this machine\n", o.GetKind(), o.GetName())
 	}
-	s.hookURL = "http://localhost:" + strings.TrimPrefix(announced, hookLine) + "/sync"
 	return nil
 }
 
-// apply creates the example's objects as its README does, with the hook's address replaced: the hook is a process of
-// this machine here, not a Service of the cluster.
-func (s *stage) apply(ctx context.Context) error {
-	manifest, err := os.ReadFile(filepath.Join(example, "controller.yaml"))
+func (s *stage) readSet(ctx context.Context) (*manifests.Set, error) {
+	var objects []*unstructured.Unstructured
+	for _, path := range s.project.manifests {
+		sources, err := manifests.Sources(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range sources {
+			read, err := s.readSource(ctx, source)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", source.Path, err)
+			}
+			objects = append(objects, read...)
+		}
+	}
+	set, err := manifests.Sort(objects, "http://localhost:"+strconv.Itoa(s.hookPort))
 	if err != nil {
-		return fmt.Errorf("reading the example's controller: %w", err)
+		return nil, fmt.Errorf("%s: %w", s.project.title, err)
 	}
-	local := filepath.Join(s.dir, "controller.yaml")
-	if err := os.WriteFile(local, []byte(strings.Replace(string(manifest), clusterHookURL, s.hookURL, 1)), 0o600); err != nil {
-		return fmt.Errorf("writing the controller with the local hook's address: %w", err)
+	return set, nil
+}
+
+func (s *stage) readSource(ctx context.Context, source manifests.Source) ([]*unstructured.Unstructured, error) {
+	if source.Kustomization {
+		built, err := s.kubectl(ctx, "kustomize", source.Path)
+		if err != nil {
+			return nil, err
+		}
+		return manifests.Decode([]byte(built))
 	}
-	for _, args := range [][]string{
-		{"create", "namespace", namespace},
-		{"apply", "-f", filepath.Join(example, "crd.yaml")},
-		{"wait", "--for=condition=Established", "--timeout=60s", "crd/helloworlds.example.com"},
-		{"apply", "-f", local},
-		{"-n", namespace, "apply", "-f", filepath.Join(example, "hello.yaml")},
-	} {
-		printed, err := s.kubectl(ctx, args...)
+	data, err := os.ReadFile(source.Path)
+	if err != nil {
+		return nil, err
+	}
+	return manifests.Decode(data)
+}
+
+// startHook waits until the hook listens. One that ends instead is an error only for a visitor who does not stay.
+func (s *stage) startHook(ctx context.Context) error {
+	hook, err := newHookRunner(s.project.hook, s.hookPort, filepath.Join(s.dir, "hook.log"), s.out, s.project.folders())
+	if err != nil {
+		return err
+	}
+	hook.changed, hook.restarted = s.reapply, s.resync
+	s.hook = hook
+	s.working.Go(func() { hook.run(s.work) })
+	select {
+	case err := <-hook.first:
+		if s.options.once {
+			return err
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the hook does not listen at 127.0.0.1:%d; it finds the port in the environment variable PORT: %w", s.hookPort, context.Cause(ctx))
+	}
+}
+
+// resync has every parent synced, and says so.
+func (s *stage) resync(ctx context.Context) {
+	for _, controller := range s.set.Load().Controllers {
+		args := []string{"resync", manifests.Argument(controller), "--all"}
+		printed, err := s.plugin(ctx, args...)
+		if err != nil {
+			printed += err.Error() + "\n"
+		}
+		fmt.Fprintf(s.out, "    $ kubectl metacontroller %s\n%s", strings.Join(args, " "), indent(printed))
+	}
+}
+
+// apply creates the objects: what defines others first, samples last.
+func (s *stage) apply(ctx context.Context) error { return s.applySet(ctx, s.set.Load()) }
+
+// reapply applies what has changed in the manifests. What is wrong is printed: the next change may be the cure.
+func (s *stage) reapply(ctx context.Context) {
+	set, err := s.readSet(ctx)
+	if err == nil {
+		s.set.Store(set)
+		err = s.applySet(ctx, set)
+	}
+	if err != nil {
+		fmt.Fprintf(s.out, "    The manifests are not applied: %v\n", err)
+	}
+}
+
+// applySet applies those objects of a set that are not what was applied last.
+func (s *stage) applySet(ctx context.Context, set *manifests.Set) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	definitions := slices.Clone(set.Definitions)
+	for _, name := range append(set.Namespaces(), s.project.namespace) {
+		if name != "" {
+			namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+			definitions = append(definitions, namespace)
+		}
+	}
+	if err := s.applyAll(ctx, definitions, ""); err != nil {
+		return err
+	}
+	for _, o := range definitions {
+		if o.GetKind() == "CustomResourceDefinition" {
+			if _, err := s.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd/"+o.GetName()); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(s.applyAll(ctx, set.Controllers, ""), s.applyAll(ctx, set.Samples, s.project.namespace))
+}
+
+func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructured, namespace string) error {
+	var text strings.Builder
+	changed := map[string]string{}
+	for _, o := range objects {
+		encoded, err := manifests.Encode(o)
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(s.out, indent(printed))
-	}
-	return nil
-}
-
-// awaitPod waits until the Pod has run to its end. When it does not, the controller's own view is part of the error.
-func (s *stage) awaitPod(ctx context.Context) error {
-	for _, condition := range []string{"create", "jsonpath={.status.phase}=Succeeded"} {
-		_, err := s.kubectl(ctx, "-n", namespace, "wait", "--for="+condition, "--timeout=90s", "pod/"+object)
-		if err == nil {
-			continue
+		key := o.GroupVersionKind().String() + "/" + o.GetNamespace() + "/" + o.GetName()
+		if s.applied[key] != encoded {
+			changed[key] = encoded
+			text.WriteString(encoded)
 		}
-		view, viewErr := s.kubectl(ctx, "get", "compositecontroller,event", "--all-namespaces", "-o", "wide")
-		if viewErr != nil {
-			view = viewErr.Error()
-		}
-		return fmt.Errorf("%w\n%s", err, view)
 	}
-	return nil
+	if len(changed) == 0 {
+		return nil
+	}
+	file := filepath.Join(s.dir, "apply.json")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		return fmt.Errorf("writing what is applied: %w", err)
+	}
+	args := []string{"apply", "-f", file}
+	if namespace != "" {
+		args = append([]string{"-n", namespace}, args...)
+	}
+	printed, err := s.kubectl(ctx, args...)
+	fmt.Fprint(s.out, indent(printed))
+	if err == nil {
+		maps.Copy(s.applied, changed)
+	}
+	return err
 }
 
 func (s *stage) kubectl(ctx context.Context, args ...string) (string, error) {

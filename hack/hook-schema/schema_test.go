@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -125,6 +126,48 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 				t.Errorf("%s: the description of %s is %q, want it to begin with the name", name, property, description)
 			}
 		}
+	}
+}
+
+// TestExamplesOfTheHookReferenceAreValid holds the requests and responses of the hook reference against the published schemas, which stand
+// beside the language of their blocks, and the responses against the server's own decoder.
+func TestExamplesOfTheHookReferenceAreValid(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(published, "..", "hooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := wire.ResponseOptions{Strict: true}
+	seen := map[string]int{}
+	for _, match := range regexp.MustCompile("(?s)```json ([a-z0-9.-]+)\n(.*?)```").FindAllSubmatch(page, -1) {
+		schema, body := string(match[1]), match[2]
+		seen[schema]++
+		var value any
+		if err := json.Unmarshal(body, &value); err != nil {
+			t.Errorf("%s: %v in\n%s", schema, err, body)
+			continue
+		}
+		for _, fault := range loadSchema(t, schema).validate(value) {
+			t.Errorf("%s: %s in\n%s", schema, fault, body)
+		}
+		var err error
+		switch schema {
+		case "composite-response.v2.json":
+			_, err = wire.DecodeComposite(body, strict)
+		case "decorator-response.v2.json":
+			_, err = wire.DecodeDecorator(body, strict)
+		case "customize-response.v2.json":
+			_, err = wire.DecodeCustomize(body, strict)
+		}
+		if err != nil {
+			t.Errorf("%s: %v in\n%s", schema, err, body)
+		}
+	}
+	want := map[string]int{
+		"composite-request.json": 2, "composite-response.v2.json": 2, "customize-request.json": 1, "customize-response.v2.json": 1,
+		"decorator-request.json": 2, "decorator-response.v2.json": 2,
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("bodies in the reference (-want +got):\n%s", diff)
 	}
 }
 

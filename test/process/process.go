@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -37,6 +38,9 @@ type Options struct {
 	Name string
 	// Log is the file to which standard output and standard error are appended. It is made when it does not exist.
 	Log string
+	// Also, when not nil, gets the output as well. It must be safe for concurrent use, since standard output and standard error are copied
+	// at the same time.
+	Also io.Writer
 	// Wanted tells which line of standard output Line returns. Nil: none.
 	Wanted func(line string) bool
 	// OnEnd, when not nil, is called once with what Err returns when the program has ended, for whatever reason.
@@ -67,6 +71,9 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	p := &Process{name: o.Name, log: o.Log, cmd: cmd, line: make(chan string, 1), ended: make(chan struct{})}
 	cmd.Stdout = &lineWriter{file: file, wanted: o.Wanted, found: p.line}
 	cmd.Stderr, cmd.SysProcAttr = file, ownGroup()
+	if o.Also != nil {
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(cmd.Stdout, o.Also), io.MultiWriter(file, o.Also)
+	}
 	// A grandchild that keeps our pipe open must not keep us waiting.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {

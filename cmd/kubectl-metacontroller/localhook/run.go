@@ -69,12 +69,12 @@ func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Cont
 		return f.once(ctx, h, errOut, use)
 	}
 	// The first change may come while the hook is used.
-	w, err := newWatch(f.directory)
+	w, err := NewWatch(f.directory)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: name the folder of the hook with --directory", err)
 	}
 	err = f.untilTheEnd(ctx, h, w, errOut, use)
-	return errors.Join(err, w.close())
+	return errors.Join(err, w.Close())
 }
 
 // once uses the hook, and ends it.
@@ -90,7 +90,7 @@ func (f *Flags) once(ctx context.Context, h *Hook, errOut io.Writer, use func(co
 }
 
 // untilTheEnd uses the hook, and again when files changed. Errors of a use are printed: the next change may be the cure.
-func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *watch, errOut io.Writer, use func(context.Context, *Hook) error) error {
+func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *Watch, errOut io.Writer, use func(context.Context, *Hook) error) error {
 	for {
 		err := f.once(ctx, h, errOut, use)
 		if ctx.Err() != nil {
@@ -100,7 +100,7 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *watch, errOut io.Wr
 			fmt.Fprintln(errOut, "Error:", message)
 		}
 		fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
-		names, err := w.wait(ctx)
+		names, err := w.Wait(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // The same.
 		}

@@ -38,28 +38,30 @@ var (
 	generatedEnds    = []string{".pyc", "~", ".swp", ".swx", ".tmp"}
 )
 
-// watch tells which files of a folder, and the folders in it, change. It is for one goroutine. Close it.
-type watch struct {
+// A Watch tells which files of a folder, and the folders in it, change. It is for one goroutine. Close it.
+type Watch struct {
 	folder  string
 	watcher *fsnotify.Watcher
 }
 
-func newWatch(folder string) (*watch, error) {
+// NewWatch begins to watch a folder.
+func NewWatch(folder string) (*Watch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching the folder %s: %w", folder, err)
 	}
-	w := &watch{folder: folder, watcher: watcher}
+	w := &Watch{folder: folder, watcher: watcher}
 	if err := w.add(folder); err != nil {
 		return nil, errors.Join(err, watcher.Close())
 	}
 	return w, nil
 }
 
-func (w *watch) close() error { return w.watcher.Close() }
+// Close ends the watch.
+func (w *Watch) Close() error { return w.watcher.Close() }
 
 // add watches a folder and the folders in it.
-func (w *watch) add(folder string) error {
+func (w *Watch) add(folder string) error {
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil && path != w.folder:
@@ -74,7 +76,7 @@ func (w *watch) add(folder string) error {
 		return w.watcher.Add(path)
 	})
 	if err != nil {
-		return fmt.Errorf("watching the folder %s: %w: name the folder of the hook with --directory", folder, err)
+		return fmt.Errorf("watching the folder %s: %w", folder, err)
 	}
 	return nil
 }
@@ -86,8 +88,8 @@ func ignored(path string) bool {
 		slices.ContainsFunc(generatedEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// wait waits until files changed and none changed for a moment, and returns their names. The error is that of the context, or of the watch.
-func (w *watch) wait(ctx context.Context) ([]string, error) {
+// Wait waits until files changed and none changed for a moment, and returns their names. The error is that of the context, or of the watch.
+func (w *Watch) Wait(ctx context.Context) ([]string, error) {
 	var names []string
 	var settled <-chan time.Time
 	for {

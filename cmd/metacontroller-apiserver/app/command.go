@@ -18,6 +18,8 @@ package app
 
 import (
 	"fmt"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -81,6 +83,7 @@ func addFlags(cmd *cobra.Command, o *options.Options) {
 	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
 		if c == cmd {
 			sections(c, args)
+			fmt.Fprint(c.OutOrStdout(), subcommands(c))
 			return
 		}
 		help(c, args)
@@ -91,6 +94,25 @@ func addFlags(cmd *cobra.Command, o *options.Options) {
 		}
 		return usage(c)
 	})
+}
+
+// subcommands lists the commands below one, those below them too. The help with sections of flags has none.
+func subcommands(cmd *cobra.Command) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprint(w, "\nOther commands, each with its own --help:\n\n")
+	var list func(parent *cobra.Command)
+	list = func(parent *cobra.Command) {
+		for _, c := range parent.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(w, "  %s\t%s\n", c.CommandPath(), c.Short)
+				list(c)
+			}
+		}
+	}
+	list(cmd)
+	_ = w.Flush() // It writes to memory.
+	return b.String()
 }
 
 func serve(cmd *cobra.Command, o *options.Options) error {

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,6 +63,11 @@ func TestHelpHasSections(t *testing.T) {
 	}
 	if strings.Contains(help, "zap-") {
 		t.Error("the help shows retired flags")
+	}
+	for _, command := range []string{"register", "register roles", "unregister", "rbac"} {
+		if !regexp.MustCompile(`(?m)^  metacontroller-apiserver ` + command + `  +\S`).MatchString(help) {
+			t.Errorf("the help does not list %s:\n%s", command, help)
+		}
 	}
 	sub, err := execute(t, "register", "--help")
 	if err != nil || strings.Contains(sub, "--etcd-servers") || !strings.Contains(sub, "--kubeconfig") {

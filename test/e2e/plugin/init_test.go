@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
 // begin goes from an empty folder to a Deployment in four commands, and to a changed one with a fifth, in each language.
@@ -33,16 +34,16 @@ func begin(t *testing.T, c *cluster.Cluster) {
 			if _, err := exec.LookPath("node"); err != nil && language == "javascript" {
 				t.Skip("node is not installed")
 			}
-			s := newShell(t, c)
+			s := terminal.New(t, c)
 			namespace := c.Namespace(t)
-			s.must(t, "kubectl metacontroller init begun --lang "+language+" --parent Shop."+language+".example.com --child deployments,services")
-			s.start(t, "cd begun && exec "+run)
-			s.must(t, "kubectl apply -k begun/manifests/local")
+			s.Must(t, "kubectl metacontroller init begun --lang "+language+" --parent Shop."+language+".example.com --child deployments,services")
+			s.Start(t, "cd begun && exec "+run)
+			s.Must(t, "kubectl apply -k begun/manifests/local")
 			t.Cleanup(func() { remove(t, c, "compositecontroller/begun", "crd/shops."+language+".example.com") })
-			s.must(t, "kubectl wait --for=condition=Established crd/shops."+language+".example.com && kubectl -n "+namespace+" apply -f begun/example.yaml")
+			s.Must(t, "kubectl wait --for=condition=Established crd/shops."+language+".example.com && kubectl -n "+namespace+" apply -f begun/example.yaml")
 			awaitReplicas(t, c, namespace, "example", 2)
 
-			s.must(t, fmt.Sprintf(`kubectl -n %s patch shops.%s.example.com example --type=merge -p '{"spec":{"replicas":3}}'`, namespace, language))
+			s.Must(t, fmt.Sprintf(`kubectl -n %s patch shops.%s.example.com example --type=merge -p '{"spec":{"replicas":3}}'`, namespace, language))
 			awaitReplicas(t, c, namespace, "example", 3)
 		})
 	}
@@ -51,17 +52,17 @@ func begin(t *testing.T, c *cluster.Cluster) {
 // beginADecorator shows that a decorator adds to what is there and asks for it, and to nothing else.
 func beginADecorator(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	s := newShell(t, c)
+	s := terminal.New(t, c)
 	namespace := c.Namespace(t)
-	s.must(t, "kubectl metacontroller init budget --decorator --parent Deployment.apps --child poddisruptionbudgets")
-	s.start(t, "cd budget && exec python3 hook.py")
-	s.must(t, "kubectl apply -k budget/manifests/local")
+	s.Must(t, "kubectl metacontroller init budget --decorator --parent Deployment.apps --child poddisruptionbudgets")
+	s.Start(t, "cd budget && exec python3 hook.py")
+	s.Must(t, "kubectl apply -k budget/manifests/local")
 	t.Cleanup(func() { remove(t, c, "decoratorcontroller/budget") })
 	for _, name := range []string{"asks", "other"} {
-		s.must(t, fmt.Sprintf("kubectl -n %s create deployment %s --image=nginx:1.29", namespace, name))
+		s.Must(t, fmt.Sprintf("kubectl -n %s create deployment %s --image=nginx:1.29", namespace, name))
 	}
-	s.must(t, fmt.Sprintf("kubectl -n %s annotate deployment asks budget=enabled", namespace))
-	cluster.Eventually(t, patience, "the PodDisruptionBudget of the Deployment that asks", func(context.Context) (bool, string) {
+	s.Must(t, fmt.Sprintf("kubectl -n %s annotate deployment asks budget=enabled", namespace))
+	cluster.Eventually(t, terminal.Patience, "the PodDisruptionBudget of the Deployment that asks", func(context.Context) (bool, string) {
 		got := c.Kubectl(t, "-n", namespace, "get", "poddisruptionbudgets", "-o", "name")
 		return got == "poddisruptionbudget.policy/asks-budget\n", got
 	})
@@ -70,7 +71,7 @@ func beginADecorator(t *testing.T, c *cluster.Cluster) {
 // awaitReplicas waits until a Deployment has so many replicas.
 func awaitReplicas(t *testing.T, c *cluster.Cluster, namespace, name string, want int) {
 	t.Helper()
-	cluster.Eventually(t, patience, fmt.Sprintf("%d replicas", want), func(context.Context) (bool, string) {
+	cluster.Eventually(t, terminal.Patience, fmt.Sprintf("%d replicas", want), func(context.Context) (bool, string) {
 		got := c.Kubectl(t, "-n", namespace, "get", "deployment", name, "--ignore-not-found", "-o", "jsonpath={.spec.replicas}")
 		return got == fmt.Sprint(want), got
 	})
@@ -79,7 +80,7 @@ func awaitReplicas(t *testing.T, c *cluster.Cluster, namespace, name string, wan
 // remove deletes objects after a test.
 func remove(t *testing.T, c *cluster.Cluster, objects ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), terminal.Patience)
 	defer cancel()
 	for _, object := range objects {
 		if output, err := c.TryKubectl(ctx, "", "delete", object, "--ignore-not-found"); err != nil {

@@ -17,16 +17,14 @@ limitations under the License.
 package plugin
 
 import (
-	"context"
 	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
 var update = flag.Bool("update", false, "write what is printed to docs/kubectl-plugin.md")
@@ -41,8 +39,7 @@ spec:
   hooks: {sync: {webhook: {url: "http://127.0.0.1:9/sync"}}}
 `
 
-// block is a command of the page with what it prints.
-var block = regexp.MustCompile("(?s)```console\n\\$ ([^\n]+)\n(.*?)```\n")
+func TestMain(m *testing.M) { os.Exit(terminal.Main(m)) }
 
 // TestPlugin has one server for all, since the first to come is the page, which lists all controllers.
 func TestPlugin(t *testing.T) {
@@ -57,61 +54,9 @@ func TestPlugin(t *testing.T) {
 // playPage runs the page docs/kubectl-plugin.md from its top to its end.
 func playPage(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	s := newShell(t, c)
-	if err := os.WriteFile(filepath.Join(s.folder, "broken.yaml"), []byte(broken), 0o600); err != nil {
+	s := terminal.New(t, c)
+	if err := os.WriteFile(filepath.Join(s.Folder, "broken.yaml"), []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(cluster.Root(), "docs", "kubectl-plugin.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := 0
-	written := block.ReplaceAllStringFunc(string(page), func(text string) string {
-		match := block.FindStringSubmatch(text)
-		commands++
-		got := s.play(t, match[1], match[2])
-		if got != match[2] && !*update {
-			t.Errorf("$ %s\nprinted\n%s\nand the page has\n%s", match[1], got, match[2])
-		}
-		return "```console\n$ " + match[1] + "\n" + got + "```\n"
-	})
-	if commands < 20 {
-		t.Errorf("the page has %d commands, want 20 and more", commands)
-	}
-	if *update && !t.Failed() {
-		if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// repeatable are commands that change nothing: what they print follows what the cluster does, and is waited for.
-var repeatable = regexp.MustCompile(`^kubectl (metacontroller (status|tree|version|parents|plan)|get|rollout) `)
-
-// play runs a command of the page until it prints what is wanted, if it may be run again, and returns what it printed last.
-func (s *shell) play(t *testing.T, command, wanted string) string {
-	t.Helper()
-	if background, ok := strings.CutSuffix(command, " &"); ok {
-		s.start(t, background)
-		return ""
-	}
-	if !repeatable.MatchString(command + " ") {
-		return normal(s.run(t, command))
-	}
-	var got string
-	same := 0
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	poll(ctx, func() bool {
-		before := got
-		got = normal(s.run(t, command))
-		if got == before {
-			same++
-		} else {
-			same = 0
-		}
-		return got == wanted || *update && same >= settledPolls
-	})
-	return got
+	s.Play(t, "docs/kubectl-plugin.md", 20, *update)
 }

@@ -29,25 +29,26 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
+	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
 // tryAHook edits a hook on disk while it is tried: what is shown changes with each edit, and nothing does in the cluster.
 func tryAHook(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	s := newShell(t, c)
+	s := terminal.New(t, c)
 	namespace := c.Namespace(t)
-	s.must(t, "kubectl metacontroller init tried --parent Shop.try.example.com --child configmaps,services")
-	s.start(t, "cd tried && exec python3 hook.py")
-	s.must(t, "kubectl apply -k tried/manifests/local")
+	s.Must(t, "kubectl metacontroller init tried --parent Shop.try.example.com --child configmaps,services")
+	s.Start(t, "cd tried && exec python3 hook.py")
+	s.Must(t, "kubectl apply -k tried/manifests/local")
 	t.Cleanup(func() { remove(t, c, "compositecontroller/tried", "crd/shops.try.example.com") })
-	s.must(t, "kubectl wait --for=condition=Established crd/shops.try.example.com && kubectl -n "+namespace+" apply -f tried/example.yaml")
+	s.Must(t, "kubectl wait --for=condition=Established crd/shops.try.example.com && kubectl -n "+namespace+" apply -f tried/example.yaml")
 	plan := fmt.Sprintf("kubectl metacontroller -n %s plan cc/tried", namespace)
 	awaitStatus(t, s, plan, 0, "2 left as they are")
 	before := versions(t, c, namespace)
 
-	try := fmt.Sprintf("kubectl metacontroller -n %s try cc/tried example --hook http://localhost:%s/sync --directory tried --exec 'python3 hook.py'", namespace, trialPort)
+	try := fmt.Sprintf("kubectl metacontroller -n %s try cc/tried example --hook http://localhost:%s/sync --directory tried --exec 'python3 hook.py'", namespace, terminal.TrialPort)
 	awaitStatus(t, s, try, 0, "2 left as they are")
-	watch, output := s.follow(t, "exec "+try+" --watch")
+	watch, output := follow(t, s, "exec "+try+" --watch")
 	await(t, output, "0 would change", 1)
 	edit(t, s, `"port": 80,`, `"port": 8000,`)
 	await(t, output, "8000", 1)
@@ -57,13 +58,13 @@ func tryAHook(t *testing.T, c *cluster.Cluster) {
 	edit(t, s, `"kind": "ConfigMap", "data": None, "oops`, `"kind": "ConfigMap"`)
 	await(t, output, "1 would change", 2)
 	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller -n %s record cc/tried -o recorded && kubectl metacontroller replay recorded --hook http://localhost:%s/sync "+
-		"--directory tried --exec 'python3 hook.py'", namespace, trialPort), 1, `"port": 8000`)
+		"--directory tried --exec 'python3 hook.py'", namespace, terminal.TrialPort), 1, `"port": 8000`)
 	edit(t, s, `"port": 8000,`, `"port": 80,`)
 	await(t, output, "0 would change", 2)
-	if err := watch.Stop(patience); err != nil {
+	if err := watch.Stop(terminal.Patience); err != nil {
 		t.Errorf("it was interrupted, and ended with %v", err)
 	}
-	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller replay recorded --hook http://localhost:%s/sync", trialPort), 2, "nothing listens at")
+	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller replay recorded --hook http://localhost:%s/sync", terminal.TrialPort), 2, "nothing listens at")
 
 	awaitStatus(t, s, plan, 0, "2 left as they are")
 	if after := versions(t, c, namespace); after != before {
@@ -79,9 +80,9 @@ func versions(t *testing.T, c *cluster.Cluster, namespace string) string {
 }
 
 // edit replaces a text in the hook.
-func edit(t *testing.T, s *shell, old, replacement string) {
+func edit(t *testing.T, s *terminal.Shell, old, replacement string) {
 	t.Helper()
-	path := filepath.Join(s.folder, "tried", "hook.py")
+	path := filepath.Join(s.Folder, "tried", "hook.py")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -95,10 +96,10 @@ func edit(t *testing.T, s *shell, old, replacement string) {
 }
 
 // awaitStatus runs a command until it has an exit status and prints a text.
-func awaitStatus(t *testing.T, s *shell, text string, status int, printed string) {
+func awaitStatus(t *testing.T, s *terminal.Shell, text string, status int, printed string) {
 	t.Helper()
-	cluster.Eventually(t, patience, fmt.Sprintf("%q to end with status %d", text, status), func(ctx context.Context) (bool, string) {
-		output, err := s.command(ctx, text).CombinedOutput()
+	cluster.Eventually(t, terminal.Patience, fmt.Sprintf("%q to end with status %d", text, status), func(ctx context.Context) (bool, string) {
+		output, err := s.Command(ctx, text).CombinedOutput()
 		got := 0
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			got = exit.ExitCode()
@@ -110,10 +111,10 @@ func awaitStatus(t *testing.T, s *shell, text string, status int, printed string
 }
 
 // follow runs a command until it is stopped, and returns what it has printed.
-func (s *shell) follow(t *testing.T, text string) (running *process.Process, output func() string) {
+func follow(t *testing.T, s *terminal.Shell, text string) (running *process.Process, output func() string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "follow.log")
-	running, err := process.Start(s.command(context.WithoutCancel(t.Context()), text), process.Options{Name: text, Log: log})
+	running, err := process.Start(s.Command(context.WithoutCancel(t.Context()), text), process.Options{Name: text, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,10 +131,10 @@ func (s *shell) follow(t *testing.T, text string) (running *process.Process, out
 // await waits until a text was printed so many times.
 func await(t *testing.T, output func() string, text string, times int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), terminal.Patience)
 	defer cancel()
-	poll(ctx, func() bool { return strings.Count(output(), text) >= times })
+	terminal.Poll(ctx, func() bool { return strings.Count(output(), text) >= times })
 	if got := strings.Count(output(), text); got < times {
-		t.Fatalf("%q was printed %d times after %s, want %d:\n%s", text, got, patience.Round(time.Second), times, output())
+		t.Fatalf("%q was printed %d times after %s, want %d:\n%s", text, got, terminal.Patience.Round(time.Second), times, output())
 	}
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package plugin
+package terminal
 
 import (
 	"regexp"
@@ -40,6 +40,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
 	{regexp.MustCompile(`(pods/example-)[0-9a-z]+-[0-9a-z]+`), "${1}7c5b6d9f8-x2k4p"},
 	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
+	{regexp.MustCompile(`(\bControllerRevision: [a-z.]+-)[0-9a-f]{40}\b`), "${1}0123456789abcdef0123456789abcdef01234567"},
 	{regexp.MustCompile(`(?m)^(Plugin|Cluster): v\S+$`), "$1: v1.2.3"},
 }
 
@@ -57,10 +58,18 @@ func normal(printed string) string {
 		return ""
 	}
 	if strings.HasPrefix(printed, "NAME ") {
+		if strings.HasSuffix(lines[0], " AGE") {
+			for i := range lines[1:] {
+				lines[i+1] = age.ReplaceAllString(lines[i+1], "5s")
+			}
+		}
 		return aligned(lines)
 	}
 	return printed + "\n"
 }
+
+// age is the last cell of a row.
+var age = regexp.MustCompile(`\S+$`)
 
 // first is the first cell of a row of a tree, whose lines may stand apart.
 var (

@@ -1,0 +1,269 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+)
+
+const (
+	// dialInterval is how often it is tried whether the hook listens.
+	dialInterval = 50 * time.Millisecond
+	// hookGrace is how long a hook may take to end before it is killed.
+	hookGrace = 5 * time.Second
+)
+
+// interpreter returns the program and the arguments that run a hook's file in its folder.
+func interpreter(folder, file string) (program string, args []string, err error) {
+	switch filepath.Ext(file) {
+	case ".py":
+		return "python3", []string{file}, nil
+	case ".js", ".mjs", ".cjs":
+		return "node", []string{file}, nil
+	case ".go":
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return "go", []string{"run", "."}, nil
+		}
+		return "go", []string{"run", file}, nil
+	}
+	path := filepath.Join(folder, file)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("looking for the hook: %w", err)
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return "", nil, fmt.Errorf("%s is no program: a hook is a .py, .js or .go file, or one that may be executed (chmod +x)", path)
+	}
+	return path, nil, nil
+}
+
+// A hookRunner keeps a hook running: it is started again when a file in a watched folder changes. Create it with newHookRunner.
+type hookRunner struct {
+	program, folder, log string
+	args                 []string
+	port                 int
+	out                  io.Writer
+	// watched are the folders of watches.
+	watched []string
+	watches []*localhook.Watch
+	// changed is called after a change, before the hook is started again.
+	changed func(context.Context)
+	// restarted is called whenever the hook listens again.
+	restarted func(context.Context)
+	// first gets nil when the hook listens, or an error when it has ended before.
+	first chan error
+
+	running   *process.Process
+	listening bool
+	starts    int
+}
+
+// newHookRunner returns a runner that watches the folder of the hook, and others.
+func newHookRunner(path string, port int, log string, out io.Writer, others []string) (*hookRunner, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the hook: %w", err)
+	}
+	folder, file := filepath.Split(absolute)
+	program, args, err := interpreter(folder, file)
+	if err != nil {
+		return nil, err
+	}
+	h := &hookRunner{program: program, args: args, folder: filepath.Clean(folder), port: port, log: log, out: out, first: make(chan error, 1)}
+	// The first change may come while the hook starts.
+	for _, folder := range append([]string{h.folder}, others...) {
+		if err := h.watchFolder(folder); err != nil {
+			return nil, errors.Join(err, h.closeWatches())
+		}
+	}
+	return h, nil
+}
+
+func (h *hookRunner) closeWatches() error {
+	var errs []error
+	for _, watch := range h.watches {
+		errs = append(errs, watch.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// watchFolder watches a folder, unless it is watched already.
+func (h *hookRunner) watchFolder(folder string) error {
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", folder, err)
+	}
+	for _, watched := range h.watched {
+		if relative, err := filepath.Rel(watched, absolute); err == nil && filepath.IsLocal(relative) {
+			return nil
+		}
+	}
+	watch, err := localhook.NewWatch(absolute)
+	if err != nil {
+		return err
+	}
+	h.watched, h.watches = append(h.watched, absolute), append(h.watches, watch)
+	return nil
+}
+
+// A change is the names of files that changed together, or why no more changes are seen.
+type change struct {
+	names []string
+	err   error
+}
+
+// run keeps the hook running until ctx is done. Then it has ended.
+func (h *hookRunner) run(ctx context.Context) {
+	changes := make(chan change)
+	var watching sync.WaitGroup
+	for _, watch := range h.watches {
+		watching.Go(func() { forward(ctx, watch, changes) })
+	}
+	h.start(ctx)
+	tick := time.NewTicker(dialInterval)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-h.ended():
+			h.tellEnd()
+		case <-h.starting(tick.C):
+			h.look(ctx)
+		case changed := <-changes:
+			if changed.err != nil {
+				fmt.Fprintf(h.out, "==> Changes of files are not seen any more: %v\n", changed.err)
+				continue
+			}
+			fmt.Fprintf(h.out, "==> Changed: %s. The hook is started again\n", strings.Join(changed.names, ", "))
+			h.stop()
+			h.changed(ctx)
+			h.start(ctx)
+		}
+	}
+	tick.Stop()
+	h.stop()
+	watching.Wait()
+	_ = h.closeWatches() // Nobody is left who would want a change.
+}
+
+// forward sends changes until ctx is done, or the watch fails.
+func forward(ctx context.Context, watch *localhook.Watch, changes chan<- change) {
+	for {
+		names, err := watch.Wait(ctx)
+		names = slices.DeleteFunc(names, recorded)
+		if err == nil && len(names) == 0 {
+			continue
+		}
+		select {
+		case changes <- change{names: names, err: err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// recorded tells of the path of a file in the folder of a hook whether it is a recorded request or response, which a hook does not read.
+func recorded(path string) bool { return strings.HasPrefix(filepath.ToSlash(path), "testdata/") }
+
+// start starts the program. What it prints is printed, and gets into the log.
+func (h *hookRunner) start(ctx context.Context) {
+	h.listening = false
+	h.starts++
+	cmd := process.Command(ctx, h.program, h.args...)
+	cmd.Dir = h.folder
+	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(h.port), "HOST=127.0.0.1", "PYTHONUNBUFFERED=1")
+	started, err := process.Start(cmd, process.Options{Name: "the hook", Log: h.log, Also: &prefixed{prefix: "hook: ", out: h.out}})
+	if err != nil {
+		h.tell(err)
+		return
+	}
+	h.running = started
+}
+
+func (h *hookRunner) stop() {
+	if h.running != nil {
+		_ = h.running.Stop(hookGrace) // How it ends does not matter.
+		h.running = nil
+	}
+}
+
+// ended is closed when the running program has ended; nil while none runs.
+func (h *hookRunner) ended() <-chan struct{} {
+	if h.running == nil {
+		return nil
+	}
+	return h.running.Ended()
+}
+
+// starting returns the channel while the program runs and does not listen.
+func (h *hookRunner) starting(tick <-chan time.Time) <-chan time.Time {
+	if h.running == nil || h.listening {
+		return nil
+	}
+	return tick
+}
+
+// look finds out whether the program listens.
+func (h *hookRunner) look(ctx context.Context) {
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(h.port)))
+	if err != nil {
+		return
+	}
+	_ = connection.Close() // Nothing was sent.
+	h.listening = true
+	h.report(nil)
+	if h.starts > 1 {
+		h.restarted(ctx)
+	}
+}
+
+// tellEnd says that the program has ended by itself.
+func (h *hookRunner) tellEnd() {
+	err := h.running.Err()
+	h.running.Kill() // It may have left something behind.
+	h.running = nil
+	h.tell(err)
+}
+
+func (h *hookRunner) tell(err error) {
+	fmt.Fprintf(h.out, "==> %v. It is started again when a file in %s changes; everything else goes on\n", err, h.folder)
+	h.report(err)
+}
+
+// report tells the one who waits for the first start.
+func (h *hookRunner) report(err error) {
+	select {
+	case h.first <- err:
+	default:
+	}
+}

@@ -1,0 +1,196 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// group is the API group of controllers.
+const group = "metacontroller.k8s.io"
+
+// Set is the objects of a project, in the order in which they are applied.
+type Set struct {
+	// Definitions are Namespaces and CustomResourceDefinitions, which the others need.
+	Definitions []*unstructured.Unstructured
+	// Controllers are CompositeControllers and DecoratorControllers with hooks on this machine.
+	Controllers []*unstructured.Unstructured
+	// Samples are all others.
+	Samples []*unstructured.Unstructured
+	// Skipped are those that run the hook in a cluster: the Services to which hooks refer, and what has the name of one.
+	Skipped []*unstructured.Unstructured
+}
+
+// Decode reads the objects of a file, YAML or JSON. Documents without content are left out, and Lists are taken apart.
+func Decode(data []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)+1)
+	for {
+		var content map[string]any
+		switch err := decoder.Decode(&content); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading YAML: %w", err)
+		case len(content) == 0:
+			continue
+		}
+		o := &unstructured.Unstructured{Object: content}
+		if o.GetKind() == "" || o.GetAPIVersion() == "" {
+			return nil, errors.New("an object has no apiVersion or no kind")
+		}
+		if !o.IsList() {
+			objects = append(objects, o)
+			continue
+		}
+		err := o.EachListItem(func(item runtime.Object) error {
+			if single, ok := item.(*unstructured.Unstructured); ok {
+				objects = append(objects, single)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading a list: %w", err)
+		}
+	}
+}
+
+// Encode writes an object as a line for `kubectl apply -f`.
+func Encode(o *unstructured.Unstructured) (string, error) {
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		return "", fmt.Errorf("encoding %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return string(encoded) + "\n", nil
+}
+
+// Sort sorts the objects of a project and points the hooks of its controllers at an address, such as http://localhost:8080. The objects
+// of controllers are changed in place. A project without a controller is an error.
+func Sort(objects []*unstructured.Unstructured, address string) (*Set, error) {
+	var s Set
+	services := map[string]bool{}
+	for _, o := range objects {
+		if IsController(o) {
+			if err := pointAt(o, address, services); err != nil {
+				return nil, err
+			}
+			s.Controllers = append(s.Controllers, o)
+		}
+	}
+	if len(s.Controllers) == 0 {
+		return nil, errors.New("there is no CompositeController and no DecoratorController among the manifests")
+	}
+	for _, o := range objects {
+		switch {
+		case IsController(o):
+		case o.GetKind() == "Namespace" || o.GetKind() == "CustomResourceDefinition":
+			s.Definitions = append(s.Definitions, o)
+		case services[o.GetName()] && slices.Contains([]string{"Service", "Deployment", "StatefulSet", "ConfigMap"}, o.GetKind()):
+			s.Skipped = append(s.Skipped, o)
+		default:
+			s.Samples = append(s.Samples, o)
+		}
+	}
+	return &s, nil
+}
+
+// IsController tells whether an object is a controller.
+func IsController(o *unstructured.Unstructured) bool {
+	return o.GroupVersionKind().Group == group && (o.GetKind() == "CompositeController" || o.GetKind() == "DecoratorController")
+}
+
+// Argument is how the plugin of kubectl names a controller.
+func Argument(controller *unstructured.Unstructured) string {
+	if controller.GetKind() == "DecoratorController" {
+		return "dc/" + controller.GetName()
+	}
+	return "cc/" + controller.GetName()
+}
+
+// Namespaces returns the namespaces of the samples, sorted, without "default" and those among the definitions.
+func (s *Set) Namespaces() []string {
+	var names []string
+	for _, o := range s.Samples {
+		name := o.GetNamespace()
+		defined := slices.ContainsFunc(s.Definitions, func(d *unstructured.Unstructured) bool { return d.GetKind() == "Namespace" && d.GetName() == name })
+		if name != "" && name != "default" && !defined {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// pointAt replaces where the webhooks of a controller are, and keeps their paths. It notes the names of the Services that they referred to.
+func pointAt(controller *unstructured.Unstructured, address string, services map[string]bool) error {
+	hooks, _, err := unstructured.NestedMap(controller.Object, "spec", "hooks")
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", controller.GetKind(), controller.GetName(), err)
+	}
+	for name, value := range hooks {
+		hook, _ := value.(map[string]any)
+		webhook, ok := hook["webhook"].(map[string]any)
+		if !ok {
+			continue // The server says what is wrong with it.
+		}
+		path, service := place(webhook)
+		if service != "" {
+			services[service] = true
+		}
+		for _, field := range []string{"service", "path", "caBundle", "clientTLS"} {
+			delete(webhook, field)
+		}
+		webhook["url"] = address + path
+		hooks[name] = hook
+	}
+	if hooks == nil {
+		return nil
+	}
+	if err := unstructured.SetNestedMap(controller.Object, hooks, "spec", "hooks"); err != nil {
+		return fmt.Errorf("%s %s: %w", controller.GetKind(), controller.GetName(), err)
+	}
+	return nil
+}
+
+// place returns the path of a webhook with its query, and the name of the Service that serves it in a cluster.
+func place(webhook map[string]any) (path, service string) {
+	if text, ok := webhook["url"].(string); ok {
+		if parsed, err := url.Parse(text); err == nil {
+			service, _, _ = strings.Cut(parsed.Hostname(), ".")
+			return parsed.RequestURI(), service
+		}
+	}
+	if reference, ok := webhook["service"].(map[string]any); ok {
+		service, _ = reference["name"].(string)
+	}
+	path, _ = webhook["path"].(string)
+	if path != "" && !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return path, service
+}

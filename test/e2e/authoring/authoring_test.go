@@ -1,0 +1,85 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package authoring
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
+)
+
+// parallel is how many pages are played at once: most of the time each waits for the cluster.
+const parallel = "4"
+
+var update = flag.Bool("update", false, "write what is printed to the pages")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(terminal.Main(m))
+}
+
+// makeScript stands for make: it starts the program of the Makefile's target run with its variables, for the control plane of the test.
+const makeScript = `#!/usr/bin/env bash
+for argument; do
+    case "${argument}" in
+    HOOK=*) hook="${argument#HOOK=}" ;;
+    CONTROLLER=*) controller="${argument#CONTROLLER=}" ;;
+    esac
+done
+[[ "$1 $2 $3" == "-C metacontroller-apiserver run" ]] || exit 2
+exec %s --kubeconfig "${KUBECONFIG}" --hook "${hook:?}" --controller "${controller:?}"
+`
+
+// TestPages has one server for all pages. Their kinds and the names of their objects differ, and the tutorial, which lists all Pods, is first.
+func TestPages(t *testing.T) {
+	c := cluster.Shared(t)
+	server.Start(t, c, server.Options{})
+	demo := terminal.Program(t, "demo", "hack")
+	scripts := t.TempDir()
+	if err := os.WriteFile(filepath.Join(scripts, "make"), fmt.Appendf(nil, makeScript, demo), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(cluster.Root(), "docs", "how-to", "*.md"))
+	if err != nil || len(pages) < 6 {
+		t.Fatalf("there are the pages %v: %v", pages, err)
+	}
+	tutorial := filepath.Join(cluster.Root(), "docs", "tutorial.md")
+	for _, page := range append([]string{tutorial}, pages...) {
+		name, err := filepath.Rel(cluster.Root(), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			if page != tutorial {
+				t.Parallel()
+			}
+			s := terminal.New(t, c)
+			s.Prefer(scripts)
+			s.Play(t, filepath.ToSlash(name), 8, *update)
+		})
+	}
+}
