@@ -116,7 +116,7 @@ func (r *report) advice(l *loop, others []string) string {
 		return "Let only one of the two controllers write it: leave the field out of the response of one of the hooks, or exclude the object " +
 			"by a labelSelector in the spec of one of the controllers."
 	}
-	if slices.Contains(others, "kubectl-edit") || slices.Contains(others, "kubectl-client-side-apply") || slices.Contains(others, "kubectl-patch") {
+	if slices.ContainsFunc(others, func(name string) bool { return name == "kubectl" || strings.HasPrefix(name, "kubectl-") }) {
 		return "Change the parent in place of the object, so that the hook returns what is wanted; or leave the field out of the hook's response, so " +
 			"that it belongs to whoever sets it."
 	}
@@ -147,6 +147,7 @@ func nameOf(o v1alpha1.SyncObject) string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
+// times counts something.
 func times(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

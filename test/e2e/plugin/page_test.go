@@ -87,7 +87,7 @@ func playPage(t *testing.T, c *cluster.Cluster) {
 }
 
 // repeatable are commands that change nothing: what they print follows what the cluster does, and is waited for.
-var repeatable = regexp.MustCompile(`^kubectl (metacontroller (status|tree|version|parents|plan)|get|rollout) `)
+var repeatable = regexp.MustCompile(`^kubectl (metacontroller (status|tree|version|parents|plan|syncs|explain-loop)|get|rollout) `)
 
 // play runs a command of the page until it prints what is wanted, if it may be run again, and returns what it printed last.
 func (s *shell) play(t *testing.T, command, wanted string) string {
