@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rollback is the command that gives a parent the fields of a former revision back.
 package rollback
 
 import (
