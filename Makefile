@@ -8,8 +8,9 @@ MAKEFLAGS += --no-print-directory
 BIN := bin
 SERVER := $(BIN)/metacontroller-apiserver
 PLUGIN := $(BIN)/kubectl-metacontroller
-# Tests run this one: the server with the race detector and coverage counters.
+# Tests run these: the server with the race detector, and with counters of its statements.
 SERVER_RACE := $(BIN)/race/metacontroller-apiserver
+SERVER_COVERAGE := $(BIN)/coverage/metacontroller-apiserver
 
 # The version comes from git alone, the date is that of the commit: the same commit gives the same bytes.
 ifndef VERSION
@@ -58,10 +59,14 @@ build-plugin: ## Build the plugin of kubectl at bin/kubectl-metacontroller.
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-metacontroller
 
 .PHONY: build-race
-build-race: ## Build the server as the tests run it: with race detector and coverage counters.
+build-race: ## Build the server as most tests run it: with the race detector.
 	@echo "Building $(SERVER_RACE); the first time takes about three minutes on two cores"
-	@go build -race -cover -covermode=atomic -coverpkg='./cmd/...,./pkg/...' -buildvcs=false \
-		-ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
+	@go build -race -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
+
+.PHONY: build-coverage
+build-coverage:
+	@go build -cover -covermode=set -coverpkg='./cmd/...,./pkg/...' -buildvcs=false \
+		-ldflags '$(LDFLAGS)' -o $(SERVER_COVERAGE) ./cmd/metacontroller-apiserver
 
 .PHONY: clean
 clean: ## Remove what was built here. The control plane's binaries live in the user's cache and stay.
@@ -92,8 +97,12 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 .PHONY: test
-test: build build-race control-plane-build ## Run every test with the race detector, and report coverage.
+test: build build-race control-plane-build ## Run every test with the race detector.
 	@hack/test.sh all
+
+.PHONY: coverage
+coverage: build-coverage control-plane-build ## Run the tests of the product's module without it, and report coverage.
+	@hack/test.sh coverage
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.

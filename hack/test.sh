@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests of every module with the race detector, and reports the coverage of the packages written here.
-# `unit` leaves out test/, which needs the control plane and the servers of `make build build-race control-plane-build`.
-# Usage: hack/test.sh all|unit
+# Runs the tests of every module. `unit` leaves out test/, which needs the control plane and the servers of
+# `make build build-race control-plane-build`. `coverage` runs those of the product's module without the race detector, which makes
+# counters twice as expensive as all the rest, and reports the coverage of the packages written here.
+# Usage: hack/test.sh all|unit|coverage
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
-readonly scope="${1:?all or unit}"
+readonly scope="${1:?all, unit or coverage}"
 
 # Under the race detector a seventh of the processor time goes to collecting small heaps again and again.
 export GOGC="${GOGC:-400}"
@@ -12,57 +13,91 @@ work="$(mktemp -d)"
 trap 'rm -rf "${work}"' EXIT
 mkdir "${work}/binary"
 
-mapfile -t units < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
-
-# The server that the tests start is itself built with coverage counters, and writes them here when it ends.
-export GOCOVERDIR="${work}/binary"
-export METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver"
+mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
+# Nobody debugs these programs: without debug information they are linked in two thirds of the time.
+race=(-race -ldflags=-w)
+# Results of tests with programs that go test did not build, which it does not know of, are not kept. They wait more than they
+# compute: one more at a time than there are processors.
+control_plane=(-count=1 -skip '^TestHistories$' -p "$(($(nproc) + 1))" -timeout 30m)
 
 # kept COMMAND...: runs the command, shows its output and keeps it for the end.
 kept() {
     "$@" 2>&1 | tee -a "${work}/output"
 }
 
-echo "go test -race: the product's module, ${#units[@]} packages"
-kept go test -race -timeout 30m -covermode=atomic -coverprofile="${work}/unit.out" "${units[@]}" ||
-    complain "tests of the product's module failed"
+units() {
+    echo "go test ${*}: the product's module, ${#unit_packages[@]} packages"
+    kept go test "$@" -timeout 30m "${unit_packages[@]}" || complain "tests of the product's module failed"
+}
 
-if [[ "${scope}" == all ]]; then
-    # What comes from hooks is fuzzed for a minute, from the corpus in testdata; `make fuzz` does it for longer.
+# What comes from hooks is fuzzed for half a minute, from the corpus in testdata; `make fuzz` does it for longer.
+fuzz() {
     for target in FuzzDecodeResponse:./pkg/hook/wire FuzzMerge:./pkg/children/merge; do
         # go test succeeds when no target has that name.
         grep -q "^func ${target%%:*}(" "${target##*:}"/*_test.go || complain "there is no ${target}"
-        kept go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 30s "${target##*:}" || complain "${target} failed"
+        kept go test -run '^$' -fuzz "^${target%%:*}\$" -fuzztime 15s "${target##*:}" || complain "${target} failed"
     done
-    # Results are not cached: go test does not know that these depend on programs that it did not build.
-    # They wait more than they compute: one more at a time than there are processors.
-    control_plane=(go test -race -count=1 -skip '^TestHistories$' -p "$(($(nproc) + 1))" -timeout 30m)
-    # The race detector is for the engine, and takes more processor time than the server itself. What asks for the API alone, or goes from
-    # one end to the other, has the server as it is shipped.
-    shipped=(-e '/test/e2e/' -e '/test/bench$' -e '/test/integration/apiserver$' -e '/test/integration/registration$')
-    mapfile -t suites < <(go list ./test/... | grep -v "${shipped[@]}")
-    mapfile -t shipped_suites < <(go list ./test/... | grep "${shipped[@]}")
+}
+
+# The race detector is for the engine, and takes more processor time than the server itself. The suites in which much happens at the
+# same moment have it in the server too; the others have the server as it is shipped. With RACE=all, all of them have it.
+suites() {
+    local raced=(churn conformance/{brakes,deferred,finalizers,hostile,pairs,rollout})
+    local all shipped
+    mapfile -t all < <(go list ./test/...)
+    mapfile -t shipped < <(printf '%s\n' "${all[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}"))\$")
+    if [[ "${RACE:-}" == all ]]; then
+        shipped=()
+    else
+        mapfile -t all < <(printf './test/%s\n' "${raced[@]}")
+    fi
     echo "go test -race: the server, with the race detector, on a real control plane"
-    kept "${control_plane[@]}" -covermode=atomic -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" "${suites[@]}" ||
+    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" "${all[@]}" ||
         complain "tests under test/ failed"
-    echo "go test -race: the server as it is shipped"
-    METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept "${control_plane[@]}" "${shipped_suites[@]}" ||
-        complain "tests of the server as it is shipped failed"
+    if ((${#shipped[@]} > 0)); then
+        echo "go test -race: the server as it is shipped, on a real control plane"
+        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" "${shipped[@]}" ||
+            complain "tests of the server as it is shipped failed"
+    fi
+}
+
+others() {
     echo "go test: 90 seconds of histories of the simulated cluster"
     kept hack/simulate.sh -simulation.budget 90s || complain "the simulation found something"
     while IFS= read -r module; do
         case "${module}" in . | hack/tools) continue ;; esac
         echo "go test -race: ${module}"
-        (cd "${module}" && kept go test -race -count=1 -timeout 30m ./...) || complain "tests of ${module} failed"
+        (cd "${module}" && kept go test "${race[@]}" -count=1 -timeout 30m ./...) || complain "tests of ${module} failed"
     done < <(modules)
-fi
+}
 
-if compgen -G "${work}/binary/covcounters.*" >/dev/null; then
+# The server that the tests start has counters too, and writes them into a folder when it ends.
+covered() {
+    export GOCOVERDIR="${work}/binary" METACONTROLLER_APISERVER="${root}/bin/coverage/metacontroller-apiserver"
+    units -coverprofile="${work}/unit.out"
+    mapfile -t all < <(go list ./test/...)
+    echo "go test: the server, with counters, on a real control plane"
+    kept go test "${control_plane[@]}" -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" "${all[@]}" ||
+        complain "tests under test/ failed"
     go tool covdata textfmt -i="${work}/binary" -o="${work}/binary.out"
-fi
-echo
-echo "Coverage of the packages written here, generated code left out:"
-hack/coverage.sh "${work}"/*.out
+    echo
+    echo "Coverage of the packages written here, generated code left out:"
+    hack/coverage.sh "${work}"/*.out
+}
+
+case "${scope}" in
+unit) units "${race[@]}" ;;
+coverage) covered ;;
+all)
+    units "${race[@]}"
+    fuzz
+    suites
+    others
+    ;;
+*)
+    complain "all, unit or coverage, not ${scope}"
+    ;;
+esac
 
 echo
 echo "The packages whose tests took longest, in seconds:"

@@ -29,8 +29,14 @@ import (
 // answer is shown then.
 func Eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
 	t.Helper()
+	EventuallyEvery(t, 50*time.Millisecond, limit, what, ask)
+}
+
+// EventuallyEvery is [Eventually] for answers that cost much: it asks once in each interval.
+func EventuallyEvery(t testing.TB, interval, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
+	t.Helper()
 	last := "never asked"
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (done bool, err error) {
+	err := wait.PollUntilContextTimeout(t.Context(), interval, limit, true, func(ctx context.Context) (done bool, err error) {
 		done, last = ask(ctx)
 		return done, nil
 	})
