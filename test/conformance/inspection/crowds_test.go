@@ -84,6 +84,7 @@ type state struct {
 func crowds() map[string]crowd {
 	every := common()
 	claimed := with(every, map[string]state{
+		// Attachments of a target that is done early are deleted by the sync or by the garbage collector, whoever comes first.
 		"ends-early": {spec: map[string]any{"early": "true"}, change: every["ends"].change},
 		"adopted":    {change: adopted, want: "Adopt, Leave Same, Leave Same, Update"},
 		"released": {
@@ -92,9 +93,6 @@ func crowds() map[string]crowd {
 				s.Patch(fixture.Things, parent, `{"spec":{"names":""}}`)
 			}, want: "Leave Same, Release",
 		},
-	})
-	attached := with(every, map[string]state{
-		"ends-early": {spec: map[string]any{"early": "true"}, change: every["ends"].change, want: "Delete, Delete"},
 	})
 	careful := map[string]state{
 		"same": every["same"], "fresh": every["fresh"], "fewer": every["fewer"],
@@ -105,7 +103,7 @@ func crowds() map[string]crowd {
 	return map[string]crowd{
 		"merged":                {kind: fixture.Composite, edit: both(inPlace, finalized), copies: 5, states: claimed},
 		"applied":               {kind: fixture.Composite, edit: both(inPlace, finalized, serverSide), copies: 5, states: claimed},
-		"decorated":             {kind: fixture.Decorator, edit: both(inPlace, finalized), copies: 5, states: attached},
+		"decorated":             {kind: fixture.Decorator, edit: both(inPlace, finalized), copies: 5, states: every},
 		"recreated":             {kind: fixture.Composite, edit: onDeleteAndRecreate, copies: 4, states: careful},
 		"applied and recreated": {kind: fixture.Decorator, edit: both(onDeleteAndRecreate, serverSide), copies: 4, states: careful},
 		"rolling":               {kind: fixture.Composite, edit: rolling, copies: 5, states: halfway(), live: beginRollouts},
