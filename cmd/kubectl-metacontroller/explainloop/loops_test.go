@@ -62,7 +62,8 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 		"nothing":       {"", nil, nil},
 		"a known enemy": {"Somebody is known.", []v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas", "kubectl"), syncOf(2, spec, "spec.replicas")}, []string{"Deployment shop/web spec.replicas 2 kubectl"}},
 		"three writes that nobody asked for": {
-			"Nobody is known.", []v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "a"), syncOf(3, v1alpha1.SyncOwnWrite, "a")},
+			"Nobody is known.",
+			[]v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "a"), syncOf(3, v1alpha1.SyncOwnWrite, "a")},
 			[]string{"Deployment shop/web a 3 "},
 		},
 		"writes that were asked for": {
@@ -73,7 +74,8 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 		"a child that is left":              {"It was written too often before.", []v1alpha1.ControllerSync{flapping}, []string{"Deployment shop/web spec.replicas 0 "}},
 		"a child that is not to be updated": {"Nothing is written.", []v1alpha1.ControllerSync{onDelete, onDelete, onDelete}, nil},
 		"the most frequent first": {
-			"", []v1alpha1.ControllerSync{syncOf(1, child, "a", "x"), syncOf(2, child, "b", "x", "y"), syncOf(3, child, "b", "y")},
+			"",
+			[]v1alpha1.ControllerSync{syncOf(1, child, "a", "x"), syncOf(2, child, "b", "x", "y"), syncOf(3, child, "b", "y")},
 			[]string{"Deployment shop/web b 2 x y", "Deployment shop/web a 1 x"},
 		},
 	} {
@@ -97,7 +99,7 @@ func managed(managers ...string) *unstructured.Unstructured {
 		at := metav1.NewTime(now.Add(-time.Duration(i) * time.Minute))
 		entries = append(entries, metav1.ManagedFieldsEntry{
 			Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:replicas":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:replicas":{}}}`),
 		})
 	}
 	o.SetManagedFields(entries)
@@ -120,7 +122,8 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 			},
 		},
 		"another controller": {
-			[]v1alpha1.ControllerSync{syncOf(5, child, "spec.replicas", "DecoratorController scale")}, nil,
+			[]v1alpha1.ControllerSync{syncOf(5, child, "spec.replicas", "DecoratorController scale")},
+			nil,
 			[]string{"DecoratorController scale changes it back.", "Let only one of the two controllers write it"},
 		},
 		"the controller of an owner": {
@@ -133,10 +136,12 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 		},
 		"nobody": {
 			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas"), syncOf(2, child, "spec.replicas"), syncOf(3, child, "spec.replicas")},
-			managed("metacontroller"), []string{"Nobody else is known to write it.", "'kubectl metacontroller record cc/web shop/a -o DIRECTORY'"},
+			managed("metacontroller"),
+			[]string{"Nobody else is known to write it.", "'kubectl metacontroller record cc/web shop/a -o DIRECTORY'"},
 		},
 		"no loop": {
-			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas")}, nil,
+			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas")},
+			nil,
 			[]string{"No field is changed back and forth, by what the server remembers: 1 sync of shop/a."},
 		},
 	} {

@@ -77,7 +77,7 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 	if l.flapping {
 		fmt.Fprintf(out, "  The controller leaves %s alone for a while, because that happened too often.\n", nameOf(l.object))
 	}
-	fmt.Fprintf(out, "  %s\n", r.advice(l, others))
+	fmt.Fprintf(out, "  %s\n", r.advice(others))
 }
 
 // others names who changes a place back: who is known from the syncs, or else the other field managers that own it.
@@ -106,7 +106,7 @@ func (r *report) managers(l *loop) []string {
 }
 
 // advice says what to do.
-func (r *report) advice(l *loop, others []string) string {
+func (r *report) advice(others []string) string {
 	record := fmt.Sprintf("'%s record %s %s -o DIRECTORY'", connection.Program, r.controller.Argument(), r.parent)
 	if len(others) == 0 {
 		return "Nobody else is known to write it. Either the hook returns something else each time: record a response twice with " + record +

@@ -166,7 +166,7 @@ func (s *stage) rolledBackBy(user, revision string) {
 		s.T.Errorf("the parent has %v", parent.Object["spec"])
 	}
 	if !slices.ContainsFunc(parent.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager == "metacontroller-rollback" && strings.Contains(string(m.FieldsV1.Raw), `"f:data"`)
+		return m.Manager == "metacontroller-rollback" && strings.Contains(m.FieldsV1.GetRawString(), `"f:data"`)
 	}) {
 		s.T.Errorf("the field manager of spec.data after the rollback to %s: %+v", revision, parent.GetManagedFields())
 	}
@@ -213,7 +213,7 @@ func isOn(data string) func(*unstructured.Unstructured) bool {
 
 // updated is the status of the condition Updated of a parent.
 func updated(o *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions") //nolint:errcheck // Then there is none.
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, each := range conditions {
 		if condition, ok := each.(map[string]any); ok && condition["type"] == "Updated" {
 			return fmt.Sprint(condition["status"])

@@ -50,7 +50,9 @@ func TestWhoMayUpdateAParentRollsItBack(t *testing.T) {
 		"both rights":     {"It is shown and written.", "a", []string{"get things one", "update things one"}, nil, func(err error) bool { return err == nil }, ""},
 		"no right to see": {"What changes is shown.", "a", []string{"update things one"}, nil, apierrors.IsForbidden, "get things.example.com"},
 		"no right to update": {
-			"The server must not write for who may not.", "a", []string{"get things", "update things two"}, nil, apierrors.IsForbidden,
+			"The server must not write for who may not.", "a",
+			[]string{"get things", "update things two"},
+			nil, apierrors.IsForbidden,
 			`user "jane" may not update things.example.com in namespace "one"`,
 		},
 		"a parent that gives rights": {
@@ -62,11 +64,14 @@ func TestWhoMayUpdateAParentRollsItBack(t *testing.T) {
 		"no such parent": {"", "nobody", []string{"get things", "update things"}, nil, apierrors.IsNotFound, "parent one/nobody"},
 		"no name":        {"", "", nil, nil, apierrors.IsBadRequest, "spec.name"},
 		"no such revision": {
-			"It is told from a parent that is missing.", "a", []string{"get things", "update things one"}, fmt.Errorf("%w: none is kept", inspection.ErrNoRevision),
+			"It is told from a parent that is missing.", "a",
+			[]string{"get things", "update things one"},
+			fmt.Errorf("%w: none is kept", inspection.ErrNoRevision),
 			apierrors.IsNotFound, `things.example.com "a" cannot be rolled back: there is no such revision: none is kept`,
 		},
 		"changed meanwhile": {
-			"The API server's reason is kept.", "a", []string{"get things", "update things one"},
+			"The API server's reason is kept.", "a",
+			[]string{"get things", "update things one"},
 			fmt.Errorf("writing: %w", apierrors.NewConflict(things, "a", errors.New("the object has been modified"))), apierrors.IsConflict, "was not rolled back",
 		},
 		"something in the way": {
@@ -115,7 +120,7 @@ func TestRollbacksAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer leave()
+		t.Cleanup(leave)
 	}
 	asked := &v1alpha1.ControllerRollback{Spec: v1alpha1.ControllerRollbackSpec{Namespace: "one", Name: "a"}}
 	if _, err := (&RollbackREST{s}).Create(ctx, "c", asked, nil, nil); !apierrors.IsTooManyRequests(err) {
