@@ -47,21 +47,22 @@ func TestDiscovery(t *testing.T) {
 	}
 	const verbs = "[create delete deletecollection get list patch update watch]"
 	want := map[string]string{
-		"compositecontrollers":         "CompositeController compositecontroller false [cc cctl] [metacontroller] " + verbs,
-		"compositecontrollers/parents": "ControllerParentList  false [] [] [get]",
-		"compositecontrollers/plan":    "ControllerPlan  false [] [] [create]",
-		"compositecontrollers/request": "HookRequestList  false [] [] [get]",
-		"compositecontrollers/resync":  "ControllerResync  false [] [] [create]",
-		"compositecontrollers/syncs":   "ControllerSyncList  false [] [] [get]",
-		"compositecontrollers/status":  "CompositeController  false [] [] [get patch update]",
-		"decoratorcontrollers":         "DecoratorController decoratorcontroller false [dec decorators] [metacontroller] " + verbs,
-		"decoratorcontrollers/parents": "ControllerParentList  false [] [] [get]",
-		"decoratorcontrollers/plan":    "ControllerPlan  false [] [] [create]",
-		"decoratorcontrollers/request": "HookRequestList  false [] [] [get]",
-		"decoratorcontrollers/resync":  "ControllerResync  false [] [] [create]",
-		"decoratorcontrollers/syncs":   "ControllerSyncList  false [] [] [get]",
-		"decoratorcontrollers/status":  "DecoratorController  false [] [] [get patch update]",
-		"controllerrevisions":          "ControllerRevision controllerrevision true [] [metacontroller] " + verbs,
+		"compositecontrollers":          "CompositeController compositecontroller false [cc cctl] [metacontroller] " + verbs,
+		"compositecontrollers/parents":  "ControllerParentList  false [] [] [get]",
+		"compositecontrollers/plan":     "ControllerPlan  false [] [] [create]",
+		"compositecontrollers/request":  "HookRequestList  false [] [] [get]",
+		"compositecontrollers/resync":   "ControllerResync  false [] [] [create]",
+		"compositecontrollers/rollback": "ControllerRollback  false [] [] [create]",
+		"compositecontrollers/syncs":    "ControllerSyncList  false [] [] [get]",
+		"compositecontrollers/status":   "CompositeController  false [] [] [get patch update]",
+		"decoratorcontrollers":          "DecoratorController decoratorcontroller false [dec decorators] [metacontroller] " + verbs,
+		"decoratorcontrollers/parents":  "ControllerParentList  false [] [] [get]",
+		"decoratorcontrollers/plan":     "ControllerPlan  false [] [] [create]",
+		"decoratorcontrollers/request":  "HookRequestList  false [] [] [get]",
+		"decoratorcontrollers/resync":   "ControllerResync  false [] [] [create]",
+		"decoratorcontrollers/syncs":    "ControllerSyncList  false [] [] [get]",
+		"decoratorcontrollers/status":   "DecoratorController  false [] [] [get patch update]",
+		"controllerrevisions":           "ControllerRevision controllerrevision true [] [metacontroller] " + verbs,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("resources differ (-want +got):\n%s", diff)

@@ -15,9 +15,9 @@ limitations under the License.
 */
 
 // Package inspection is what the API server asks of the engine about running controllers, for the subresources parents, request, plan,
-// resync and syncs: the interface that one half calls and the other one implements, with values of the API types only.
+// resync, rollback and syncs: the interface that one half calls and the other one implements, with values of the API types only.
 //
-// What is asked for is looked up or worked out and never written. Whether the caller may see it is the API server's matter: the engine says
-// which objects an answer shows. Package registry/metacontroller/inspect calls Engine, pkg/controller/manager implements it, and
+// What is asked for is looked up or worked out and never written, but for a rollback of a parent. Whether the caller may see or do it is the
+// API server's matter: the engine says which objects an answer shows. Package registry/metacontroller/inspect calls Engine, pkg/controller/manager implements it, and
 // cmd/metacontroller-apiserver/app joins them by Link.
 package inspection

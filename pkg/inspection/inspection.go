@@ -18,6 +18,7 @@ package inspection
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,6 +52,9 @@ type Controller interface {
 	// Syncs returns the latest syncs of parents, the latest first, up to a limit, and how many more are remembered. recorded is false if
 	// this process does not record syncs.
 	Syncs(parents []v1alpha1.ParentReference, limit int) (syncs []v1alpha1.ControllerSync, more int, recorded bool)
+	// Rollback gives a parent the fields of a former revision back, if it was not changed meanwhile. It is [ErrNoRevision] if the parent has
+	// no such revision; other errors are those of the API server, or say what is in the way.
+	Rollback(ctx context.Context, p v1alpha1.ParentReference, o RollbackOptions) (v1alpha1.ControllerRollbackStatus, error)
 	// Requests returns what the hooks would be sent about a parent now. It calls the hooks on whose responses that depends: the customize
 	// hook, whose rules are not known yet. Shown are objects that the requests show beside the parent.
 	Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (requests []v1alpha1.HookRequest, shown []Place, err error)
@@ -75,6 +79,21 @@ type PlanOptions struct {
 	// DryRun has the API server check children that would be written.
 	DryRun bool
 }
+
+// RollbackOptions say how a parent is rolled back.
+type RollbackOptions struct {
+	// Revision is that of which the parent gets the fields. Empty: the previous one.
+	Revision string
+	// ResourceVersion is the one that the parent must have. Empty: any.
+	ResourceVersion string
+	// DryRun has the API server check the write, and changes nothing.
+	DryRun bool
+	// User is who asks for it, for those who wonder.
+	User string
+}
+
+// ErrNoRevision says that a parent has no such revision. It is told by errors.Is.
+var ErrNoRevision = errors.New("there is no such revision")
 
 // Parent is a parent as it is selected.
 type Parent struct {

@@ -18,6 +18,7 @@ package rights
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -212,6 +213,10 @@ var guarded = map[schema.GroupResource][]Right{
 	},
 	{Group: metacontroller.GroupName, Resource: revisions}: {{Verb: Escalate, Group: metacontroller.GroupName, Resource: revisions}},
 }
+
+// Guarded returns the rights beside that of the request which an API server asks of who writes objects of a resource, because these objects
+// give rights.
+func Guarded(r schema.GroupResource) []Right { return slices.Clone(guarded[r]) }
 
 // related returns the rights on what a customize hook may name, which is any kind.
 func related(customize *metacontroller.Hook) []Right {

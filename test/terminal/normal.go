@@ -36,6 +36,7 @@ var varying = []struct {
 	{regexp.MustCompile(`within \d+ ms`), "within 5 ms"},
 	{regexp.MustCompile(`\b(\d+m)?\d+(m|s|ms) ago\b`), "5s ago"},
 	{regexp.MustCompile(`( ago +)[0-9.]+m?s\b`), "${1}12ms"},
+	{regexp.MustCompile(`(ResyncRequested +)\S+( +)\S+`), "${1}0s${2}5ms"},
 	{regexp.MustCompile(`\bin \d+\.\d+s\b`), "in 0.001s"},
 	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
 	{regexp.MustCompile(`(pods/example-)[0-9a-z]+-[0-9a-z]+`), "${1}7c5b6d9f8-x2k4p"},
@@ -57,13 +58,16 @@ func normal(printed string) string {
 	if printed == "" {
 		return ""
 	}
-	if strings.HasPrefix(printed, "NAME ") {
+	switch {
+	case strings.HasPrefix(printed, "NAME "):
 		if strings.HasSuffix(lines[0], " AGE") {
 			for i := range lines[1:] {
 				lines[i+1] = age.ReplaceAllString(lines[i+1], "5s")
 			}
 		}
-		return aligned(lines)
+		return aligned(lines, first)
+	case strings.HasPrefix(printed, "TIME "):
+		return aligned(lines, ago)
 	}
 	return printed + "\n"
 }
@@ -74,11 +78,13 @@ var age = regexp.MustCompile(`\S+$`)
 // first is the first cell of a row of a tree, whose lines may stand apart.
 var (
 	first = regexp.MustCompile(`^([ │├└─]*\S+)\s+(.*)$`)
-	gap   = regexp.MustCompile(`\s{3,}`)
+	// ago is the first cell of a row of syncs.
+	ago = regexp.MustCompile(`^(TIME|\S+ ago)\s+(.*)$`)
+	gap = regexp.MustCompile(`\s{3,}`)
 )
 
 // aligned writes a table with the widths of what it holds now.
-func aligned(lines []string) string {
+func aligned(lines []string, first *regexp.Regexp) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, line := range lines {

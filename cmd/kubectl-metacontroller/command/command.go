@@ -26,6 +26,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/explainloop"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/parents"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/pause"
@@ -33,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/rbac"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/recording"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/resync"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/rollback"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/scaffold"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/status"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/syncs"
@@ -74,7 +76,8 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 	)
 	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
 		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
-	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), tree.NewCommand(c), resync.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
+	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), explainloop.NewCommand(c),
+		tree.NewCommand(c), resync.NewCommand(c), rollback.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
 	root.AddCommand(version.NewCommand(c))
 	return root
 }

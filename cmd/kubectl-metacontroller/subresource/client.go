@@ -126,6 +126,16 @@ func (c *Client) Resync(ctx context.Context, selection *v1alpha1.ParentSelection
 	return done, c.post(ctx, "resync", &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: selection}}, done)
 }
 
+// Rollback gives a parent the fields of a former revision back. A dry run says what would change.
+func (c *Client) Rollback(ctx context.Context, spec v1alpha1.ControllerRollbackSpec, dryRun bool) (*v1alpha1.ControllerRollbackStatus, error) {
+	done := &v1alpha1.ControllerRollback{}
+	options := metav1.CreateOptions{}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return &done.Status, c.postWith(ctx, "rollback", options, &v1alpha1.ControllerRollback{Spec: spec}, done)
+}
+
 func (c *Client) get(ctx context.Context, subresource string, options, into runtime.Object) error {
 	err := c.api.Get().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
 		VersionedParams(options, scheme.ParameterCodec).Do(ctx).Into(into)
@@ -133,8 +143,12 @@ func (c *Client) get(ctx context.Context, subresource string, options, into runt
 }
 
 func (c *Client) post(ctx context.Context, subresource string, body, into runtime.Object) error {
+	return c.postWith(ctx, subresource, metav1.CreateOptions{}, body, into)
+}
+
+func (c *Client) postWith(ctx context.Context, subresource string, options metav1.CreateOptions, body, into runtime.Object) error {
 	err := c.api.Post().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
-		VersionedParams(&metav1.CreateOptions{}, scheme.ParameterCodec).Body(body).Do(ctx).Into(into)
+		VersionedParams(&options, scheme.ParameterCodec).Body(body).Do(ctx).Into(into)
 	return c.explain(err, "create", subresource)
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package subresource
 
 import (
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,8 @@ func (c *Client) explain(err error, verb, subresource string) error {
 	case apierrors.IsNotFound(err) && elsewhere:
 		return fmt.Errorf("the server has no subresource %s of controllers: it is older than this plugin; compare them with '%s version'",
 			subresource, connection.Program)
+	case apierrors.IsNotFound(err) && isOf(err, "controllerrevisions"):
+		return fmt.Errorf("%w: list those that there are with 'kubectl get controllerrevisions --all-namespaces'", err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: list those that %s has with '%s parents %s --all'", err, name, connection.Program, name)
 	case apierrors.IsServiceUnavailable(err) && !elsewhere:
@@ -52,4 +55,10 @@ func (c *Client) explain(err error, verb, subresource string) error {
 		return fmt.Errorf("%w: see '%s parents %s --all'", err, connection.Program, name)
 	}
 	return connection.Explain(err)
+}
+
+// isOf reports whether an error is about objects of a resource.
+func isOf(err error, resource string) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.Status().Details != nil && status.Status().Details.Kind == resource
 }

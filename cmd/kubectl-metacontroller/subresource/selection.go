@@ -45,6 +45,11 @@ type Flags struct {
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.selector, "selector", "l", "", "labels of the parents, such as app=web,tier!=cache")
 	flags.BoolVarP(&f.all, "all", "A", false, "the parents in all namespaces, and those in none")
+	f.AddResource(flags)
+}
+
+// AddResource adds the one flag that a command about a single parent takes.
+func (f *Flags) AddResource(flags *pflag.FlagSet) {
 	flags.StringVar(&f.resource, "resource", "", "resource of the parents, such as things.example.com, for a controller that has several")
 }
 

@@ -42,6 +42,8 @@ const (
 	// be a child of another controller. When that one moves to server-side apply, it takes what FieldManager owns, and would
 	// remove it.
 	PatchManager = "metacontroller-engine"
+	// RollbackManager gives parents the fields of a former revision, for a user who asked for it.
+	RollbackManager = "metacontroller-rollback"
 )
 
 const (
@@ -120,6 +122,15 @@ func (c *Client) Try(ctx context.Context, t Target, body []byte) (*object.Object
 // Patch patches an object with a body of the given type, as PatchManager.
 func (c *Client) Patch(ctx context.Context, t Target, kind types.PatchType, body []byte) (*object.Object, error) {
 	return c.do(ctx, call{method: http.MethodPatch, target: t, query: "fieldManager=" + PatchManager, contentType: string(kind), body: body})
+}
+
+// Restore patches an object with a JSON patch, as RollbackManager. With try it returns what would come of it, and changes nothing (a dry run).
+func (c *Client) Restore(ctx context.Context, t Target, body []byte, try bool) (*object.Object, error) {
+	query := "fieldManager=" + RollbackManager
+	if try {
+		query += dry
+	}
+	return c.do(ctx, call{method: http.MethodPatch, target: t, query: query, contentType: string(types.JSONPatchType), body: body})
 }
 
 // An Application is an object to be applied (server-side apply, KEP 555).

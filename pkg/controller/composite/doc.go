@@ -18,5 +18,5 @@ limitations under the License.
 //
 // Its files are its ideas: kind.go builds the controller, says who its parents and children are, and writes the parent; selectors.go
 // knows the selectors of all parents, claim.go adopts and releases children, and rollout.go decides which children follow which
-// revision of the parent. The controller itself is package reconciler's.
+// revision of the parent, rollback.go finds the parent as it was. The controller itself is package reconciler's.
 package composite

@@ -152,6 +152,9 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 		if err := s.RemoveFinalizer(ctx); err != nil {
 			return parent.IgnoreGone(err)
 		}
+		if parent.Ended(s.Parent) {
+			return nil
+		}
 	}
 	var err error
 	if s.ManagesChildren() {

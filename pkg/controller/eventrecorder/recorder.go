@@ -52,6 +52,8 @@ const (
 	ReasonStopped       = "Stopped"
 	ReasonPaused        = "Paused"
 	ReasonResumed       = "Resumed"
+	// ReasonRolledBack is for a parent that got the fields of a former revision back because a user asked for it.
+	ReasonRolledBack = "RolledBack"
 	// ReasonFinalizeWaits is for a parent whose finalize hook takes long.
 	ReasonFinalizeWaits = "FinalizeWaits"
 	// ReasonDeletionsHeld says that spec.deletionGuard holds deletions.

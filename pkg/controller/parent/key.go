@@ -70,3 +70,10 @@ func Unsettled(o *object.Object) bool {
 	observed, _ := o.Field("status", "observedGeneration")
 	return string(observed) != strconv.FormatInt(o.Generation(), 10)
 }
+
+// Ended reports whether an object, as a write returned it, is gone by that write: it is being deleted, and neither a finalizer nor a grace
+// period holds it.
+func Ended(o *object.Object) bool {
+	grace, set := o.Field("metadata", "deletionGracePeriodSeconds")
+	return o.Deleting() && len(o.Finalizers()) == 0 && (!set || string(grace) == "0")
+}

@@ -26,6 +26,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -90,4 +91,32 @@ func decoded(o *object.Object, path []string) any {
 		return nil
 	}
 	return value
+}
+
+// Differences returns the places at which an object changes to what after is, as people may see them: values of Secrets are hidden.
+func Differences(o *object.Object, after map[string]any) ([]v1alpha1.FieldChange, error) {
+	before, err := o.Decode()
+	if err != nil {
+		return nil, err
+	}
+	list := []v1alpha1.FieldChange{}
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		list = append(list, differences(key, before[key], after[key])...)
+	}
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if _, stays := after[key]; !stays {
+			list = append(list, differences(key, before[key], nil)...)
+		}
+	}
+	if o.GroupVersionKind().Group != "" || o.Kind() != "Secret" {
+		return list, nil
+	}
+	for i := range list {
+		for _, value := range []**string{&list[i].Observed, &list[i].Desired} {
+			if *value != nil {
+				*value = textOf(plan.Hidden)
+			}
+		}
+	}
+	return list, nil
 }

@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -25,13 +26,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
@@ -72,6 +77,48 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 		}
 	}
 	return n
+}
+
+// Rollback implements inspection.Controller. The write is not one of the controller's own: its event has the parent synced.
+func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o inspection.RollbackOptions) (v1alpha1.ControllerRollbackStatus, error) {
+	none := v1alpha1.ControllerRollbackStatus{}
+	reviser, ok := c.config.Kind.(Reviser)
+	if !ok {
+		return none, fmt.Errorf("%w: parents of this kind of controller have none", ErrNoRevision)
+	}
+	s := c.open(keyOf(p), func(_ parent.Key, o *object.Object) *object.Object { return o })
+	switch {
+	case s == nil:
+		return none, errors.New("it is no parent of the controller, or not any more")
+	case s.Parent.Deleting():
+		return none, errors.New("it is being deleted")
+	case o.ResourceVersion != "" && o.ResourceVersion != s.Parent.ResourceVersion():
+		return none, fmt.Errorf("it has the resourceVersion %s, and not %s: it was changed meanwhile", s.Parent.ResourceVersion(), o.ResourceVersion)
+	}
+	former, err := reviser.Former(s, o.Revision)
+	if err != nil {
+		return none, err
+	}
+	patch, err := parent.Restoration(s.Parent, former.Parent, s.Source.Resource.HasStatus)
+	if err != nil {
+		return none, err
+	}
+	done := v1alpha1.ControllerRollbackStatus{Revision: former.Name, From: former.Latest, ResourceVersion: s.Parent.ResourceVersion()}
+	if patch == nil {
+		return done, nil
+	}
+	written, err := c.shared.Cluster.Client.Restore(ctx, s.Target, patch, o.DryRun)
+	if err != nil {
+		return none, err
+	}
+	if done.Changes, err = preview.Differences(s.Parent, former.Parent); err != nil || o.DryRun {
+		return done, err
+	}
+	done.ResourceVersion = written.ResourceVersion()
+	klog.FromContext(ctx).Info("Rolled a parent back", "parent", s.Key, "revision", former.Name, "from", former.Latest, "user", o.User)
+	c.recorder.Normal(childcontrol.Reference(written), nil, eventrecorder.ReasonRolledBack,
+		fmt.Sprintf("%s had it rolled back from %s to %s", o.User, former.Latest, former.Name))
+	return done, nil
 }
 
 // Syncs implements inspection.Controller.

@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // Kind is what CompositeControllers and DecoratorControllers do differently. Methods are safe for concurrent use; those that take a
@@ -50,6 +51,24 @@ type Kind interface {
 	Decide(ctx context.Context, s *Sync) error
 	// Write carries the Decision out: on the parent, on its children, or on both.
 	Write(ctx context.Context, s *Sync) error
+}
+
+// Reviser is a Kind whose parents have revisions.
+type Reviser interface {
+	// Former returns the parent of a sync as it was at a revision: that of a name, or the newest one that is not the present one if the
+	// name is empty or [v1alpha1.RevisionPrevious]. It is [ErrNoRevision] if there is none.
+	Former(s *Sync, name string) (Former, error)
+}
+
+// ErrNoRevision says that a parent has no such revision. It is told by errors.Is.
+var ErrNoRevision = inspection.ErrNoRevision
+
+// Former is a parent as it was.
+type Former struct {
+	// Name is that of the revision, and Latest that of the parent as it is.
+	Name, Latest string
+	// Parent is the parent as it is, but for the fields of the revision.
+	Parent map[string]any
 }
 
 // Source is a kind of parents.

@@ -230,6 +230,19 @@ func (p *previewing) ensureFinalizer(s *Sync) error {
 	return nil
 }
 
+// removeFinalizer is what RemoveFinalizer does in a preview. What follows is decided by the parent without the finalizer.
+func (p *previewing) removeFinalizer(s *Sync) error {
+	f := s.controller.finalizer
+	if !f.On(s.Parent) {
+		return nil
+	}
+	edited, err := p.notes.Finalizers(s.Parent, f.Without(s.Parent))
+	if err == nil {
+		s.Parent = edited
+	}
+	return err
+}
+
 // children takes note of what would be done with the children. The error is that of the sync.
 func (p *previewing) children(ctx context.Context, s *Sync, in plan.Input) error {
 	c := s.controller

@@ -127,7 +127,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	c := s.controller
 	if s.preview != nil {
-		return s.preview.notes.ChangeParent(s.Parent, parent.Changes{DropFinalizer: c.finalizer.Name})
+		return s.preview.removeFinalizer(s)
 	}
 	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
 	if err != nil {

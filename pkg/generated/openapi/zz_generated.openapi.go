@@ -63,6 +63,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ControllerRevision{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerRevision(ref),
 		v1alpha1.ControllerRevisionChildren{}.OpenAPIModelName():                  schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionChildren(ref),
 		v1alpha1.ControllerRevisionList{}.OpenAPIModelName():                      schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionList(ref),
+		v1alpha1.ControllerRollback{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerRollback(ref),
+		v1alpha1.ControllerRollbackSpec{}.OpenAPIModelName():                      schema_pkg_apis_metacontroller_v1alpha1_ControllerRollbackSpec(ref),
+		v1alpha1.ControllerRollbackStatus{}.OpenAPIModelName():                    schema_pkg_apis_metacontroller_v1alpha1_ControllerRollbackStatus(ref),
 		v1alpha1.ControllerStatus{}.OpenAPIModelName():                            schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref),
 		v1alpha1.ControllerSync{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_ControllerSync(ref),
 		v1alpha1.ControllerSyncList{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncList(ref),
@@ -1781,6 +1784,151 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionList(ref common.R
 		},
 		Dependencies: []string{
 			v1alpha1.ControllerRevision{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerRollback(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerRollback is what is posted to the subresource rollback: one parent gets the fields of a former revision back. It needs the right to update that parent.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata, of which nothing is used.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says which parent, and to which revision.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ControllerRollbackSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status says what was done. It is written by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ControllerRollbackStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ControllerRollbackSpec{}.OpenAPIModelName(), v1alpha1.ControllerRollbackStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerRollbackSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerRollbackSpec says which parent gets the fields of which revision.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is that of the parent. Empty for one that is cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the parent. Required.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision is the name of a ControllerRevision of the parent, or previous, which is the default: the newest one that is not that of the parent as it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceVersion is the one that the parent must have. Absent: any; it must not change while it is rolled back.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_ControllerRollbackStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ControllerRollbackStatus is what a rollback did, or would do if it is a dry run.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revision is the name of the ControllerRevision whose fields the parent has now.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "from is the name of the revision of the parent as it was.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"changes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changes are those of the parent. Absent: it had these fields already, and nothing was written.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FieldChange{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"resourceVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceVersion is that of the parent as it is now.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.FieldChange{}.OpenAPIModelName()},
 	}
 }
 

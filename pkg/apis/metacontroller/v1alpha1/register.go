@@ -53,7 +53,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 func AddReports(scheme *runtime.Scheme, version schema.GroupVersion) {
 	scheme.AddKnownTypes(version,
 		&ControllerParentList{}, &ControllerParentOptions{}, &HookRequestList{}, &HookRequestOptions{},
-		&ControllerPlan{}, &ControllerResync{}, &ControllerSyncList{}, &ControllerSyncOptions{},
+		&ControllerPlan{}, &ControllerResync{}, &ControllerSyncList{}, &ControllerSyncOptions{}, &ControllerRollback{},
 	)
 }
 

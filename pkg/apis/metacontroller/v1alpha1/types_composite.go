@@ -28,6 +28,7 @@ import (
 // +genclient:method=GetRequest,verb=get,subresource=request,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.HookRequestList
 // +genclient:method=Plan,verb=create,subresource=plan,input=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerPlan,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerPlan
 // +genclient:method=Resync,verb=create,subresource=resync,input=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerResync,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerResync
+// +genclient:method=Rollback,verb=create,subresource=rollback,input=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerRollback,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerRollback
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"
 

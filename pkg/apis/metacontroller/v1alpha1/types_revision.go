@@ -77,3 +77,68 @@ type ControllerRevisionList struct {
 
 // AnnotationSuperseded is on ControllerRevisions that are not the latest one of their parent, which still have children on them.
 const AnnotationSuperseded = "metacontroller.k8s.io/superseded"
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ControllerRollback is what is posted to the subresource rollback: one parent gets the fields of a former revision back. It needs the
+// right to update that parent.
+type ControllerRollback struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata, of which nothing is used.
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which parent, and to which revision.
+	// +optional
+	Spec ControllerRollbackSpec `json:"spec,omitempty"`
+	// status says what was done. It is written by the server.
+	// +optional
+	Status ControllerRollbackStatus `json:"status,omitempty"`
+}
+
+// RevisionPrevious stands for the newest revision of a parent that is not its present one.
+const RevisionPrevious = "previous"
+
+// ControllerRollbackSpec says which parent gets the fields of which revision.
+type ControllerRollbackSpec struct {
+	// namespace is that of the parent. Empty for one that is cluster-scoped.
+	// +optional
+	// +k8s:optional
+	Namespace string `json:"namespace,omitempty"`
+	// name is that of the parent. Required.
+	// +optional
+	// +k8s:optional
+	Name string `json:"name,omitempty"`
+	// revision is the name of a ControllerRevision of the parent, or previous, which is the default: the newest one that is not that of
+	// the parent as it is.
+	// +optional
+	// +k8s:optional
+	Revision string `json:"revision,omitempty"`
+	// resourceVersion is the one that the parent must have. Absent: any; it must not change while it is rolled back.
+	// +optional
+	// +k8s:optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// ControllerRollbackStatus is what a rollback did, or would do if it is a dry run.
+type ControllerRollbackStatus struct {
+	// revision is the name of the ControllerRevision whose fields the parent has now.
+	// +optional
+	// +k8s:optional
+	Revision string `json:"revision,omitempty"`
+	// from is the name of the revision of the parent as it was.
+	// +optional
+	// +k8s:optional
+	From string `json:"from,omitempty"`
+	// changes are those of the parent. Absent: it had these fields already, and nothing was written.
+	// +optional
+	// +k8s:optional
+	// +listType=atomic
+	// +k8s:listType=atomic
+	Changes []FieldChange `json:"changes,omitempty"`
+	// resourceVersion is that of the parent as it is now.
+	// +optional
+	// +k8s:optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}

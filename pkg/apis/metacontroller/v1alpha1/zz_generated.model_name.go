@@ -167,6 +167,21 @@ func (in ControllerRevisionList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerRollback) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerRollback"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerRollbackSpec) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerRollbackSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ControllerRollbackStatus) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.ControllerRollbackStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ControllerStatus) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ControllerStatus"
 }

@@ -14,9 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package inspect serves the subresources of both kinds of controllers that say what their controllers do: parents, request, plan and resync.
+// Package inspect serves the subresources of both kinds of controllers that say what their controllers do: parents, request, plan,
+// resync, rollback and syncs.
 //
 // A file has one of them. What they have in common is in subresource.go: finding the running controller by package inspection, of which
-// the engine implements the interface. caller.go asks the cluster what the caller may see, selection.go selects and pages parents, and
-// gate.go bounds how many requests are answered at the same time. Nothing here is stored, and nothing here writes to the cluster.
+// the engine implements the interface, and bounding how many requests are answered at the same time. caller.go asks the cluster what the
+// caller may see and do, selection.go selects and pages parents. Nothing here is stored, and nothing but a rollback writes to the cluster.
 package inspect

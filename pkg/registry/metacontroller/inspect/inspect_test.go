@@ -49,6 +49,9 @@ type engine struct {
 	silent bool
 	// called counts the calls of hooks by requests.
 	called int
+	// refuses is the error of rollbacks, and rolledBack are those that were asked for.
+	refuses    error
+	rolledBack []inspection.RollbackOptions
 	// block, if it is not nil, is waited for by plans.
 	block chan struct{}
 }

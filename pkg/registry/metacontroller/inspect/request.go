@@ -132,19 +132,25 @@ func (r *RequestREST) mayCall(ctx context.Context, who *caller, name string) err
 // one returns the parent that the options name, if the caller sees it and the kinds of its children.
 func (r *RequestREST) one(
 	ctx context.Context, who *caller, c inspection.Controller, o *v1alpha1.HookRequestOptions,
-) (p v1alpha1.ParentReference, err error) {
-	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
-	found := match(c.Parents(), selection, labels.Everything())
-	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != o.Namespace })
+) (v1alpha1.ParentReference, error) {
+	p, err := find(c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name})
+	if err != nil {
+		return p, err
+	}
+	return p, maySee(ctx, who, around(p, c.Children()), p)
+}
+
+// find returns the parent that a selection names.
+func find(c inspection.Controller, s *v1alpha1.ParentSelection) (p v1alpha1.ParentReference, err error) {
+	found := match(c.Parents(), s, labels.Everything())
+	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != s.Namespace })
 	switch len(found) {
 	case 0:
-		return p, apierrors.NewNotFound(schema.ParseGroupResource(o.Resource), "parent "+o.Namespace+"/"+o.Name)
+		return p, apierrors.NewNotFound(schema.ParseGroupResource(s.Resource), "parent "+s.Namespace+"/"+s.Name)
 	case 1:
-	default:
-		return p, apierrors.NewBadRequest("resource: the controller has parents of several resources with this name; name one, as in things.example.com")
+		return found[0], nil
 	}
-	p = found[0]
-	return p, maySee(ctx, who, around(p, c.Children()), p)
+	return p, apierrors.NewBadRequest("resource: the controller has parents of several resources with this name; name one, as in things.example.com")
 }
 
 // maySee returns an error if the caller may not read the objects of all places, which requests about a parent show.

@@ -44,13 +44,13 @@ type Config struct {
 type Inspector struct {
 	config   Config
 	reviewer *review.Reviewer
-	// plans and requests bound what calls hooks.
-	plans, requests gate
+	// plans and requests bound what calls hooks, and rollbacks what writes.
+	plans, requests, rollbacks gate
 }
 
 // New returns an inspector.
 func New(c Config) *Inspector {
-	i := &Inspector{config: c, plans: newGate("plans", maxPlans), requests: newGate("requests of hooks", maxRequests)}
+	i := &Inspector{config: c, plans: newGate("plans", maxPlans), requests: newGate("requests of hooks", maxRequests), rollbacks: newGate("rollbacks", maxRollbacks)}
 	if c.Engine == nil {
 		i.config.Engine = &inspection.Link{}
 	}
@@ -66,14 +66,21 @@ type Get func(ctx context.Context, name string) (metav1.Object, error)
 // Subresources returns the endpoints of a kind, such as CompositeController, by their paths below its resource.
 func (i *Inspector) Subresources(kind, resource string, get Get) map[string]rest.Storage {
 	s := &subresource{Inspector: i, kind: kind, resource: resource, get: get}
-	return map[string]rest.Storage{
+	endpoints := map[string]rest.Storage{
 		resource + "/parents": &ParentsREST{s},
 		resource + "/plan":    &PlanREST{s},
 		resource + "/request": &RequestREST{s},
 		resource + "/resync":  &ResyncREST{s},
 		resource + "/syncs":   &SyncsREST{s},
 	}
+	if kind == kindComposite { // The parents of others have no revisions.
+		endpoints[resource+"/rollback"] = &RollbackREST{s}
+	}
+	return endpoints
 }
+
+// kindComposite is the kind of controllers whose parents have revisions.
+const kindComposite = "CompositeController"
 
 // subresource is what the subresources of one kind have in common.
 type subresource struct {
@@ -107,4 +114,33 @@ func (s *subresource) engine() (inspection.Engine, error) {
 			"parents. It may be starting or ending: try again")
 	}
 	return engine, nil
+}
+
+const (
+	// maxPlans and maxRequests are how many plans, and how many requests of hooks, are worked out at the same time.
+	maxPlans    = 2
+	maxRequests = 4
+	// maxRollbacks is the same of rollbacks.
+	maxRollbacks = 4
+	// retrySeconds is what a caller is told who is refused because of that.
+	retrySeconds = 2
+)
+
+// gate bounds how many requests are answered at the same time.
+type gate struct {
+	what  string
+	slots chan struct{}
+}
+
+func newGate(what string, n int) gate { return gate{what: what, slots: make(chan struct{}, n)} }
+
+// enter lets a request in until leave is called. The error, TooManyRequests, says that there are enough.
+func (g gate) enter() (leave func(), err error) {
+	select {
+	case g.slots <- struct{}{}:
+		return func() { <-g.slots }, nil
+	default:
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
+			"%d %s are being worked out already, which is the most at the same time; try again", cap(g.slots), g.what), retrySeconds)
+	}
 }

@@ -110,6 +110,12 @@ func ExtractCompositeControllerResync(compositeController *metacontrollerv1alpha
 	return ExtractCompositeControllerFrom(compositeController, fieldManager, "resync")
 }
 
+// ExtractCompositeControllerRollback extracts the applied configuration owned by fieldManager from
+// compositeController for the rollback subresource.
+func ExtractCompositeControllerRollback(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
+	return ExtractCompositeControllerFrom(compositeController, fieldManager, "rollback")
+}
+
 // ExtractCompositeControllerStatus extracts the applied configuration owned by fieldManager from
 // compositeController for the status subresource.
 func ExtractCompositeControllerStatus(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {

@@ -56,6 +56,7 @@ type CompositeControllerInterface interface {
 	GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.HookRequestList, error)
 	Plan(ctx context.Context, compositeControllerName string, controllerPlan *metacontrollerv1alpha1.ControllerPlan, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerPlan, error)
 	Resync(ctx context.Context, compositeControllerName string, controllerResync *metacontrollerv1alpha1.ControllerResync, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerResync, error)
+	Rollback(ctx context.Context, compositeControllerName string, controllerRollback *metacontrollerv1alpha1.ControllerRollback, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerRollback, error)
 
 	CompositeControllerExpansion
 }
@@ -145,6 +146,20 @@ func (c *compositeControllers) Resync(ctx context.Context, compositeControllerNa
 		SubResource("resync").
 		VersionedParams(&opts, scheme.ParameterCodec).
 		Body(controllerResync).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// Rollback takes the representation of a controllerRollback and creates it.  Returns the server's representation of the controllerRollback, and an error, if there is any.
+func (c *compositeControllers) Rollback(ctx context.Context, compositeControllerName string, controllerRollback *metacontrollerv1alpha1.ControllerRollback, opts v1.CreateOptions) (result *metacontrollerv1alpha1.ControllerRollback, err error) {
+	result = &metacontrollerv1alpha1.ControllerRollback{}
+	err = c.GetClient().Post().
+		Resource("compositecontrollers").
+		Name(compositeControllerName).
+		SubResource("rollback").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(controllerRollback).
 		Do(ctx).
 		Into(result)
 	return

@@ -110,3 +110,14 @@ func (c *fakeCompositeControllers) Resync(ctx context.Context, compositeControll
 	}
 	return obj.(*v1alpha1.ControllerResync), err
 }
+
+// Rollback takes the representation of a controllerRollback and creates it.  Returns the server's representation of the controllerRollback, and an error, if there is any.
+func (c *fakeCompositeControllers) Rollback(ctx context.Context, compositeControllerName string, controllerRollback *v1alpha1.ControllerRollback, opts v1.CreateOptions) (result *v1alpha1.ControllerRollback, err error) {
+	emptyResult := &v1alpha1.ControllerRollback{}
+	obj, err := c.Fake.
+		Invokes(testing.NewRootCreateSubresourceActionWithOptions(c.Resource(), compositeControllerName, "rollback", controllerRollback, opts), emptyResult)
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1alpha1.ControllerRollback), err
+}

@@ -1,0 +1,124 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explainloop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// most is the largest limit of the server.
+const most = 500
+
+// NewCommand returns the command explain-loop.
+func NewCommand(c *connection.Connection) *cobra.Command {
+	var flags subresource.Flags
+	cmd := &cobra.Command{
+		Use:   "explain-loop CONTROLLER NAMESPACE/PARENT",
+		Short: "Tell who changes what back and forth",
+		Long: `Tell who changes which fields of a parent and of its children back and forth, so that it is synced again and again: the controller and
+who changes back what it writes, how often, who owns the field now, and what to do. It is found in the syncs that the server remembers and in the
+managedFields of the objects.`,
+		Example:           `  kubectl metacontroller explain-loop cc/website shop/example`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: c.CompleteName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), c, &flags, args)
+		},
+	}
+	flags.AddResource(cmd.Flags())
+	return cmd
+}
+
+func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags, args []string) error {
+	object, selected, client, err := flags.Open(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	known, err := client.Parents(ctx, selected.ParentOptions())
+	if err != nil {
+		return err
+	}
+	if len(known.Items) == 0 {
+		if known.Hidden > 0 {
+			fmt.Fprintln(c.ErrOut, subresource.Hidden(known.Hidden))
+		}
+		return selected.Nothing(c.Out, object)
+	}
+	list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{
+		Resource: selected.Resource, Namespace: selected.Namespace, Name: selected.Name, Limit: most,
+	})
+	if err != nil {
+		return err
+	}
+	if list.Hidden > 0 {
+		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
+	}
+	reader, err := newReader(c)
+	if err != nil {
+		return err
+	}
+	parent := known.Items[0].ParentReference
+	kind, err := reader.kindOf(parent)
+	if err != nil {
+		return err
+	}
+	r := report{controller: object, parent: selected.Name, syncs: len(list.Items), loops: loopsOf(list.Items, kind), now: time.Now()}
+	if parent.Namespace != "" {
+		r.parent = parent.Namespace + "/" + parent.Name
+	}
+	r.objects, err = reader.read(ctx, r.loops)
+	if err != nil {
+		return err
+	}
+	r.print(c.Out)
+	return nil
+}
+
+// read reads the objects of loops as they are now. Those that are gone, or may not be read, are left out.
+func (r *reader) read(ctx context.Context, loops []loop) (map[v1alpha1.SyncObject]*unstructured.Unstructured, error) {
+	objects := map[v1alpha1.SyncObject]*unstructured.Unstructured{}
+	for _, l := range loops {
+		if _, done := objects[l.object]; done {
+			continue
+		}
+		version, err := r.mapper.ResourceFor(schema.GroupVersionResource{Group: l.object.Group, Resource: l.object.Resource})
+		if err != nil {
+			return nil, fmt.Errorf("%w: list what the cluster serves with 'kubectl api-resources'", err)
+		}
+		o, err := r.client.Resource(version).Namespace(l.object.Namespace).Get(ctx, l.object.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return nil, connection.Explain(fmt.Errorf("reading %s: %w", nameOf(l.object), err))
+		}
+		if err != nil {
+			o = nil
+		}
+		objects[l.object] = o
+	}
+	return objects, nil
+}

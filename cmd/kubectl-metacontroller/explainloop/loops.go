@@ -1,0 +1,127 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explainloop
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+const (
+	// named is how many syncs change a place that somebody is known to have changed back, and unnamed how many without a cause of their
+	// own change a place when nobody is known, before it counts as a loop.
+	named   = 1
+	unnamed = 3
+)
+
+// A loop is a place of an object that syncs write again and again.
+type loop struct {
+	object v1alpha1.SyncObject
+	path   string
+	// writes counts the syncs that wrote the place, and last is when the latest of them began.
+	writes int
+	last   time.Time
+	// by names who changed it back, as far as the syncs know.
+	by []string
+	// flapping says that the controller leaves the object alone for a while.
+	flapping bool
+
+	// unasked counts the writes of syncs that nothing but writes of objects, timers and retries caused.
+	unasked int
+}
+
+// loopsOf returns what the syncs of one parent change again and again, what was changed most often first. The kind is that of the parent.
+func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
+	found := map[string]*loop{}
+	for i := range syncs {
+		s := &syncs[i]
+		parent := v1alpha1.SyncObject{Group: s.Group, Resource: s.Resource, Kind: kind, Namespace: s.Namespace, Name: s.Name}
+		note(found, s, parent, s.Fields, s.ChangedBackBy, false)
+		for n := range s.Children {
+			c := &s.Children[n]
+			switch c.Action {
+			case v1alpha1.ChildUpdate, v1alpha1.ChildRecreate:
+				note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, false)
+			case v1alpha1.ChildLeave:
+				if c.Reason == reasonFlapping {
+					note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, true)
+				}
+			case v1alpha1.ChildCreate, v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRefuse:
+			}
+		}
+	}
+	var list []loop
+	for _, l := range found {
+		if l.flapping || len(l.by) > 0 && l.writes >= named || l.unasked >= unnamed {
+			list = append(list, *l)
+		}
+	}
+	slices.SortFunc(list, func(a, b loop) int {
+		return cmp.Or(cmp.Compare(b.writes, a.writes), strings.Compare(keyOf(a.object, a.path), keyOf(b.object, b.path)))
+	})
+	return list
+}
+
+// reasonFlapping is that of children that are left alone after many writes.
+const reasonFlapping = "Flapping"
+
+// note counts what a sync did at places of an object.
+func note(found map[string]*loop, s *v1alpha1.ControllerSync, o v1alpha1.SyncObject, places, by []string, left bool) {
+	for _, path := range places {
+		key := keyOf(o, path)
+		l := found[key]
+		if l == nil {
+			l = &loop{object: o, path: path}
+			found[key] = l
+		}
+		if s.Time.After(l.last) {
+			l.last = s.Time.Time
+		}
+		if left {
+			l.flapping = true
+		} else {
+			l.writes++
+			if unasked(s) {
+				l.unasked++
+			}
+		}
+		for _, name := range by {
+			if !slices.Contains(l.by, name) {
+				l.by = append(l.by, name)
+			}
+		}
+	}
+}
+
+func keyOf(o v1alpha1.SyncObject, path string) string {
+	return strings.Join([]string{o.Group, o.Resource, o.Namespace, o.Name, path}, "\x00")
+}
+
+// asking are triggers after which a write is no surprise.
+var asking = []v1alpha1.SyncReason{
+	v1alpha1.SyncParentCreated, v1alpha1.SyncParentDeleted, v1alpha1.SyncSpecChanged, v1alpha1.SyncRelatedChanged, v1alpha1.SyncStarted,
+	v1alpha1.SyncControllerChanged, v1alpha1.SyncKindChanged, v1alpha1.SyncObstacleGone,
+}
+
+// unasked reports whether nothing that a person or another object asked for caused a sync.
+func unasked(s *v1alpha1.ControllerSync) bool {
+	return s.MoreTriggers == 0 && !slices.ContainsFunc(s.Triggers, func(t v1alpha1.SyncTrigger) bool { return slices.Contains(asking, t.Reason) })
+}

@@ -1,0 +1,163 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explainloop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// now is when the tests are.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// deployment is a child.
+var deployment = v1alpha1.SyncObject{Group: "apps", Resource: "deployments", Kind: "Deployment", Namespace: "shop", Name: "web"}
+
+// syncOf is a sync that a cause had write a place of the child, so many seconds ago.
+func syncOf(ago int, cause v1alpha1.SyncReason, path string, by ...string) v1alpha1.ControllerSync {
+	return v1alpha1.ControllerSync{
+		ParentReference: v1alpha1.ParentReference{Group: "example.com", Resource: "things", Namespace: "shop", Name: "a"},
+		Time:            metav1.NewMicroTime(now.Add(-time.Duration(ago) * time.Second)),
+		Triggers:        []v1alpha1.SyncTrigger{{Reason: cause}},
+		Children:        []v1alpha1.SyncChild{{SyncObject: deployment, Action: v1alpha1.ChildUpdate, Fields: []string{path}, ChangedBackBy: by}},
+	}
+}
+
+func TestLoopsAreFoundInSyncs(t *testing.T) {
+	parent := syncOf(1, v1alpha1.SyncStatusChanged, "x")
+	parent.Children, parent.Fields, parent.ChangedBackBy = nil, []string{"status.phase"}, []string{"CompositeController other"}
+	flapping := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
+	flapping.Children[0].Action, flapping.Children[0].Reason = v1alpha1.ChildLeave, reasonFlapping
+	onDelete := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
+	onDelete.Children[0].Action, onDelete.Children[0].Reason = v1alpha1.ChildLeave, "OnDelete"
+	child, spec := v1alpha1.SyncChildChanged, v1alpha1.SyncSpecChanged
+	for name, tc := range map[string]struct {
+		reason string
+		syncs  []v1alpha1.ControllerSync
+		want   []string
+	}{
+		"nothing":       {"", nil, nil},
+		"a known enemy": {"Somebody is known.", []v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas", "kubectl"), syncOf(2, spec, "spec.replicas")}, []string{"Deployment shop/web spec.replicas 2 kubectl"}},
+		"three writes that nobody asked for": {
+			"Nobody is known.",
+			[]v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "a"), syncOf(3, v1alpha1.SyncOwnWrite, "a")},
+			[]string{"Deployment shop/web a 3 "},
+		},
+		"writes that were asked for": {
+			"Each change of the parent may be written.", []v1alpha1.ControllerSync{syncOf(1, spec, "a"), syncOf(2, spec, "a"), syncOf(3, spec, "a"), syncOf(4, child, "a")}, nil,
+		},
+		"places of their own":               {"One correction each is none.", []v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "b"), syncOf(3, child, "c")}, nil},
+		"the parent":                        {"", []v1alpha1.ControllerSync{parent}, []string{"Thing shop/a status.phase 1 CompositeController other"}},
+		"a child that is left":              {"It was written too often before.", []v1alpha1.ControllerSync{flapping}, []string{"Deployment shop/web spec.replicas 0 "}},
+		"a child that is not to be updated": {"Nothing is written.", []v1alpha1.ControllerSync{onDelete, onDelete, onDelete}, nil},
+		"the most frequent first": {
+			"",
+			[]v1alpha1.ControllerSync{syncOf(1, child, "a", "x"), syncOf(2, child, "b", "x", "y"), syncOf(3, child, "b", "y")},
+			[]string{"Deployment shop/web b 2 x y", "Deployment shop/web a 1 x"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, l := range loopsOf(tc.syncs, "Thing") {
+				got = append(got, fmt.Sprintf("%s %s %d %s", nameOf(l.object), l.path, l.writes, strings.Join(l.by, " ")))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\nloops (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// managed is the child with field managers of spec.replicas, the latest first.
+func managed(managers ...string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	var entries []metav1.ManagedFieldsEntry
+	for i, name := range managers {
+		at := metav1.NewTime(now.Add(-time.Duration(i) * time.Minute))
+		entries = append(entries, metav1.ManagedFieldsEntry{
+			Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:replicas":{}}}`),
+		})
+	}
+	o.SetManagedFields(entries)
+	return o
+}
+
+func TestBothSidesOfALoopAreNamed(t *testing.T) {
+	child := v1alpha1.SyncChildChanged
+	for name, tc := range map[string]struct {
+		syncs  []v1alpha1.ControllerSync
+		object *unstructured.Unstructured
+		want   []string
+	}{
+		"a user": {
+			[]v1alpha1.ControllerSync{syncOf(5, child, "spec.replicas", "kubectl")}, managed("metacontroller"), []string{
+				"spec.replicas of Deployment shop/web is changed back and forth.",
+				"CompositeController web wrote it in 1 of the last 1 sync, the last time 5s ago.",
+				"The field manager kubectl changes it back.", "Field managers of it now, the latest first: metacontroller.",
+				"Change the parent in place of the object", "See the syncs with: kubectl metacontroller syncs cc/web shop/a",
+			},
+		},
+		"another controller": {
+			[]v1alpha1.ControllerSync{syncOf(5, child, "spec.replicas", "DecoratorController scale")},
+			nil,
+			[]string{"DecoratorController scale changes it back.", "Let only one of the two controllers write it"},
+		},
+		"the controller of an owner": {
+			[]v1alpha1.ControllerSync{syncOf(5, child, "spec.replicas", "the controller of Thing b")}, nil, []string{"The controller of Thing b changes it back."},
+		},
+		"a field manager that the syncs do not know": {
+			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas"), syncOf(2, child, "spec.replicas"), syncOf(3, child, "spec.replicas")},
+			managed("autoscaler", "metacontroller"),
+			[]string{"The field manager autoscaler changes it back.", "the latest first: autoscaler, metacontroller.", "so that it belongs to autoscaler"},
+		},
+		"nobody": {
+			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas"), syncOf(2, child, "spec.replicas"), syncOf(3, child, "spec.replicas")},
+			managed("metacontroller"),
+			[]string{"Nobody else is known to write it.", "'kubectl metacontroller record cc/web shop/a -o DIRECTORY'"},
+		},
+		"no loop": {
+			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas")},
+			nil,
+			[]string{"No field is changed back and forth, by what the server remembers: 1 sync of shop/a."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := report{
+				controller: controllerobject.Object{Composite: &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
+				parent:     "shop/a", syncs: len(tc.syncs), loops: loopsOf(tc.syncs, "Thing"), now: now,
+				objects: map[v1alpha1.SyncObject]*unstructured.Unstructured{deployment: tc.object},
+			}
+			var out strings.Builder
+			r.print(&out)
+			for _, part := range tc.want {
+				if !strings.Contains(out.String(), part) {
+					t.Errorf("no %q in\n%s", part, out.String())
+				}
+			}
+		})
+	}
+}

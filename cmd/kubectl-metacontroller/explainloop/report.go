@@ -1,0 +1,156 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explainloop
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// report is what is said of one parent.
+type report struct {
+	controller controllerobject.Object
+	// parent is as it is named on command lines.
+	parent string
+	// syncs is how many syncs of it the server remembers.
+	syncs int
+	loops []loop
+	// objects are those of the loops as they are now; nil for what is gone or cannot be read.
+	objects map[v1alpha1.SyncObject]*unstructured.Unstructured
+	now     time.Time
+}
+
+// print writes a paragraph for each loop, or that there is none.
+func (r *report) print(out io.Writer) {
+	name := r.controller.Argument()
+	if len(r.loops) == 0 {
+		fmt.Fprintf(out, "No field is changed back and forth, by what the server remembers: %s of %s.\n", times(r.syncs, "sync"), r.parent)
+		fmt.Fprintf(out, "See what they did with: %s syncs %s %s\n", connection.Program, name, r.parent)
+		return
+	}
+	for i := range r.loops {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		r.printLoop(out, &r.loops[i])
+	}
+	fmt.Fprintf(out, "\nSee the syncs with: %s syncs %s %s\n", connection.Program, name, r.parent)
+}
+
+func (r *report) printLoop(out io.Writer, l *loop) {
+	fmt.Fprintf(out, "%s of %s is changed back and forth.\n", l.path, nameOf(l.object))
+	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
+		times(r.syncs, "sync"), duration.HumanDuration(r.now.Sub(l.last)))
+	others := r.others(l)
+	for _, other := range others {
+		fmt.Fprintf(out, "  %s changes it back.\n", sentence(other))
+	}
+	if managers := r.managers(l); len(managers) > 0 {
+		fmt.Fprintf(out, "  Field managers of it now, the latest first: %s.\n", strings.Join(managers, ", "))
+	}
+	if l.flapping {
+		fmt.Fprintf(out, "  The controller leaves %s alone for a while, because that happened too often.\n", nameOf(l.object))
+	}
+	fmt.Fprintf(out, "  %s\n", r.advice(others))
+}
+
+// others names who changes a place back: who is known from the syncs, or else the other field managers that own it.
+func (r *report) others(l *loop) []string {
+	if len(l.by) > 0 {
+		return l.by
+	}
+	return slices.DeleteFunc(r.managers(l), func(name string) bool { return strings.HasPrefix(name, "metacontroller") })
+}
+
+// managers are the field managers of a place, the latest first.
+func (r *report) managers(l *loop) []string {
+	o := r.objects[l.object]
+	if o == nil {
+		return nil
+	}
+	encoded, err := json.Marshal(o.GetManagedFields())
+	if err != nil {
+		return nil // Not reached: it was decoded from JSON.
+	}
+	names, err := owned.Managers(encoded, l.path)
+	if err != nil {
+		return nil // Likewise.
+	}
+	return names
+}
+
+// advice says what to do.
+func (r *report) advice(others []string) string {
+	record := fmt.Sprintf("'%s record %s %s -o DIRECTORY'", connection.Program, r.controller.Argument(), r.parent)
+	if len(others) == 0 {
+		return "Nobody else is known to write it. Either the hook returns something else each time: record a response twice with " + record +
+			" and compare; or an admission webhook or a default of the API server changes what is written: return it as it is stored."
+	}
+	if slices.ContainsFunc(others, isController) {
+		return "Let only one of the two controllers write it: leave the field out of the response of one of the hooks, or exclude the object " +
+			"by a labelSelector in the spec of one of the controllers."
+	}
+	if slices.ContainsFunc(others, func(name string) bool { return name == "kubectl" || strings.HasPrefix(name, "kubectl-") }) {
+		return "Change the parent in place of the object, so that the hook returns what is wanted; or leave the field out of the hook's response, so " +
+			"that it belongs to whoever sets it."
+	}
+	return "Leave the field out of the hook's response, so that it belongs to " + strings.Join(others, " and ") + "; or have that leave it alone."
+}
+
+// isController reports whether a name of who changes something back is that of a controller of the server.
+func isController(name string) bool {
+	return strings.HasPrefix(name, "CompositeController ") || strings.HasPrefix(name, "DecoratorController ") || strings.HasPrefix(name, "the controller of ")
+}
+
+// sentence begins a sentence with a name. Names of controllers are words, those of field managers are told from words.
+func sentence(name string) string {
+	if rest, ok := strings.CutPrefix(name, "the "); ok {
+		return "The " + rest
+	}
+	if isController(name) {
+		return name
+	}
+	return "The field manager " + name
+}
+
+// nameOf is an object as it is printed.
+func nameOf(o v1alpha1.SyncObject) string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// times counts something.
+func times(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,146 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+)
+
+// RollbackREST gives parents the fields of former revisions back.
+type RollbackREST struct{ *subresource }
+
+var _ rest.NamedCreater = &RollbackREST{}
+
+// New returns an empty ControllerRollback.
+func (*RollbackREST) New() runtime.Object { return &v1alpha1.ControllerRollback{} }
+
+// Destroy does nothing: nothing is stored.
+func (*RollbackREST) Destroy() {}
+
+// Create rolls one parent back, if the caller may get and update it and the parent was not changed meanwhile. A dry run has the API server
+// check the write.
+func (r *RollbackREST) Create(
+	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	asked, ok := object.(*v1alpha1.ControllerRollback)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no ControllerRollback", object))
+	}
+	if validate != nil {
+		if err := validate(ctx, object.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	if asked.Spec.Name == "" {
+		return nil, apierrors.NewBadRequest("spec.name: name the parent, and its namespace unless it is cluster-scoped")
+	}
+	leave, err := r.rollbacks.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, workLimit)
+	defer cancel()
+	who, err := r.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.controller(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	done := asked.DeepCopy()
+	done.Status, err = rollback(ctx, who, c, &asked.Spec, options != nil && len(options.DryRun) > 0)
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
+}
+
+// rollback rolls a parent back in the name of a caller.
+func rollback(
+	ctx context.Context, who *caller, c inspection.Controller, spec *v1alpha1.ControllerRollbackSpec, dryRun bool,
+) (status v1alpha1.ControllerRollbackStatus, err error) {
+	p, err := find(c, &v1alpha1.ParentSelection{Namespace: spec.Namespace, Name: spec.Name})
+	if err != nil {
+		return status, err
+	}
+	if err := maySee(ctx, who, around(p, nil), p); err != nil {
+		return status, err
+	}
+	if err := mayUpdate(ctx, who, p); err != nil {
+		return status, err
+	}
+	status, err = c.Rollback(ctx, p, inspection.RollbackOptions{
+		Revision: spec.Revision, ResourceVersion: spec.ResourceVersion, DryRun: dryRun, User: who.subject.User,
+	})
+	return status, rollbackError(err, p, spec)
+}
+
+// mayUpdate returns an error unless the caller may update a parent. The server writes it, so that it asks for what an API server would ask
+// of him, which is more if the parent gives rights.
+func mayUpdate(ctx context.Context, who *caller, p v1alpha1.ParentReference) error {
+	wanted := []rights.Right{{Verb: rights.Update, Group: p.Group, Resource: p.Resource, Namespace: p.Namespace, Name: p.Name}}
+	for _, more := range rights.Guarded(schema.GroupResource{Group: p.Group, Resource: p.Resource}) {
+		more.Namespace = p.Namespace
+		wanted = append(wanted, more)
+	}
+	for _, right := range wanted {
+		allowed, err := who.may(ctx, right)
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, fmt.Errorf(
+				"user %q may not %s %s in namespace %q, which rolling a parent back takes", who.subject.User, right.Verb,
+				schema.GroupResource{Group: right.Group, Resource: right.Resource}, right.Namespace))
+		}
+	}
+	return nil
+}
+
+// rollbackError is the error of a rollback as callers get it.
+func rollbackError(err error, p v1alpha1.ParentReference, spec *v1alpha1.ControllerRollbackSpec) error {
+	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	status, ofServer := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, inspection.ErrNoRevision):
+		notFound := apierrors.NewNotFound(schema.GroupResource{Group: metacontroller.GroupName, Resource: "controllerrevisions"}, spec.Revision)
+		notFound.ErrStatus.Message = fmt.Sprintf("%s %q cannot be rolled back: %v", resource, p.Name, err)
+		return notFound
+	case ofServer:
+		answered := status.Status()
+		answered.Message = fmt.Sprintf("%s %q was not rolled back: %s", resource, p.Name, answered.Message)
+		return &apierrors.StatusError{ErrStatus: answered}
+	}
+	return apierrors.NewConflict(resource, p.Name, fmt.Errorf("it was not rolled back: %w", err))
+}
