@@ -69,6 +69,8 @@ type Remembered struct {
 	OwnWrites int
 	// SyncedParents are parents whose recent syncs are recorded.
 	SyncedParents int
+	// DeferredStatuses are statuses of parents that wait to be written.
+	DeferredStatuses int
 }
 
 // NewController returns the series of a controller, which [Controller.Expose] shows. The kind is
@@ -184,6 +186,7 @@ func (c *Controller) collectRemembered(ch chan<- prometheus.Metric, r Remembered
 	for what, n := range map[string]int{
 		"parents": r.Parents, "children": r.Children, "customize_responses": r.CustomizeResponses,
 		"etag_responses": r.EtagResponses, "own_writes": r.OwnWrites, "synced_parents": r.SyncedParents,
+		"deferred_statuses": r.DeferredStatuses,
 	} {
 		ch <- remembered.constant(float64(n), c.name, what)
 	}

@@ -119,9 +119,10 @@ var (
 		Name: "metacontroller_remembered", Type: Gauge, Labels: []string{labelController, "what"},
 		Help: "What a controller remembers between syncs: parents with records of children (parents), these records (children), " +
 			"responses of the customize hook (customize_responses), responses by their entity tags (etag_responses), own " +
-			"writes of parents whose events were not seen yet (own_writes), and parents whose recent syncs are recorded (synced_parents).",
+			"writes of parents whose events were not seen yet (own_writes), parents whose recent syncs are recorded (synced_parents), and statuses of parents that wait to " +
+			"be written (deferred_statuses).",
 		Values: map[string][]string{"what": {
-			"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents",
+			"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents", "deferred_statuses",
 		}},
 	})
 )

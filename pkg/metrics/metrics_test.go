@@ -108,7 +108,7 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 	first.CountParents(func() int { return 3 })
 	first.CountExpectations(func() int { return 2 })
 	first.CountRemembered(func() metrics.Remembered {
-		return metrics.Remembered{Parents: 1, Children: 2, CustomizeResponses: 3, EtagResponses: 4, OwnWrites: 5, SyncedParents: 6}
+		return metrics.Remembered{Parents: 1, Children: 2, CustomizeResponses: 3, EtagResponses: 4, OwnWrites: 5, SyncedParents: 6, DeferredStatuses: 7}
 	})
 	const label = "DecoratorController-short"
 	for _, tc := range []struct {
@@ -120,7 +120,7 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 		{"metacontroller_parents", map[string]float64{"ready": 3, "failing": 0, "waiting": 0, "postponed": 0}},
 		{"metacontroller_expectations_pending", map[string]float64{"": 2}},
 		{"metacontroller_remembered", map[string]float64{
-			"parents": 1, "children": 2, "customize_responses": 3, "etag_responses": 4, "own_writes": 5, "synced_parents": 6,
+			"parents": 1, "children": 2, "customize_responses": 3, "etag_responses": 4, "own_writes": 5, "synced_parents": 6, "deferred_statuses": 7,
 		}},
 	} {
 		if diff := cmp.Diff(tc.want, series(t, tc.family, label)); diff != "" {

@@ -318,6 +318,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	return metrics.Remembered{
 		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
 		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(), SyncedParents: c.history.Len(),
+		DeferredStatuses: c.deferred.Len(),
 	}
 }
 

@@ -63,6 +63,7 @@ func (c crowd) play(s *stage) {
 	gate.open(calls)
 	s.resume()
 	s.eventually("the hook to be called for each parent", gate.passed)
+	s.Idle(s.controller) // A pause cuts short what is under way.
 	s.pause()
 	s.awaitQuiet()
 	if diff := cmp.Diff(plannedWrites(plans), byParent(added(withoutEvents(before), withoutEvents(s.written())))); diff != "" {
@@ -318,7 +319,7 @@ func (s *stage) awaitQuiet() {
 			return false, err.Error()
 		}
 		busy, known := page.Value("metacontroller_workqueue_keys", "controller", s.controller.Kind+"-"+s.controller.Name, "state", "processing")
-		quiet := known && busy == 0 && maps.Equal(before, now)
+		quiet := known && busy == 0 && now["deferred_statuses"] == 0 && maps.Equal(before, now)
 		before = now
 		return quiet, fmt.Sprint(busy, now)
 	})
