@@ -17,6 +17,7 @@ limitations under the License.
 package terminal
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"text/tabwriter"
@@ -39,10 +40,23 @@ var varying = []struct {
 	{regexp.MustCompile(`(ResyncRequested +)\S+( +)\S+`), "${1}0s${2}5ms"},
 	{regexp.MustCompile(`\bin \d+\.\d+s\b`), "in 0.001s"},
 	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
-	{regexp.MustCompile(`(pods/example-)[0-9a-z]+-[0-9a-z]+`), "${1}7c5b6d9f8-x2k4p"},
 	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
 	{regexp.MustCompile(`(\bControllerRevision: [a-z.]+-)[0-9a-f]{40}\b`), "${1}0123456789abcdef0123456789abcdef01234567"},
 	{regexp.MustCompile(`(?m)^(Plugin|Cluster): v\S+$`), "$1: v1.2.3"},
+}
+
+// pod is a Pod of a Deployment.
+var pod = regexp.MustCompile(`pods/example-[0-9a-z]+-[0-9a-z]+`)
+
+// numbered gives each Pod of a Deployment a name of its own that is the same each time, in the order in which they are printed.
+func numbered(printed string) string {
+	names := map[string]string{}
+	return pod.ReplaceAllStringFunc(printed, func(name string) string {
+		if names[name] == "" {
+			names[name] = fmt.Sprintf("pods/example-7c5b6d9f8-x2k4%d", len(names)+1)
+		}
+		return names[name]
+	})
 }
 
 // normal returns what was printed without what differs each time, and without spaces at the ends of lines.
@@ -50,6 +64,7 @@ func normal(printed string) string {
 	for _, v := range varying {
 		printed = v.what.ReplaceAllString(printed, v.with)
 	}
+	printed = numbered(printed)
 	var lines []string
 	for line := range strings.SplitSeq(strings.TrimSpace(printed), "\n") {
 		lines = append(lines, strings.TrimRight(line, " "))

@@ -19,7 +19,6 @@ package plugin
 import (
 	"flag"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -28,16 +27,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "write what is printed to docs/kubectl-plugin.md")
-
-// broken is a controller of the page with a hook that nobody serves.
-const broken = `apiVersion: metacontroller.k8s.io/v1alpha1
-kind: DecoratorController
-metadata: {name: broken}
-spec:
-  resources: [{apiVersion: example.com/v1, resource: websites}]
-  attachments: [{apiVersion: v1, resource: configmaps}]
-  hooks: {sync: {webhook: {url: "http://127.0.0.1:9/sync"}}}
-`
 
 func TestMain(m *testing.M) { os.Exit(terminal.Main(m)) }
 
@@ -54,9 +43,5 @@ func TestPlugin(t *testing.T) {
 // playPage runs the page docs/kubectl-plugin.md from its top to its end.
 func playPage(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	s := terminal.New(t, c)
-	if err := os.WriteFile(filepath.Join(s.Folder, "broken.yaml"), []byte(broken), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.Play(t, "docs/kubectl-plugin.md", 20, *update)
+	terminal.New(t, c).Play(t, "docs/kubectl-plugin.md", 20, *update)
 }
