@@ -81,12 +81,10 @@ func withoutTaken(controller string, want, have object) object {
 	if ours == nil {
 		return have
 	}
-	left := object(maps.Clone(have))
-	for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "annotations"}, {"data"}, {"spec", "settings"}} {
-		fields := make([]string, len(path))
-		for i, name := range path {
-			fields[i] = "f:" + name
-		}
+	left := maps.Clone(have)
+	for _, place := range []string{"metadata.labels", "metadata.annotations", "data", "spec.settings"} {
+		path := strings.Split(place, ".")
+		fields := strings.Split("f:"+strings.ReplaceAll(place, ".", ".f:"), ".")
 		for name := range have.at(path...) {
 			_, wanted := want.at(path...)[name]
 			_, own := object(ours).at(fields...)["f:"+name]
