@@ -84,7 +84,8 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 		"the parent":          {"", []v1alpha1.ControllerSync{parent}, []string{"Thing shop/a status.phase 1 CompositeController other"}},
 		"a status that follows the children": {
 			"It counts those that are ready.",
-			[]v1alpha1.ControllerSync{of(v1alpha1.SyncChildChanged), of(gone), of(status, v1alpha1.SyncChildChanged), of(v1alpha1.SyncChildChanged)}, nil,
+			[]v1alpha1.ControllerSync{of(v1alpha1.SyncChildChanged), of(gone), of(status, v1alpha1.SyncChildChanged), of(v1alpha1.SyncChildChanged)},
+			nil,
 		},
 		"a status that follows nothing": {
 			"Nobody is known.",
