@@ -57,6 +57,16 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
+// conditional returns the patch of o, which the API server refuses when o was changed since. The version stands for the UID too: no two
+// objects ever share a version.
+func conditional(o *object.Object, operations []operation) ([]byte, error) {
+	body, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", o.ResourceVersion()}}, operations...))
+	if err != nil {
+		return nil, fmt.Errorf("encoding the patch: %w", err)
+	}
+	return body, nil
+}
+
 // Write makes the changes in one patch that holds nothing else, and returns the object as written. It writes nothing, and
 // returns nil, when o is like that already. When the object was changed since o, the error is a conflict.
 func (c Changes) Write(ctx context.Context, api *client.Client, t client.Target, o *object.Object) (*object.Object, error) {
@@ -64,10 +74,9 @@ func (c Changes) Write(ctx context.Context, api *client.Client, t client.Target,
 	if err != nil || len(operations) == 0 {
 		return nil, err
 	}
-	// The version makes the write conditional. It stands for the UID too: no two objects ever share a version.
-	body, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", o.ResourceVersion()}}, operations...))
+	body, err := conditional(o, operations)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the patch: %w", err)
+		return nil, err
 	}
 	return api.Patch(ctx, t, types.JSONPatchType, body)
 }

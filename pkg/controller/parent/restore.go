@@ -17,7 +17,6 @@ limitations under the License.
 package parent
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -56,12 +55,7 @@ func Restoration(o *object.Object, former map[string]any, hasStatus bool) ([]byt
 	if len(operations) == 0 {
 		return nil, nil
 	}
-	// As in Write: the version makes it conditional, and fields are set as a whole.
-	body, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", o.ResourceVersion()}}, operations...))
-	if err != nil {
-		return nil, fmt.Errorf("encoding the patch: %w", err)
-	}
-	return body, nil
+	return conditional(o, operations)
 }
 
 // restoreMetadata restores labels and annotations.

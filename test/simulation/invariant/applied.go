@@ -19,6 +19,8 @@ package invariant
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
@@ -45,8 +47,17 @@ func appliedAs(want, have object) bool {
 // ownedAs reports whether all fields are wanted that server-side apply took away if they were not: those that the controller, and no
 // other manager, owns. It is true of an object to which the controller has applied nothing.
 func ownedAs(controller string, want, have object) bool {
-	var ours map[string]any
-	var others []map[string]any
+	ours, others := owners(controller, have)
+	for _, field := range []string{"f:spec", "f:data"} {
+		if dropped(object(ours).at(field), below(others, field), want[strings.TrimPrefix(field, "f:")]) {
+			return false
+		}
+	}
+	return true
+}
+
+// owners returns the fields that a controller owns by its server-side apply, nil for none, and those of each other manager.
+func owners(controller string, have object) (ours map[string]any, others []map[string]any) {
 	entries, _ := have.at("metadata")["managedFields"].([]any) // Absent: none.
 	for _, each := range entries {
 		entry, _ := each.(map[string]any) // The API server has made it.
@@ -60,12 +71,40 @@ func ownedAs(controller string, want, have object) bool {
 			others = append(others, fields)
 		}
 	}
-	for _, field := range []string{"f:spec", "f:data"} {
-		if dropped(object(ours).at(field), below(others, field), want[strings.TrimPrefix(field, "f:")]) {
-			return false
+	return ours, others
+}
+
+// withoutTaken returns an object without the entries of maps that are not wanted, and that somebody else owns who has changed them: where a
+// controller writes by server-side apply, they are not its own any more, and stay.
+func withoutTaken(controller string, want, have object) object {
+	ours, others := owners(controller, have)
+	if ours == nil {
+		return have
+	}
+	left := maps.Clone(have)
+	for _, place := range []string{"metadata.labels", "metadata.annotations", "data", "spec.settings"} {
+		path := strings.Split(place, ".")
+		fields := strings.Split("f:"+strings.ReplaceAll(place, ".", ".f:"), ".")
+		for name := range have.at(path...) {
+			_, wanted := want.at(path...)[name]
+			_, own := object(ours).at(fields...)["f:"+name]
+			taken := slices.ContainsFunc(others, func(set map[string]any) bool { return object(set).at(fields...)["f:"+name] != nil })
+			if !wanted && !own && taken {
+				left.remove(name, path...)
+			}
 		}
 	}
-	return true
+	return left
+}
+
+// remove removes an entry of the map at a path, of which others may share what is on it.
+func (o object) remove(name string, path ...string) {
+	m := map[string]any(o)
+	for _, element := range path {
+		m[element] = maps.Clone(object(m).at(element))
+		m = object(m).at(element)
+	}
+	delete(m, name)
 }
 
 // applies reports whether an entry of managedFields is that of a controller's server-side apply.

@@ -348,7 +348,7 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if have.deleting() || method == "" || method == "OnDelete" {
 			continue
 		}
-		if d := difference(want, have, *c.Served[kind]); d != "" {
+		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
 			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it: %s", have, o, name, d)
 		}
 	}

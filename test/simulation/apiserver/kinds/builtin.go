@@ -160,6 +160,7 @@ func metacontrollerKinds() []*Kind {
 			{"syncs", "ControllerSyncList", "get"},
 		}
 	}
+	all[0].Inspections = append(all[0].Inspections, Inspection{"rollback", "ControllerRollback", "create"})
 	all[2].Namespaced = true
 	return all
 }
