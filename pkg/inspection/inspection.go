@@ -53,7 +53,9 @@ type Controller interface {
 	// this process does not record syncs.
 	Syncs(parents []v1alpha1.ParentReference, limit int) (syncs []v1alpha1.ControllerSync, more int, recorded bool)
 	// Rollback gives a parent the fields of a former revision back, if it was not changed meanwhile. It is [ErrNoRevision] if the parent has
-	// no such revision; other errors are those of the API server, or say what is in the way.
+	// no such revision, and [ErrOutcomeUnknown] if the parent was written and it is not known whether the API server did it. With other
+	// errors it was not rolled back: they are those of the API server, that of a context that ended before, or say what is in the way. What
+	// was begun is ended though the context ends. A controller that is paused rolls back as well.
 	Rollback(ctx context.Context, p v1alpha1.ParentReference, o RollbackOptions) (v1alpha1.ControllerRollbackStatus, error)
 	// Requests returns what the hooks would be sent about a parent now. It calls the hooks on whose responses that depends: the customize
 	// hook, whose rules are not known yet. Shown are objects that the requests show beside the parent.
@@ -94,6 +96,9 @@ type RollbackOptions struct {
 
 // ErrNoRevision says that a parent has no such revision. It is told by errors.Is.
 var ErrNoRevision = errors.New("there is no such revision")
+
+// ErrOutcomeUnknown says that it is not known whether an API server did what it was asked for. It is told by errors.Is.
+var ErrOutcomeUnknown = errors.New("the API server did not say what it did")
 
 // Parent is a parent as it is selected.
 type Parent struct {

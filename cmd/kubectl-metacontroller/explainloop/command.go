@@ -19,10 +19,12 @@ package explainloop
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,6 +72,9 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 		}
 		return selected.Nothing(c.Out, object)
 	}
+	if len(known.Items) > 1 {
+		return several(args[1], known.Items)
+	}
 	list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{
 		Resource: selected.Resource, Namespace: selected.Namespace, Name: selected.Name, Limit: most,
 	})
@@ -100,7 +105,17 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	return nil
 }
 
-// read reads the objects of loops as they are now. Those that are gone, or may not be read, are left out.
+// several says that a name is that of several parents, whose syncs must not be taken for those of one.
+func several(name string, parents []v1alpha1.ControllerParent) error {
+	names := make([]string, len(parents))
+	for i := range parents {
+		names[i] = subresource.NameOf(parents[i].ParentReference)
+	}
+	return fmt.Errorf("%q is the name of several parents, %s: name one as NAMESPACE/NAME, and choose its resource with --resource", name, strings.Join(names, ", "))
+}
+
+// read reads the objects of loops as they are now. Those that are gone, or may not be read, are left out, as are those of a kind that is not
+// served any more.
 func (r *reader) read(ctx context.Context, loops []loop) (map[v1alpha1.SyncObject]*unstructured.Unstructured, error) {
 	objects := map[v1alpha1.SyncObject]*unstructured.Unstructured{}
 	for _, l := range loops {
@@ -108,6 +123,10 @@ func (r *reader) read(ctx context.Context, loops []loop) (map[v1alpha1.SyncObjec
 			continue
 		}
 		version, err := r.mapper.ResourceFor(schema.GroupVersionResource{Group: l.object.Group, Resource: l.object.Resource})
+		if meta.IsNoMatchError(err) {
+			objects[l.object] = nil
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: list what the cluster serves with 'kubectl api-resources'", err)
 		}

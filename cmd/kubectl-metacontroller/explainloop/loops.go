@@ -54,15 +54,16 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 	for i := range syncs {
 		s := &syncs[i]
 		parent := v1alpha1.SyncObject{Group: s.Group, Resource: s.Resource, Kind: kind, Namespace: s.Namespace, Name: s.Name}
-		note(found, s, parent, s.Fields, s.ChangedBackBy, false)
+		// Much of a status says how the children are, so that each change of one may be written.
+		note(found, s, parent, s.Fields, s.ChangedBackBy, written{unasked: unasked(s) && !has(s, ofChildren)})
 		for n := range s.Children {
 			c := &s.Children[n]
 			switch c.Action {
 			case v1alpha1.ChildUpdate, v1alpha1.ChildRecreate:
-				note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, false)
+				note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, written{unasked: unasked(s)})
 			case v1alpha1.ChildLeave:
 				if c.Reason == reasonFlapping {
-					note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, true)
+					note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, written{left: true})
 				}
 			case v1alpha1.ChildCreate, v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRefuse:
 			}
@@ -83,8 +84,16 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 // reasonFlapping is that of children that are left alone after many writes.
 const reasonFlapping = "Flapping"
 
+// written is how a sync wrote an object.
+type written struct {
+	// left says that it left the object alone in place of writing it.
+	left bool
+	// unasked says that nothing but writes of objects, timers and retries caused the write.
+	unasked bool
+}
+
 // note counts what a sync did at places of an object.
-func note(found map[string]*loop, s *v1alpha1.ControllerSync, o v1alpha1.SyncObject, places, by []string, left bool) {
+func note(found map[string]*loop, s *v1alpha1.ControllerSync, o v1alpha1.SyncObject, places, by []string, w written) {
 	for _, path := range places {
 		key := keyOf(o, path)
 		l := found[key]
@@ -95,13 +104,13 @@ func note(found map[string]*loop, s *v1alpha1.ControllerSync, o v1alpha1.SyncObj
 		if s.Time.After(l.last) {
 			l.last = s.Time.Time
 		}
-		if left {
+		if w.left {
 			l.flapping = true
 		} else {
 			l.writes++
-			if unasked(s) {
-				l.unasked++
-			}
+		}
+		if w.unasked {
+			l.unasked++
 		}
 		for _, name := range by {
 			if !slices.Contains(l.by, name) {
@@ -121,7 +130,13 @@ var asking = []v1alpha1.SyncReason{
 	v1alpha1.SyncControllerChanged, v1alpha1.SyncKindChanged, v1alpha1.SyncObstacleGone,
 }
 
+// ofChildren are triggers after which a write of the parent is no surprise either.
+var ofChildren = []v1alpha1.SyncReason{v1alpha1.SyncChildChanged, v1alpha1.SyncChildDeleted}
+
 // unasked reports whether nothing that a person or another object asked for caused a sync.
-func unasked(s *v1alpha1.ControllerSync) bool {
-	return s.MoreTriggers == 0 && !slices.ContainsFunc(s.Triggers, func(t v1alpha1.SyncTrigger) bool { return slices.Contains(asking, t.Reason) })
+func unasked(s *v1alpha1.ControllerSync) bool { return s.MoreTriggers == 0 && !has(s, asking) }
+
+// has reports whether one of some reasons is among the triggers of a sync.
+func has(s *v1alpha1.ControllerSync, reasons []v1alpha1.SyncReason) bool {
+	return slices.ContainsFunc(s.Triggers, func(t v1alpha1.SyncTrigger) bool { return slices.Contains(reasons, t.Reason) })
 }

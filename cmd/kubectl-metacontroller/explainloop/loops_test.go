@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -49,6 +50,16 @@ func syncOf(ago int, cause v1alpha1.SyncReason, path string, by ...string) v1alp
 func TestLoopsAreFoundInSyncs(t *testing.T) {
 	parent := syncOf(1, v1alpha1.SyncStatusChanged, "x")
 	parent.Children, parent.Fields, parent.ChangedBackBy = nil, []string{"status.phase"}, []string{"CompositeController other"}
+	// of is a sync that a cause had write the status of the parent.
+	of := func(cause ...v1alpha1.SyncReason) v1alpha1.ControllerSync {
+		s := syncOf(1, cause[0], "x")
+		s.Children, s.Fields, s.Triggers = nil, []string{"status.ready"}, nil
+		for _, each := range cause {
+			s.Triggers = append(s.Triggers, v1alpha1.SyncTrigger{Reason: each})
+		}
+		return s
+	}
+	timer, status, gone := v1alpha1.SyncTimer, v1alpha1.SyncStatusChanged, v1alpha1.SyncChildDeleted
 	flapping := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
 	flapping.Children[0].Action, flapping.Children[0].Reason = v1alpha1.ChildLeave, reasonFlapping
 	onDelete := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
@@ -69,8 +80,18 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 		"writes that were asked for": {
 			"Each change of the parent may be written.", []v1alpha1.ControllerSync{syncOf(1, spec, "a"), syncOf(2, spec, "a"), syncOf(3, spec, "a"), syncOf(4, child, "a")}, nil,
 		},
-		"places of their own":               {"One correction each is none.", []v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "b"), syncOf(3, child, "c")}, nil},
-		"the parent":                        {"", []v1alpha1.ControllerSync{parent}, []string{"Thing shop/a status.phase 1 CompositeController other"}},
+		"places of their own": {"One correction each is none.", []v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "b"), syncOf(3, child, "c")}, nil},
+		"the parent":          {"", []v1alpha1.ControllerSync{parent}, []string{"Thing shop/a status.phase 1 CompositeController other"}},
+		"a status that follows the children": {
+			"It counts those that are ready.",
+			[]v1alpha1.ControllerSync{of(v1alpha1.SyncChildChanged), of(gone), of(status, v1alpha1.SyncChildChanged), of(v1alpha1.SyncChildChanged)},
+			nil,
+		},
+		"a status that follows nothing": {
+			"Nobody is known.",
+			[]v1alpha1.ControllerSync{of(status), of(timer), of(v1alpha1.SyncChildChanged), of(status)},
+			[]string{"Thing shop/a status.ready 4 "},
+		},
 		"a child that is left":              {"It was written too often before.", []v1alpha1.ControllerSync{flapping}, []string{"Deployment shop/web spec.replicas 0 "}},
 		"a child that is not to be updated": {"Nothing is written.", []v1alpha1.ControllerSync{onDelete, onDelete, onDelete}, nil},
 		"the most frequent first": {
@@ -88,6 +109,26 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 				t.Errorf("%s\nloops (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestParentsOfOneNameAreNotTakenForOne(t *testing.T) {
+	a := v1alpha1.ParentReference{Group: "example.com", Resource: "things", Namespace: "shop", Name: "a"}
+	b := a
+	b.Resource = "others"
+	err := several("shop/a", []v1alpha1.ControllerParent{{ParentReference: a}, {ParentReference: b}})
+	for _, part := range []string{`"shop/a"`, "things.example.com/shop/a, others.example.com/shop/a", "--resource"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("no %q in %v", part, err)
+		}
+	}
+}
+
+func TestObjectsOfAKindThatIsGoneAreLeftOut(t *testing.T) {
+	r := &reader{mapper: meta.NewDefaultRESTMapper(nil)}
+	objects, err := r.read(t.Context(), []loop{{object: deployment, path: "spec.replicas"}})
+	if o, read := objects[deployment]; err != nil || !read || o != nil {
+		t.Errorf("got %v, error %v", objects, err)
 	}
 }
 

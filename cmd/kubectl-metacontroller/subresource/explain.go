@@ -49,7 +49,7 @@ func (c *Client) explain(err error, verb, subresource string) error {
 			"'kubectl auth can-i %s %s.metacontroller.k8s.io --subresource=%s' and 'kubectl auth can-i --list'", err, verb, c.resource(), subresource)
 	case apierrors.IsTooManyRequests(err):
 		return fmt.Errorf("%w: the server works out a few plans and requests at the same time; run the command again", err)
-	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+	case subresource != "rollback" && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)):
 		return fmt.Errorf("%w: see how long its hook takes with '%s status %s'", err, connection.Program, name)
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("%w: see '%s parents %s --all'", err, connection.Program, name)

@@ -69,6 +69,9 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 			t.Errorf("got %v, want %q", got, want)
 		}
 	}
+	if got := c.explain(apierrors.NewTimeoutError("look at the parent", 0), "create", "rollback"); strings.Contains(got.Error(), "its hook") {
+		t.Errorf("a rollback calls no hook: %v", got)
+	}
 	if err := c.explain(nil, "create", "plan"); err != nil {
 		t.Errorf("no error: %v", err)
 	}

@@ -168,9 +168,13 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 	running.Wait()
 }
 
+// errPanicked is what the span of a step that did not end ends with.
+var errPanicked = errors.New("the step ended in a panic")
+
 func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
 	kind := schema.GroupKind{Group: outcome.Key.Group, Kind: outcome.Key.Kind}
 	ctx, span := tracing.Write(ctx, string(outcome.Action), kind, outcome.Key.Namespace, outcome.Key.Name)
+	err = errPanicked // Unless the step ends.
 	defer func() { span.End(err) }()
 	switch outcome.Action {
 	case plan.Create, plan.Update:
@@ -178,6 +182,7 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 	case plan.Delete, plan.Recreate:
 		err = a.delete(ctx, outcome)
 	case plan.Leave:
+		err = nil
 	}
 	if err != nil {
 		outcome.Unknown = lost(err)

@@ -26,6 +26,9 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -35,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // responses are what an API server says to the requests of a method: a status code and a body.
@@ -400,6 +404,8 @@ func pod(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 }
 
 func TestAPanicInAWriteIsAnError(t *testing.T) {
+	ended := tracetest.NewSpanRecorder()
+	ctx, span := tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))).Sync(t.Context(), tracing.Sync{})
 	_, applier := resist(t, responses{http.MethodPost: {http.StatusCreated, ours}}, apply.Options{})
 	in := input(t, "p", 1, 1)
 	p, err := plan.Make(in)
@@ -408,11 +414,21 @@ func TestAPanicInAWriteIsAnError(t *testing.T) {
 	}
 	// No plan has such a step.
 	p.Steps[0].Observed = nil
-	outcomes, err := applier.Apply(t.Context(), p)
+	outcomes, err := applier.Apply(ctx, p)
+	span.End(nil)
 	if found, ok := errors.AsType[*recovery.PanicError](err); !ok || !strings.Contains(found.What, "Parent p") {
 		t.Errorf("error %v", err)
 	}
 	if len(outcomes) != 2 || outcomes[0].Done || !outcomes[1].Done {
 		t.Errorf("outcomes %+v", outcomes)
+	}
+	broken := 0
+	for _, s := range ended.Ended() {
+		if s.Name() == tracing.SpanWrite && s.Status().Code == codes.Error {
+			broken++
+		}
+	}
+	if broken != 1 {
+		t.Errorf("%d spans of writes have an error, want that of the panic: %v", broken, tracetest.SpanStubsFromReadOnlySpans(ended.Ended()))
 	}
 }

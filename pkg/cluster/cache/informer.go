@@ -80,7 +80,7 @@ type Informer struct {
 
 	mu  sync.Mutex
 	err error
-	// troubled are called when err comes, stays or goes.
+	// troubled are called when err comes, stays or goes, and when missed comes or goes.
 	troubled []*func()
 	missed   error // of a handler that has missed changes
 	version  string
@@ -125,8 +125,8 @@ func (i *Informer) Err() error {
 	return i.missed
 }
 
-// NotifyErr has changed called, from any goroutine, whenever what [Informer.Err] returns of a request may have changed, until cancel is
-// called. It must not block.
+// NotifyErr has changed called, from any goroutine, whenever what [Informer.Err] returns may have changed, until cancel is called. It must
+// not block, and not subscribe.
 func (i *Informer) NotifyErr(changed func()) (cancel func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

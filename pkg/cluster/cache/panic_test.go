@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -188,6 +189,34 @@ func TestWhatAHandlerMissedByAPanicIsRepeated(t *testing.T) {
 				t.Errorf("the error is %v after the handler's end", i.Err())
 			}
 		})
+	}
+}
+
+func TestThatAHandlerMissesAChangeIsToldWhenItBeginsAndEnds(t *testing.T) {
+	i := newInformer(nil, Query{})
+	var told []bool
+	defer i.NotifyErr(func() { told = append(told, i.Err() != nil) })()
+	broken := true
+	defer i.Subscribe(func(Event) {
+		if broken {
+			panic("broken")
+		}
+	})()
+	add := func(name string) {
+		t.Helper()
+		if err := i.Add(spec{name: name, uid: name, version: "1"}.object(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("a")
+	add("b")
+	broken = false
+	if err := i.Bookmark("2"); err != nil {
+		t.Fatal(err)
+	}
+	add("c")
+	if want := []bool{true, false}; !slices.Equal(told, want) {
+		t.Errorf("it was told that there is an error: %v, want %v", told, want)
 	}
 }
 

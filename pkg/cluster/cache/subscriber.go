@@ -18,6 +18,7 @@ package cache
 
 import (
 	"context"
+	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -98,7 +99,8 @@ func (i *Informer) repeatMissed() {
 	}
 }
 
-// checkMissed notes the error of a handler that has missed events, nil if none has. It is called with deliver held.
+// checkMissed notes the error of a handler that has missed events, nil if none has, and tells those who want to know of its coming and
+// going. It is called with deliver held.
 func (i *Informer) checkMissed() {
 	var missed error
 	for _, s := range i.subscribers {
@@ -107,6 +109,13 @@ func (i *Informer) checkMissed() {
 		}
 	}
 	i.mu.Lock()
-	defer i.mu.Unlock()
+	var troubled []*func()
+	if (i.missed == nil) != (missed == nil) {
+		troubled = slices.Clone(i.troubled)
+	}
 	i.missed = missed
+	i.mu.Unlock()
+	for _, changed := range troubled {
+		(*changed)()
+	}
 }

@@ -64,6 +64,13 @@ func (c *Client) As(i Identity) *Client {
 	return &Client{server: &as, parsing: c.parsing}
 }
 
+// Unobserved returns a client that acts as c does, and whose requests no observer is told of. It shares the connections and limits of c.
+func (c *Client) Unobserved() *Client {
+	unobserved := *c.server
+	unobserved.observe = nil
+	return &Client{server: &unobserved, parsing: c.parsing}
+}
+
 // observed tells the identity's observer how a request ended. A request that was broken off says nothing.
 func (s *server) observed(ctx context.Context, c call, err error) {
 	if s.observe == nil || ctx.Err() != nil {

@@ -42,6 +42,9 @@ type State struct {
 	Hooks []Hook
 	// Called says that the outcome of a call of a hook is known.
 	Called bool
+	// Troubled says that a call of some hook has failed and none has succeeded since, or that credentials cannot be used: with time it may
+	// be one of Hooks.
+	Troubled bool
 	// Parents is the number of parents, and Failing that of those whose last sync failed.
 	Parents, Failing int
 	// Error is the error of the parent whose syncs have failed for the longest time, with its name; empty if there is none.
@@ -93,7 +96,7 @@ func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Paren
 // Sound reports whether the controller runs, and nothing is wrong or under way that a time could end or make worse. What its account may
 // do is asked for from time to time.
 func (s *State) Sound() bool {
-	return s.Started && s.Problem == nil && len(s.Hooks) == 0 && s.Failing+s.Unsynced+s.Rolling+s.Finalizing+s.Differing+s.ChangedBack+s.UnderWay == 0 &&
+	return s.Started && s.Problem == nil && len(s.Hooks) == 0 && !s.Troubled && s.Failing+s.Unsynced+s.Rolling+s.Finalizing+s.Differing+s.ChangedBack+s.UnderWay == 0 &&
 		s.Permission.Account == "" && s.Releasing == "" && s.Held == ""
 }
 

@@ -197,6 +197,25 @@ func TestAllFailing(t *testing.T) {
 	}
 }
 
+func TestAControllerIsSoundWhileTimeAloneChangesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*health.State)
+		want   bool
+	}{
+		"it runs":              {func(*health.State) {}, true},
+		"it starts":            {func(s *health.State) { s.Started = false }, false},
+		"a hook fails":         {func(s *health.State) { s.Hooks = []health.Hook{dead()} }, false},
+		"a hook may soon fail": {func(s *health.State) { s.Troubled = true }, false},
+		"a parent is late":     {func(s *health.State) { s.Finalizing = 1 }, false},
+	} {
+		s := health.State{Started: true, Called: true, Parents: 4}
+		tc.change(&s)
+		if got := s.Sound(); got != tc.want {
+			t.Errorf("%s: sound is %t", name, got)
+		}
+	}
+}
+
 func TestBrakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state        health.State

@@ -18,6 +18,7 @@ package hookclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -209,6 +210,9 @@ func (h *Hook) Reject(parent webhook.RootKey, err error) error {
 // Used says that a response of a customize hook could be used.
 func (h *Hook) Used() { h.made.succeeded() }
 
+// errPanicked is what the span of a call that did not end ends with.
+var errPanicked = errors.New("the call ended in a panic")
+
 // send calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
 func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (response webhook.Response, err error) {
 	if err := h.calls.take(ctx); err != nil {
@@ -217,6 +221,7 @@ func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (r
 	defer h.calls.release()
 	began := time.Now()
 	ctx, span := tracing.Hook(ctx, string(h.Name), h.client.Endpoint())
+	err = errPanicked // Unless the call ends.
 	defer func() { span.End(err) }()
 	if h.quiet {
 		return h.client.Ask(ctx, body)

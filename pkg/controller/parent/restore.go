@@ -76,6 +76,39 @@ func restoreMetadata(before, after any) ([]operation, error) {
 	return operations, nil
 }
 
+// Restored returns o with those fields as written has them that a restoration may write. The others, such as the status where a subresource
+// of its own writes it, are as they were.
+func Restored(o, written *object.Object, hasStatus bool) (map[string]any, error) {
+	present, err := o.Decode()
+	if err != nil {
+		return nil, err
+	}
+	after, err := written.Decode()
+	if err != nil {
+		return nil, err
+	}
+	was, _ := present["metadata"].(map[string]any)
+	is, _ := after["metadata"].(map[string]any)
+	metadata := maps.Clone(was)
+	for _, field := range []string{"labels", "annotations"} {
+		take(metadata, is, field)
+	}
+	after["metadata"] = metadata
+	if hasStatus {
+		take(after, present, "status")
+	}
+	return after, nil
+}
+
+// take sets a field as another object has it, or removes it.
+func take(of, from map[string]any, field string) {
+	if value, there := from[field]; there {
+		of[field] = value
+	} else {
+		delete(of, field)
+	}
+}
+
 // union returns the fields that one of two objects has, in order.
 func union(one, other map[string]any) []string {
 	all := map[string]any{}

@@ -25,6 +25,31 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
+func TestOnlyWhatARestorationMayWriteIsTakenOfWhatWasWritten(t *testing.T) {
+	const before = `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","resourceVersion":"7","labels":{"a":"1"}},"spec":{"a":1},"status":{"b":1}}`
+	const written = `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","resourceVersion":"8","generation":2,"annotations":{"c":"1"}},"spec":{"a":2},` +
+		`"status":{"b":2}}`
+	for hasStatus, want := range map[bool]string{
+		true:  `{"apiVersion":"v1","kind":"Thing","metadata":{"annotations":{"c":"1"},"name":"a","resourceVersion":"7"},"spec":{"a":2},"status":{"b":1}}`,
+		false: `{"apiVersion":"v1","kind":"Thing","metadata":{"annotations":{"c":"1"},"name":"a","resourceVersion":"7"},"spec":{"a":2},"status":{"b":2}}`,
+	} {
+		var objects [2]*object.Object
+		for i, text := range []string{before, written} {
+			var err error
+			if objects[i], err = object.Parse([]byte(text), object.ParseOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after, err := Restored(objects[0], objects[1], hasStatus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := utiljson.Marshal(after); err != nil || string(got) != want {
+			t.Errorf("with a status of its own %t: %s, error %v, want %s", hasStatus, got, err, want)
+		}
+	}
+}
+
 func TestRestorationWritesTheFieldsOfARevision(t *testing.T) {
 	const head = `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","resourceVersion":"7"`
 	for name, tc := range map[string]struct {

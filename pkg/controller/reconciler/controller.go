@@ -178,7 +178,7 @@ func (c *Controller) assemble() {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
 		}, Failed: c.failed,
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
-		Triggers: c.history != nil || c.tracer != nil,
+		Triggers: c.triggers(),
 	})
 	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
@@ -190,7 +190,7 @@ func (c *Controller) assemble() {
 	c.guard = deletionguard.New(c.countChildren)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
-		Enqueue: c.relatedChanged, Triggers: c.history != nil,
+		Enqueue: c.relatedChanged, Triggers: c.triggers(),
 	})
 }
 

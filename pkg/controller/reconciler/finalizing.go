@@ -139,12 +139,12 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 		case <-late:
 		}
 		looked = time.Now()
+		c.active() // The time alone made it late, during a pause as well.
 		if c.paused.Load() {
 			continue
 		}
 		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
 			for _, key := range c.finalizing.report(time.Now()) {
-				c.active()
 				c.reportFinalizing(key)
 			}
 			return nil

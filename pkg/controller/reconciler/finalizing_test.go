@@ -63,6 +63,32 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 	}
 }
 
+// TestAParentBecomesLateDuringAPause has it known, though nothing but the time makes it so.
+func TestAParentBecomesLateDuringAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Controller{
+			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
+			activity: make(chan struct{}, 1),
+		}
+		c.paused.Store(true)
+		c.finalizing.called(parent.Key{Name: "a"}, false, time.Now())
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.watchFinalizing(ctx) })
+		defer running.Wait()
+		defer stop()
+		began := time.Now()
+		select {
+		case <-c.Activity():
+		case <-time.After(2 * finalizeLimit):
+			t.Fatal("it was not told")
+		}
+		if after := time.Since(began); after < finalizeLimit || c.finalizing.late(time.Now()) != 1 {
+			t.Errorf("it was told after %s, when %d were late", after, c.finalizing.late(time.Now()))
+		}
+	})
+}
+
 // TestALateParentIsReportedWhileOthersBegin lets the finalization of another parent begin more often than it is looked for late ones.
 func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

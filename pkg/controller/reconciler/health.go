@@ -56,7 +56,7 @@ func (c *Controller) active() {
 // Health returns how the controller is doing.
 func (c *Controller) Health() health.State {
 	s := health.State{
-		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.pool.Failing(),
+		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.pool.Failing(),
 		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay() + c.deferred.Len(),
 		Object: c.config.Definition.KubectlName(),
 	}

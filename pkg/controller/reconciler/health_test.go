@@ -17,7 +17,9 @@ limitations under the License.
 package reconciler_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -65,5 +67,32 @@ func TestHealthFollowsTheSyncsOfAllParents(t *testing.T) {
 	s.eventually("all to be synced again", func() bool { return c.Health().Failing == 0 && len(c.LastErrors()) == 0 })
 	if hooks := c.Hooks(); len(hooks) != 1 || hooks[0].Name != "sync" || hooks[0].Calls != 0 {
 		t.Errorf("the hooks are %+v", hooks)
+	}
+}
+
+// calling is a kind that calls the hook.
+type calling struct{ *kind }
+
+// Decide implements reconciler.Kind.
+func (calling) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
+
+// patience is a hook that asks to be called later.
+type patience struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (patience) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"600"}}, Body: http.NoBody, Request: r}, nil
+}
+
+// TestAHookThatAsksForPatienceIsLookedAtAgain has it known that time alone makes it a failing one.
+func TestAHookThatAsksForPatienceIsLookedAtAgain(t *testing.T) {
+	s := newScene(t)
+	s.shared.Options.HookTransport = patience{}
+	s.exist(thing(t, "a", 1, "", ""))
+	k := &kind{}
+	c := s.start(k, func(config *reconciler.Config) { config.Kind = calling{k} })
+	s.eventually("the end of the call", func() bool { return c.Health().Called })
+	if health := c.Health(); !health.Troubled || health.Sound() || len(health.Hooks) > 0 {
+		t.Errorf("got %+v", health)
 	}
 }

@@ -21,8 +21,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -79,7 +81,11 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 	return n
 }
 
-// Rollback implements inspection.Controller. The write is not one of the controller's own: its event has the parent synced.
+// rollbackLimit is how long the write of a rollback may take.
+const rollbackLimit = 20 * time.Second
+
+// Rollback implements inspection.Controller. The write is not one of the controller's own: its event has the parent synced. It is written
+// while the controller is paused, too: a user changes the parent, and the children follow when the pause ends.
 func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o inspection.RollbackOptions) (v1alpha1.ControllerRollbackStatus, error) {
 	none := v1alpha1.ControllerRollbackStatus{}
 	reviser, ok := c.config.Kind.(Reviser)
@@ -107,18 +113,56 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	if patch == nil {
 		return done, nil
 	}
-	written, err := c.shared.Cluster.Client.Restore(ctx, s.Target, patch, o.DryRun)
+	written, changes, err := c.restore(ctx, s, patch, o)
 	if err != nil {
 		return none, err
 	}
-	if done.Changes, err = preview.Differences(s.Parent, former.Parent); err != nil || o.DryRun {
-		return done, err
+	if done.Changes = changes; o.DryRun || written.ResourceVersion() == s.Parent.ResourceVersion() {
+		return done, nil // Or what admits it changed it back, and nothing was stored.
 	}
 	done.ResourceVersion = written.ResourceVersion()
 	klog.FromContext(ctx).Info("Rolled a parent back", "parent", s.Key, "revision", former.Name, "from", former.Latest, "user", o.User)
 	c.recorder.Normal(childcontrol.Reference(written), nil, eventrecorder.ReasonRolledBack,
 		fmt.Sprintf("%s had it rolled back from %s to %s", o.User, former.Latest, former.Name))
 	return done, nil
+}
+
+// restore patches the parent of a rollback, and returns it with what changed. A write that was begun is ended though its caller has gone,
+// so that it is known. No sync makes it: a right that it lacks is missing nowhere else, and is not noted.
+func (c *Controller) restore(
+	ctx context.Context, s *Sync, patch []byte, o inspection.RollbackOptions,
+) (written *object.Object, changes []v1alpha1.FieldChange, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("before it was written: %w", err)
+	}
+	writing, end := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer end()
+	written, err = c.shared.Cluster.Client.Unobserved().Restore(writing, s.Target, patch, o.DryRun)
+	if err == nil {
+		changes, err = restored(s, written)
+	}
+	if err == nil || refused(err) {
+		return written, changes, err
+	}
+	if !o.DryRun {
+		klog.FromContext(ctx).Error(err, "It is not known whether a parent was rolled back", "parent", s.Key, "user", o.User)
+	}
+	return nil, nil, fmt.Errorf("%w: %w", inspection.ErrOutcomeUnknown, err)
+}
+
+// restored returns what a rollback changed of the parent of a sync.
+func restored(s *Sync, written *object.Object) ([]v1alpha1.FieldChange, error) {
+	after, err := parent.Restored(s.Parent, written, s.Source.Resource.HasStatus)
+	if err != nil {
+		return nil, err
+	}
+	return preview.Differences(s.Parent, after)
+}
+
+// refused reports whether an error says that an API server did not do what it was asked for.
+func refused(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.Status().Code < http.StatusInternalServerError
 }
 
 // Syncs implements inspection.Controller.
@@ -131,10 +175,13 @@ func (c *Controller) Syncs(parents []v1alpha1.ParentReference, limit int) (syncs
 	return syncs, more, c.history != nil
 }
 
-// parentChanged returns the change of a parent as a trigger; none if syncs are not recorded.
+// triggers reports whether it has to be known why parents are synced.
+func (c *Controller) triggers() bool { return c.history != nil || c.tracer != nil }
+
+// parentChanged returns the change of a parent as a trigger; none if nobody asks for it.
 func (c *Controller) parentChanged(s *Source, e cache.Event) trigger.Trigger {
 	switch {
-	case c.history == nil:
+	case !c.triggers():
 		return trigger.Trigger{}
 	case e.Initial:
 		return trigger.Of(c.takenUp)
@@ -142,9 +189,9 @@ func (c *Controller) parentChanged(s *Source, e cache.Event) trigger.Trigger {
 	return trigger.OfParent(s.Resource.GroupResource(), e)
 }
 
-// childChanged returns the change of an object of a kind of children as a trigger; none if syncs are not recorded.
+// childChanged returns the change of an object of a kind of children as a trigger; none if nobody asks for it.
 func (c *Controller) childChanged(reason v1alpha1.SyncReason, e cache.Event) trigger.Trigger {
-	if c.history == nil {
+	if !c.triggers() {
 		return trigger.Trigger{}
 	}
 	o := e.New

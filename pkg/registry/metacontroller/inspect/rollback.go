@@ -101,7 +101,7 @@ func rollback(
 	status, err = c.Rollback(ctx, p, inspection.RollbackOptions{
 		Revision: spec.Revision, ResourceVersion: spec.ResourceVersion, DryRun: dryRun, User: who.subject.User,
 	})
-	return status, rollbackError(err, p, spec)
+	return status, rollbackError(err, p, spec, dryRun)
 }
 
 // mayUpdate returns an error unless the caller may update a parent. The server writes it, so that it asks for what an API server would ask
@@ -126,13 +126,19 @@ func mayUpdate(ctx context.Context, who *caller, p v1alpha1.ParentReference) err
 	return nil
 }
 
-// rollbackError is the error of a rollback as callers get it.
-func rollbackError(err error, p v1alpha1.ParentReference, spec *v1alpha1.ControllerRollbackSpec) error {
+// rollbackError is the error of a rollback as callers get it. Only one that says so leaves open whether the parent was written.
+func rollbackError(err error, p v1alpha1.ParentReference, spec *v1alpha1.ControllerRollbackSpec, dryRun bool) error {
 	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
 	status, ofServer := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, inspection.ErrOutcomeUnknown) && dryRun:
+		return failed(err, fmt.Sprintf("it is not known whether %s %q can be rolled back", resource, p.Name))
+	case errors.Is(err, inspection.ErrOutcomeUnknown):
+		return failed(err, fmt.Sprintf("it is not known whether %s %q was rolled back; look at the parent before you repeat it", resource, p.Name))
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return failed(err, fmt.Sprintf("%s %q was not rolled back", resource, p.Name))
 	case errors.Is(err, inspection.ErrNoRevision):
 		notFound := apierrors.NewNotFound(schema.GroupResource{Group: metacontroller.GroupName, Resource: "controllerrevisions"}, spec.Revision)
 		notFound.ErrStatus.Message = fmt.Sprintf("%s %q cannot be rolled back: %v", resource, p.Name, err)
@@ -143,4 +149,13 @@ func rollbackError(err error, p v1alpha1.ParentReference, spec *v1alpha1.Control
 		return &apierrors.StatusError{ErrStatus: answered}
 	}
 	return apierrors.NewConflict(resource, p.Name, fmt.Errorf("it was not rolled back: %w", err))
+}
+
+// failed is the error of a rollback that the server, and not what it was asked for, is the cause of. It asks nobody to repeat it.
+func failed(err error, text string) error {
+	text = fmt.Sprintf("%s: %v", text, err)
+	if errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+		return apierrors.NewTimeoutError(text, 0)
+	}
+	return apierrors.NewInternalError(errors.New(text))
 }

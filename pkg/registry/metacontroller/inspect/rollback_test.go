@@ -103,6 +103,40 @@ func TestWhoMayUpdateAParentRollsItBack(t *testing.T) {
 	}
 }
 
+func TestErrorsOfRollbacksSayWhetherTheParentWasWritten(t *testing.T) {
+	things := schema.GroupResource{Group: "example.com", Resource: "things"}
+	unknown := func(err error) error { return fmt.Errorf("%w: %w", inspection.ErrOutcomeUnknown, err) }
+	const open = `it is not known whether things.example.com "a" was rolled back; look at the parent before you repeat it: `
+	for name, tc := range map[string]struct {
+		err    error
+		dryRun bool
+		is     func(error) bool
+		says   string
+	}{
+		"no response":               {unknown(errors.New("EOF")), false, apierrors.IsInternalError, open},
+		"no response in time":       {unknown(fmt.Errorf("patch: %w", context.DeadlineExceeded)), false, apierrors.IsTimeout, open},
+		"a timeout that is told":    {unknown(apierrors.NewTimeoutError("slow", 1)), false, apierrors.IsTimeout, open},
+		"a failure that is told":    {unknown(apierrors.NewInternalError(errors.New("boom"))), false, apierrors.IsInternalError, open},
+		"no response to a dry run":  {unknown(errors.New("EOF")), true, apierrors.IsInternalError, "can be rolled back"},
+		"the end before the write":  {fmt.Errorf("before: %w", context.DeadlineExceeded), false, apierrors.IsTimeout, `"a" was not rolled back: before`},
+		"a refusal":                 {errors.New("it is being deleted"), false, apierrors.IsConflict, "it was not rolled back"},
+		"a refusal that is told":    {apierrors.NewForbidden(things, "a", errors.New("no")), false, apierrors.IsForbidden, "was not rolled back"},
+		"a conflict that is told":   {apierrors.NewConflict(things, "a", errors.New("changed")), false, apierrors.IsConflict, "was not rolled back"},
+		"a caller who went earlier": {context.Canceled, false, apierrors.IsInternalError, "was not rolled back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := v1alpha1.ParentReference{Group: "example.com", Resource: "things", Namespace: "one", Name: "a"}
+			err := rollbackError(tc.err, parent, &v1alpha1.ControllerRollbackSpec{}, tc.dryRun)
+			if !tc.is(err) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("the error is %v, want one that says %q", err, tc.says)
+			}
+			if _, again := apierrors.SuggestsClientDelay(err); again {
+				t.Errorf("clients repeat it by themselves: %v", err)
+			}
+		})
+	}
+}
+
 func TestOnlyParentsOfCompositesAreRolledBack(t *testing.T) {
 	i := New(Config{})
 	if _, ok := i.Subresources("CompositeController", "compositecontrollers", nil)["compositecontrollers/rollback"]; !ok {
