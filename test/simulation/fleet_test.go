@@ -65,6 +65,8 @@ type fleet struct {
 	mu                       sync.Mutex
 	done                     int
 	decisions, calls, writes int
+	// short is how many histories ended without a violation before they were long enough: they are not counted elsewhere.
+	short int
 	// fewest and most are the numbers of decisions of the shortest and the longest history.
 	fewest, most int
 	// found has the first violation of each invariant, counts how often it was violated.
@@ -166,6 +168,10 @@ func (f *fleet) take(m message) {
 		f.pairs.Merge(m.Pairs)
 		return
 	}
+	if m.Invariant == "" && m.Decisions < history.Length {
+		f.short++
+		return
+	}
 	f.done++
 	f.decisions += m.Decisions
 	if m.Invariant == "" && (f.fewest == 0 || m.Decisions < f.fewest) {
@@ -191,9 +197,9 @@ func (f *fleet) state() string {
 	for _, n := range f.counts {
 		violations += n
 	}
-	return fmt.Sprintf("%d histories in %v: %.1f per second; %d decisions, %d to %d in each and %.0f on average, %d hook calls, %d writes; %d violations",
+	return fmt.Sprintf("%d histories in %v: %.1f per second; %d decisions, %d to %d in each and %.0f on average, %d hook calls, %d writes; %d violations; not counted: %d with less than %d decisions",
 		f.done, took.Round(time.Second), float64(f.done)/took.Seconds(), f.decisions, f.fewest, f.most, float64(f.decisions)/float64(max(1, f.done)),
-		f.calls, f.writes, violations)
+		f.calls, f.writes, violations, f.short, history.Length)
 }
 
 // report shrinks the first history of each violation, and prints what was found.
@@ -213,5 +219,8 @@ func (f *fleet) report() {
 	}
 	if f.done == 0 {
 		f.t.Error("no history was run")
+	}
+	if f.short > 2+f.done/100 {
+		f.t.Errorf("%d histories ended before %d decisions: the generator gives the engine too little to do", f.short, history.Length)
 	}
 }
