@@ -18,9 +18,11 @@ package monitoring
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -86,7 +88,8 @@ func TestMetricsOfAlertsAndDashboardExist(t *testing.T) {
 			}
 			there = append(there, declared[name].Values[label]...)
 			for _, value := range values {
-				if !slices.Contains(there, value) {
+				// No server here answers with every status code; a code is one where others are.
+				if !slices.Contains(there, value) && (!isStatusCode(value) || !slices.ContainsFunc(there, isStatusCode)) {
 					t.Errorf("%s has no value %q of the label %s, only %q", name, value, label, there)
 				}
 			}
@@ -95,6 +98,11 @@ func TestMetricsOfAlertsAndDashboardExist(t *testing.T) {
 	if checked < 20 {
 		t.Errorf("only %d metrics were looked for", checked)
 	}
+}
+
+func isStatusCode(value string) bool {
+	code, err := strconv.Atoi(value)
+	return err == nil && http.StatusText(code) != ""
 }
 
 // converge has a controller create a child and meet an object that it may not take, so that there are syncs of all kinds.
