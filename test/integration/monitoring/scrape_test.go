@@ -120,7 +120,7 @@ func converge(s *fixture.Test) {
 	}})
 	s.Parent("web", nil)
 	s.Parent("taken", nil)
-	s.Await(fixture.ConfigMaps, "web", "to be created", func(*unstructured.Unstructured) bool { return true })
+	s.Await(fixture.ConfigMaps, "web", "to be created", cluster.Exists)
 	s.AwaitEvent("taken", "Warning", "SyncError", "taken")
 }
 

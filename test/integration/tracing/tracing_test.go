@@ -36,7 +36,6 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -160,7 +159,7 @@ func TestASyncIsATraceFromTheEventToTheChildren(t *testing.T) {
 		Children: []fixture.Child{{Resource: fixture.Secrets, Method: v1alpha1.ChildUpdateInPlace}},
 	})
 	s.Parent("shop", nil)
-	s.Await(fixture.Secrets, "shop", "to be created", func(*unstructured.Unstructured) bool { return true })
+	s.Await(fixture.Secrets, "shop", "to be created", cluster.Exists)
 
 	cluster.Eventually(t, limit, "the sync that created the child to be one trace", func(context.Context) (bool, string) {
 		spans := received.trace(func(s *span.Span) bool {
@@ -232,7 +231,7 @@ func TestWithoutConfigurationHooksAreToldOfNoTrace(t *testing.T) {
 		Children: []fixture.Child{{Resource: fixture.Secrets, Method: v1alpha1.ChildUpdateInPlace}},
 	})
 	s.Parent("shop", nil)
-	s.Await(fixture.Secrets, "shop", "to be created", func(*unstructured.Unstructured) bool { return true })
+	s.Await(fixture.Secrets, "shop", "to be created", cluster.Exists)
 	if none, all := called.knows(""); !none || strings.Contains(all, "00-") {
 		t.Error(all)
 	}
