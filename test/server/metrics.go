@@ -31,24 +31,30 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Page is what the server's /metrics says of the engine at one moment, by the names of the metrics.
+// Page is what a server's /metrics says at one moment, by the names of the metrics.
 type Page map[string]*dto.MetricFamily
 
-// parsed are the prefixes of the metrics of a page. The others are nine tenths of the text, and tests read it often.
-var parsed = []string{"metacontroller_", "workqueue_"}
+// ofEngine are the prefixes of the metrics of the engine. The others are nine tenths of the text, and tests read it often.
+var ofEngine = []string{"metacontroller_", "workqueue_"}
 
-func parse(text string) (Page, error) {
+// engineOnly returns the text without the metrics that are not the engine's.
+func engineOnly(text string) string {
 	const start = "# HELP "
 	var wanted strings.Builder
 	for metric := range strings.SplitSeq("\n"+text, "\n"+start) {
-		if slices.ContainsFunc(parsed, func(prefix string) bool { return strings.HasPrefix(metric, prefix) }) {
+		if slices.ContainsFunc(ofEngine, func(prefix string) bool { return strings.HasPrefix(metric, prefix) }) {
 			wanted.WriteString(start + metric + "\n")
 		}
 	}
+	return wanted.String()
+}
+
+// Parse parses the text of a page.
+func Parse(text string) (Page, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	page, err := parser.TextToMetricFamilies(strings.NewReader(wanted.String()))
+	page, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("reading the server's metrics: %w", err)
+		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	return page, nil
 }
@@ -67,7 +73,7 @@ func (s *Server) Metrics(ctx context.Context) (Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := parse(text)
+	page, err := Parse(engineOnly(text))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ package terminal
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -48,6 +49,16 @@ const (
 
 // programs is the folder in which programs are built.
 var programs string
+
+// MainInParallel is [Main] for pages of which so many are played at once: most of the time each waits for the cluster.
+func MainInParallel(m *testing.M, pages int) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(pages)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return Main(m)
+}
 
 // Main runs the tests of a package with a control plane that they share, as cluster.Main does, and returns the code to exit with.
 func Main(m *testing.M) int {

@@ -28,19 +28,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
-// parallel is how many pages are played at once: most of the time each waits for the cluster.
-const parallel = "4"
-
 var update = flag.Bool("update", false, "write what is printed to the pages")
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", parallel); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(terminal.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(terminal.MainInParallel(m, 4)) }
 
 // makeScript stands for make: it starts the program of the Makefile's target run with its variables, for the control plane of the test.
 const makeScript = `#!/usr/bin/env bash

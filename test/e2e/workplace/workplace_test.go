@@ -31,19 +31,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
-// parallel is how many examples run at once: most of the time each waits for the cluster.
-const parallel = "5"
-
 var update = flag.Bool("update", false, "write what is printed to the READMEs of the examples")
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", parallel); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(terminal.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(terminal.MainInParallel(m, 5)) }
 
 // TestMakeRun has one server for all.
 func TestMakeRun(t *testing.T) {

@@ -27,8 +27,6 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -37,6 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
@@ -49,13 +48,11 @@ type use struct {
 	Labels map[string][]string `json:"labels"`
 }
 
-type page map[string]*dto.MetricFamily
-
 func TestMetricsOfAlertsAndDashboardExist(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{})
 	s := e.NewTest(t)
 	converge(s)
-	pages := map[string]page{}
+	pages := map[string]server.Page{}
 	text, err := s.Server.Read(t.Context(), "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -138,18 +135,17 @@ func read(t *testing.T) map[string]use {
 	return list
 }
 
-func parse(t *testing.T, text string) page {
+func parse(t *testing.T, text string) server.Page {
 	t.Helper()
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	page, err := server.Parse(text)
 	if err != nil {
-		t.Fatalf("reading metrics: %v", err)
+		t.Fatal(err)
 	}
-	return families
+	return page
 }
 
 // find returns the family of a metric, which for histograms has another name than their series.
-func find(p page, name string) *dto.MetricFamily {
+func find(p server.Page, name string) *dto.MetricFamily {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if family, ok := p[strings.TrimSuffix(name, suffix)]; ok && family.GetType() == dto.MetricType_HISTOGRAM {
 			return family

@@ -49,14 +49,9 @@ func (*PlanREST) Destroy() {}
 func (r *PlanREST) Create(
 	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	asked, ok := object.(*v1alpha1.ControllerPlan)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no ControllerPlan", object))
-	}
-	if validate != nil {
-		if err := validate(ctx, object.DeepCopyObject()); err != nil {
-			return nil, err
-		}
+	asked, err := admitted[*v1alpha1.ControllerPlan](ctx, object, validate)
+	if err != nil {
+		return nil, err
 	}
 	leave, err := r.plans.enter()
 	if err != nil {

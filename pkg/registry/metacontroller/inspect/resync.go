@@ -18,9 +18,7 @@ package inspect
 
 import (
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -44,14 +42,9 @@ func (*ResyncREST) Destroy() {}
 func (r *ResyncREST) Create(
 	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	asked, ok := object.(*v1alpha1.ControllerResync)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no ControllerResync", object))
-	}
-	if validate != nil {
-		if err := validate(ctx, object.DeepCopyObject()); err != nil {
-			return nil, err
-		}
+	asked, err := admitted[*v1alpha1.ControllerResync](ctx, object, validate)
+	if err != nil {
+		return nil, err
 	}
 	who, err := r.caller(ctx)
 	if err != nil {

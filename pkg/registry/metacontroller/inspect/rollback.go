@@ -49,14 +49,9 @@ func (*RollbackREST) Destroy() {}
 func (r *RollbackREST) Create(
 	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	asked, ok := object.(*v1alpha1.ControllerRollback)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no ControllerRollback", object))
-	}
-	if validate != nil {
-		if err := validate(ctx, object.DeepCopyObject()); err != nil {
-			return nil, err
-		}
+	asked, err := admitted[*v1alpha1.ControllerRollback](ctx, object, validate)
+	if err != nil {
+		return nil, err
 	}
 	if asked.Spec.Name == "" {
 		return nil, apierrors.NewBadRequest("spec.name: name the parent, and its namespace unless it is cluster-scoped")

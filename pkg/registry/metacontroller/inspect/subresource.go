@@ -19,9 +19,11 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	restclient "k8s.io/client-go/rest"
@@ -143,4 +145,18 @@ func (g gate) enter() (leave func(), err error) {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
 			"%d %s are being worked out already, which is the most at the same time; try again", cap(g.slots), g.what), retrySeconds)
 	}
+}
+
+// admitted returns what was posted to a subresource, if admission allows it.
+func admitted[T runtime.Object](ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc) (T, error) {
+	asked, ok := object.(T)
+	if !ok {
+		return asked, apierrors.NewBadRequest(fmt.Sprintf("a %T is no %s", object, strings.TrimPrefix(fmt.Sprintf("%T", asked), "*v1alpha1.")))
+	}
+	if validate != nil {
+		if err := validate(ctx, object.DeepCopyObject()); err != nil {
+			return asked, err
+		}
+	}
+	return asked, nil
 }
