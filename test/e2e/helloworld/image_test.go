@@ -52,6 +52,12 @@ func TestHelloWorldFromTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Write(filepath.Join(access, "kubeconfig"), kubeconfig)
+	// The server has ended by then.
+	t.Cleanup(func() {
+		if found := files(t, temporary); len(found) > 0 {
+			t.Errorf("the server left temporary files: %q", found)
+		}
+	})
 
 	s := setUpWith(t, server.Options{DataDir: dataFolder, Command: func(ctx context.Context, args ...string) *exec.Cmd {
 		args = slices.Clone(args)
@@ -64,15 +70,8 @@ func TestHelloWorldFromTheImage(t *testing.T) {
 	}})
 	unprivileged(t, c, s.server.PID())
 	follow(t, s)
-
-	if err := s.server.Stop(); err != nil {
-		t.Errorf("stopping the server in its container: %v", err)
-	}
 	if found := files(t, data); len(found) == 0 {
 		t.Error("the server wrote nothing to the volume of its data")
-	}
-	if found := files(t, temporary); len(found) > 0 {
-		t.Errorf("the server left temporary files: %q", found)
 	}
 }
 
