@@ -19,6 +19,7 @@ package container
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ import (
 )
 
 // probeLimit is how long the image's program may take to print its version.
-const probeLimit = time.Minute
+const probeLimit = 5 * time.Minute
 
 // An isolation is what the kernel gives to containers.
 type isolation struct {
@@ -61,6 +62,24 @@ type Container struct {
 // New unpacks the image of a layout for this machine. The test is skipped when the kernel isolates nothing, with what it said.
 func New(t testing.TB, folder string) *Container {
 	t.Helper()
+	c := newContainer(t, folder)
+	var refused []string
+	for _, c.isolation = range isolations() {
+		output, err := c.version()
+		if err == nil {
+			t.Logf("the container has %s: %s", c.isolation.name, output)
+			c.system()
+			return c
+		}
+		refused = append(refused, fmt.Sprintf("%s: %v: %s", c.isolation.name, err, output))
+	}
+	t.Skipf("this kernel isolates nothing for this user:\n%s", strings.Join(refused, "\n"))
+	return nil
+}
+
+// newContainer unpacks the image of a layout.
+func newContainer(t testing.TB, folder string) *Container {
+	t.Helper()
 	config, layers, err := layout(folder).image()
 	if err != nil {
 		t.Fatalf("there is no image to test, run 'make image-local' first: %v", err)
@@ -76,20 +95,15 @@ func New(t testing.TB, folder string) *Container {
 	if err := os.Chmod(c.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var refused []string
-	for _, c.isolation = range isolations() {
-		ctx, cancel := context.WithTimeout(t.Context(), probeLimit)
-		output, err := c.Command(ctx, "--version").CombinedOutput()
-		cancel()
-		if err == nil {
-			t.Logf("the container has %s: %s", c.isolation.name, output)
-			c.system()
-			return c
-		}
-		refused = append(refused, fmt.Sprintf("%s: %v: %s", c.isolation.name, err, output))
-	}
-	t.Skipf("this kernel isolates nothing for this user:\n%s", strings.Join(refused, "\n"))
-	return nil
+	return c
+}
+
+// version has the program print its version.
+func (c *Container) version() (string, error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), probeLimit)
+	defer cancel()
+	output, err := c.Command(ctx, "--version").CombinedOutput()
+	return string(output), err
 }
 
 // numbers reads the user of an image, which is given by numbers.
@@ -161,7 +175,7 @@ func (c *Container) system() {
 	c.t.Helper()
 	for _, file := range []string{"/etc/hosts", "/etc/resolv.conf"} {
 		data, err := os.ReadFile(file)
-		if os.IsNotExist(err) {
+		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {

@@ -54,7 +54,7 @@ type manifest struct {
 
 // Config is what an image says of how it is run.
 type Config struct {
-	User       string            `json:"User"` //nolint:tagliatelle // As the specification has it.
+	User       string            `json:"User"`
 	Entrypoint []string          `json:"Entrypoint"`
 	Env        []string          `json:"Env"`
 	WorkingDir string            `json:"WorkingDir"`
