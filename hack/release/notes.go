@@ -32,7 +32,7 @@ const (
 )
 
 // described matches versions that git made up for commits without a tag.
-var described = regexp.MustCompile(`^v0\.0\.0-|-[0-9]+-g[0-9a-f]+(-dirty)?$|-dirty$`)
+var described = regexp.MustCompile(`^v0\.0\.0-|-\d+-g[0-9a-f]+(-dirty)?$|-dirty$`)
 
 // address matches the addresses of links, which stand at the end of a document.
 var address = regexp.MustCompile(`^\[[^]]+\]: `)
