@@ -42,17 +42,20 @@ const (
 
 // A mount is a folder of this machine at a path of the container.
 type mount struct {
-	Source, Target string
+	Source string `json:"source"`
+	Target string `json:"target"`
 }
 
 // A start is what a command does before it becomes the image's program.
 type start struct {
-	Root, Folder string
-	Program      []string
-	UID, GID     int
+	Root    string   `json:"root"`
+	Folder  string   `json:"folder"`
+	Program []string `json:"program"`
+	UID     int      `json:"uid"`
+	GID     int      `json:"gid"`
 	// Mount says that the process has a mount namespace.
-	Mount  bool
-	Mounts []mount
+	Mount  bool    `json:"mount"`
+	Mounts []mount `json:"mounts"`
 }
 
 // Main must come first in the TestMain of packages whose tests use containers: in a process that a command has started it becomes the

@@ -24,7 +24,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -78,7 +77,7 @@ func TestHelloWorldFromTheImage(t *testing.T) {
 // unprivileged checks what the kernel says of the server's process.
 func unprivileged(t *testing.T, c *container.Container, pid int) {
 	t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +102,7 @@ func unprivileged(t *testing.T, c *container.Container, pid int) {
 	if os.Geteuid() == 0 && has["Groups"] != "" {
 		t.Errorf("the server's process is in the groups %s", has["Groups"])
 	}
-	mounts, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "mountinfo"))
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
