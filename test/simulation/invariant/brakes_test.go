@@ -43,12 +43,13 @@ const (
 	deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 )
 
-// deletion has a hook asked about the parent, which wants nothing, and the engine delete the child.
+// deletion has a hook asked about the parent with a new child, which wants nothing, and the engine delete the child.
 func (s *script) deletion(called, done time.Duration) {
 	s.t.Helper()
-	s.child("user", "", `"color":"red"`, called)
-	s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, called)
-	s.write("engine", "delete", "configmaps", "m", "", done)
+	uid := fmt.Sprint("m", s.revision)
+	s.write("user", "create", "configmaps", uid, fmt.Sprintf(child, "", `"color":"red"`), called)
+	s.call(hook.Sync, "t", []string{uid}, "", &hooks.Response{}, called)
+	s.write("engine", "delete", "configmaps", uid, "", done)
 }
 
 func TestBrakes(t *testing.T) {
