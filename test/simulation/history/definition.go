@@ -126,7 +126,6 @@ func (d *definition) child(kind int, r *rand.Rand) hooks.Rule {
 // edits are the variants of EditDefinition.
 var edits = []string{
 	"kinds", "order", "version", "strategy", "apply", "finalize", "customize", "selector", "resync", "hook-version", "workers", "parents", "ignore",
-	"pause", "resume", "resume", "guard", "guard",
 }
 
 // guards are the limits of deletions that a definition may have.

@@ -171,7 +171,7 @@ func asObject(v any) object {
 func variables(container map[string]any) map[string]any {
 	values := map[string]any{}
 	for name, variable := range named(container["env"]) {
-		values[name] = variable["value"]
+		values[name] = text(variable["value"]) // An empty one is not stored.
 	}
 	return values
 }
