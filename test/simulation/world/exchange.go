@@ -168,11 +168,13 @@ func (w *World) wake() {
 	}
 }
 
-// abandon drops an item whose sender does not wait for it any more.
+// abandon drops an item whose sender does not wait for it any more, unless it is one that arrives all the same.
 func (w *World) abandon(i *item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.items.remove(i)
+	if !i.Abandoned {
+		w.items.remove(i)
+	}
 }
 
 // httpResponse is a response with a body that is complete.
