@@ -70,7 +70,8 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	}
 	p := &Process{name: o.Name, log: o.Log, cmd: cmd, line: make(chan string, 1), ended: make(chan struct{})}
 	cmd.Stdout = &lineWriter{file: file, wanted: o.Wanted, found: p.line}
-	cmd.Stderr, cmd.SysProcAttr = file, ownGroup()
+	cmd.Stderr = file
+	ownGroup(cmd)
 	if o.Also != nil {
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(cmd.Stdout, o.Also), io.MultiWriter(file, o.Also)
 	}
@@ -88,6 +89,9 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	}()
 	return p, nil
 }
+
+// ID returns the operating system's number of the process.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
 
 // Ended is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }

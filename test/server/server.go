@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -60,6 +61,8 @@ type Options struct {
 	Kubeconfig string
 	// DataDir is the server's data directory. Empty: a new one that the test removes.
 	DataDir string
+	// Command makes a command that runs the server's program with arguments, and that is killed when ctx is done. Nil: it runs the binary.
+	Command func(ctx context.Context, args ...string) *exec.Cmd
 	// Args are further flags of the server.
 	Args []string
 	// Tolerate has texts of lines in the server's log that would fail the test, since they tell of a panic or of an error that
@@ -93,7 +96,10 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	s := &Server{t: t, cluster: c, options: o, binary: Binary(t), port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
+	s := &Server{t: t, cluster: c, options: o, port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
+	if o.Command == nil {
+		s.binary = Binary(t)
+	}
 	t.Cleanup(s.end)
 	s.Restart()
 	return s
@@ -138,8 +144,8 @@ func (s *Server) Restart() {
 		"--secure-port", strconv.Itoa(s.port),
 	}, s.options.Args...)
 	var err error
-	command := process.Command(s.t.Context(), s.binary, args...)
-	command.Env = append(os.Environ(), verification)
+	command := s.command(context.WithoutCancel(s.t.Context()), args...)
+	command.Env = append(command.Environ(), verification)
 	s.process, err = process.Start(command, process.Options{Name: "the server", Log: s.log})
 	if err != nil {
 		s.t.Fatal(err)
@@ -148,13 +154,21 @@ func (s *Server) Restart() {
 
 	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
 	defer cancel()
-	if _, err := process.Output(ctx, s.binary, "register",
+	if _, err := process.OutputOf(ctx, s.command(ctx, "register",
 		"--kubeconfig", s.cluster.Kubeconfig,
 		"--data-dir", s.options.DataDir,
 		"--host", "localhost",
-		"--port", strconv.Itoa(s.port)); err != nil {
+		"--port", strconv.Itoa(s.port))); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// command makes a command that runs the server's program.
+func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
+	if s.options.Command != nil {
+		return s.options.Command(ctx, args...)
+	}
+	return exec.CommandContext(ctx, s.binary, args...)
 }
 
 // Kill ends the server with SIGKILL, as a power cut would.
@@ -171,6 +185,9 @@ func (s *Server) Stop() error {
 func (s *Server) Ended() <-chan struct{} {
 	return s.process.Ended()
 }
+
+// PID is the operating system's number of the process that runs.
+func (s *Server) PID() int { return s.process.ID() }
 
 // Port is where the server listens, on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
