@@ -35,7 +35,7 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if err != nil {
 		return nil, err
 	}
-	if err := registry.CheckReadable(ctx, config.Generic.RESTOptionsGetter, o.Recommended.Etcd.EncryptionProviderConfigFilepath != ""); err != nil {
+	if err := registry.CheckReadable(ctx, &o.Recommended.Etcd.StorageConfig, config.Generic.ResourceTransformers); err != nil {
 		return nil, err
 	}
 	if etcd != nil {

@@ -18,16 +18,18 @@ package metacontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"path"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
@@ -42,84 +44,89 @@ const (
 
 // An UnreadableError means that objects are stored encrypted, and not with a key that the server was given.
 type UnreadableError struct {
-	// Resource is that of the objects.
-	Resource schema.GroupResource
-	// Err names the key of the first such object, and says what is wrong with it.
+	// Key is that of the first such object in etcd.
+	Key string
+	// Err says what is wrong with it.
 	Err error
 }
 
-// Error says which objects, why, and what to do.
+// Error says which object, why, and what to do.
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("stored %s cannot be decrypted: %v; the file of --encryption-provider-config must have every key with which objects were "+
-		"encrypted, until all of them are written anew. Nothing was changed", e.Resource.Resource, e.Err)
+	return fmt.Sprintf("a stored object cannot be decrypted: %s: %v; the file of --encryption-provider-config must have every key with which "+
+		"objects were encrypted, until all of them are written anew. Nothing was changed", e.Key, e.Err)
 }
 
 // Unwrap returns what is wrong with the object.
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
-// CheckReadable returns an *UnreadableError if a stored object is encrypted with a key that the server was not given. Without it, such a
-// server would come up and never be ready. All reads every object; otherwise one of each resource is read, which costs nothing and finds
-// that encryption was forgotten as a whole. An etcd that does not answer is no error here.
-func CheckReadable(ctx context.Context, getter generic.RESTOptionsGetter, all bool) error {
+// CheckReadable returns an *UnreadableError if a stored object is encrypted with a key that the server was not given, which would come up
+// and never be ready. Transformers are those of the configuration of encryption, with which all objects are read. Nil: there is no such
+// configuration, and one object of each resource is read, which costs nothing and finds that it was forgotten. An etcd that does not
+// answer is no error here.
+func CheckReadable(ctx context.Context, config *storagebackend.Config, transformers value.ResourceTransformers) error {
 	ctx, cancel := context.WithTimeout(ctx, readableTimeout)
 	defer cancel()
-	for _, r := range []struct {
-		resource  string
-		one, list func() runtime.Object
-	}{
-		{
-			"compositecontrollers", func() runtime.Object { return &metacontroller.CompositeController{} },
-			func() runtime.Object { return &metacontroller.CompositeControllerList{} },
-		},
-		{
-			"decoratorcontrollers", func() runtime.Object { return &metacontroller.DecoratorController{} },
-			func() runtime.Object { return &metacontroller.DecoratorControllerList{} },
-		},
-		{
-			"controllerrevisions", func() runtime.Object { return &metacontroller.ControllerRevision{} },
-			func() runtime.Object { return &metacontroller.ControllerRevisionList{} },
-		},
-	} {
-		resource := metacontroller.Resource(r.resource)
-		switch err := readThrough(ctx, getter, resource, r.one, r.list, all); {
-		case err == nil:
-		case storage.IsInternalError(err) && strings.Contains(err.Error(), "unable to transform key"):
-			return &UnreadableError{Resource: resource, Err: err}
-		default:
-			klog.FromContext(ctx).V(2).Info("Could not check that what is stored can be read", "resource", resource, "err", err)
+	err := checkReadable(ctx, config, transformers)
+	if unreadable, ok := errors.AsType[*UnreadableError](err); ok {
+		return unreadable
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("Could not check that what is stored can be decrypted", "err", err)
+	}
+	return nil
+}
+
+func checkReadable(ctx context.Context, config *storagebackend.Config, transformers value.ResourceTransformers) (err error) {
+	client, err := newEtcdClient(ctx, config.Transport)
+	if err != nil {
+		return fmt.Errorf("connecting to etcd: %w", err)
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	for _, name := range []string{"compositecontrollers", "decoratorcontrollers", "controllerrevisions"} {
+		resource := metacontroller.Resource(name)
+		transformer := identity.NewEncryptCheckTransformer()
+		if transformers != nil {
+			transformer = transformers.TransformerForResource(resource)
+		}
+		if err := readThrough(ctx, client, config.Prefix, resource, transformer, transformers != nil); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// readThrough reads the stored objects of a resource, past the watch cache.
-func readThrough(ctx context.Context, getter generic.RESTOptionsGetter, resource schema.GroupResource, one, list func() runtime.Object, all bool,
+func newEtcdClient(ctx context.Context, t storagebackend.TransportConfig) (*clientv3.Client, error) {
+	config := clientv3.Config{Context: ctx, Endpoints: t.ServerList, Logger: zap.NewNop()}
+	if t.CertFile != "" || t.KeyFile != "" || t.TrustedCAFile != "" {
+		files := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}
+		var err error
+		if config.TLS, err = files.ClientConfig(); err != nil {
+			return nil, err
+		}
+	}
+	return clientv3.New(config)
+}
+
+// readThrough decrypts the stored objects of a resource: all, or one.
+func readThrough(ctx context.Context, client *clientv3.Client, root string, resource schema.GroupResource, transformer value.Transformer, all bool,
 ) error {
-	options, err := getter.GetRESTOptions(resource, one())
-	if err != nil {
-		return err
-	}
-	prefix := "/" + strings.TrimPrefix(options.ResourcePrefix, "/")
-	stored, destroy, err := factory.Create(*options.StorageConfig, one, list, prefix)
-	if err != nil {
-		return err
-	}
-	defer destroy()
-	predicate := storage.Everything
-	predicate.Limit = 1
+	prefix := path.Join("/", root, resource.Group, resource.Resource) + "/"
+	limit := int64(1)
 	if all {
-		predicate.Limit = readablePage
+		limit = readablePage
 	}
-	for {
-		page := list()
-		if err := stored.GetList(ctx, prefix+"/", storage.ListOptions{Predicate: predicate, Recursive: true}, page); err != nil {
-			return err
-		}
-		read, err := meta.ListAccessor(page)
+	for key := prefix; ; {
+		page, err := client.Get(ctx, key, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(limit))
 		if err != nil {
-			return err
+			return fmt.Errorf("reading %s: %w", resource, err)
 		}
-		if predicate.Continue = read.GetContinue(); predicate.Continue == "" || !all {
+		for _, kv := range page.Kvs {
+			if _, _, err := transformer.TransformFromStorage(ctx, kv.GetValue(), value.DefaultContext(kv.GetKey())); err != nil {
+				return &UnreadableError{Key: string(kv.GetKey()), Err: err}
+			}
+			key = string(kv.GetKey()) + "\x00"
+		}
+		if !all || !page.More {
 			return nil
 		}
 	}

@@ -176,14 +176,14 @@ func TestMissingKeysAreToldInWords(t *testing.T) {
 	}{
 		"AnotherKey": {
 			"The former key was taken out before objects were written anew.", []string{provider("other")}, encrypted,
-			"stored compositecontrollers cannot be decrypted: ",
+			"a stored object cannot be decrypted: /metacontroller-apiserver/metacontroller.k8s.io/compositecontrollers/hidden: ",
 		},
 		"NoEncryption": {
-			"The flag was forgotten.", nil, nil, "stored compositecontrollers cannot be decrypted: ",
+			"The flag was forgotten.", nil, nil, "a stored object cannot be decrypted: /metacontroller-apiserver/metacontroller.k8s.io/compositecontrollers/hidden: ",
 		},
 		"AKeyOfTheSameName": {
 			"Somebody made a key anew.", []string{strings.Replace(provider("other"), "name: other", "name: first", 1)}, encrypted,
-			"stored compositecontrollers cannot be decrypted: ",
+			"a stored object cannot be decrypted: /metacontroller-apiserver/metacontroller.k8s.io/compositecontrollers/hidden: ",
 		},
 		"NoKey": {
 			"The file was cut off.", []string{"  - secretbox: {keys: [{name: first, secret: eA==}]}\n"}, encrypted, "secret",
