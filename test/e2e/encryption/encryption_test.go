@@ -81,14 +81,13 @@ func (s *store) restart(providers ...string) {
 	s.Restart()
 }
 
-// create creates a controller that nobody runs, with the marker.
+// create creates a controller that nobody runs, with the marker. It ends with the store.
 func (s *store) create(name string) {
 	s.t.Helper()
 	s.c.KubectlInput(s.t, `{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController,
 		metadata: {name: `+name+`, annotations: {note: `+marker+`}},
 		spec: {generateSelector: true, paused: true, parentResource: {apiVersion: v1, resource: configmaps,
 			labelSelector: {matchLabels: {nobody: has-this}}}, hooks: {sync: {webhook: {url: "http://hook.invalid/"}}}}}`, "create", "-f", "-")
-	s.t.Cleanup(func() { s.c.Kubectl(s.t, "delete", "--ignore-not-found", "compositecontroller", name) })
 }
 
 // readable fails the test unless the controllers are there.

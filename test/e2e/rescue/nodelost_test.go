@@ -66,7 +66,6 @@ func TestANodeIsLost(t *testing.T) {
 		_, _ = c.TryKubectl(ctx, "", "delete", "node", "node-1")
 	})
 	c.Kubectl(t, "patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", nodeStatus("True"))
-	c.Kubectl(t, "taint", "node", "node-1", "node.kubernetes.io/not-ready-", "--overwrite")
 	field := func(path string) string {
 		output, err := c.TryKubectl(t.Context(), "", "get", "pod", "metacontroller-apiserver-0", "--namespace", "metacontroller", "-o", "jsonpath={"+path+"}")
 		if err != nil {
