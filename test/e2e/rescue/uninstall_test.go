@@ -85,6 +85,8 @@ func websitesRun(t *testing.T, e *fixture.Environment) *fleet {
 // TestUninstalling plays the page, first in the right order.
 func TestUninstalling(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Resources: []cluster.CustomResource{websites}})
+	// Other tests have lost their stores with controllers in them.
+	must(t, e.Kubeconfig, "release-finalizers", "--yes")
 	f := websitesRun(t, e)
 	s := terminal.New(t, e.Cluster)
 	s.Prefer(program(t))
@@ -106,6 +108,8 @@ func TestUninstalling(t *testing.T) {
 // TestTheServerWentFirst plays the way out.
 func TestTheServerWentFirst(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Resources: []cluster.CustomResource{websites}})
+	// Other tests have lost their stores with controllers in them.
+	must(t, e.Kubeconfig, "release-finalizers", "--yes")
 	f := websitesRun(t, e)
 	s := terminal.New(t, e.Cluster)
 	s.Prefer(program(t))

@@ -137,6 +137,8 @@ func newCluster(config *rest.Config, parallel int) (*cluster, error) {
 	config = rest.CopyConfig(config)
 	// The number of requests under way is bounded, and the API server has its own limits.
 	config.QPS = -1
+	// It looks at every kind, and those that are deprecated are not the user's choice.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.UserAgent = "metacontroller-apiserver/release-finalizers"
 	asked, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

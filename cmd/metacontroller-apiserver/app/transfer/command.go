@@ -107,6 +107,7 @@ func client(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	config.QPS = -1 // One request follows the other.
+	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
 }
 
