@@ -25,6 +25,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
 )
 
 // newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
@@ -32,6 +33,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 ) (*genericapiserver.GenericAPIServer, error) {
 	config, err := newConfig(ctx, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := registry.CheckReadable(ctx, &o.Recommended.Etcd.StorageConfig, config.Generic.ResourceTransformers); err != nil {
 		return nil, err
 	}
 	if etcd != nil {
