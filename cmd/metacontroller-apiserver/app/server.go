@@ -25,6 +25,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
@@ -50,15 +51,28 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if o.Recommended.Traces.ConfigFile != "" {
 		engine.TracerProvider = config.Generic.TracerProvider
 	}
+	// It says that no engine runs, even where none ever does.
+	metrics.Register()
+	if create == nil || !o.Controllers.Enabled {
+		klog.FromContext(ctx).Info("Controllers are stored, but not run, because of --enable-controllers=false")
+		engine.Inspection.Explain(func() (string, bool) {
+			return "this server does not run controllers, because of --enable-controllers=false", false
+		})
+		server, err := config.Complete().New()
+		if err != nil {
+			return nil, err
+		}
+		return server.Generic, nil
+	}
+	runner := &engineRunner{create: create, config: engine, fail: fail}
+	if err := runner.elect(o, cluster); err != nil {
+		return nil, err
+	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err
 	}
-	if create == nil {
-		klog.FromContext(ctx).Info("Controllers are stored, but not run")
-		return server.Generic, nil
-	}
-	if err := addEngine(ctx, server.Generic, create, engine, fail); err != nil {
+	if err := runner.add(ctx, server.Generic); err != nil {
 		server.Generic.Destroy()
 		return nil, err
 	}
