@@ -65,6 +65,9 @@ func (f *fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := f.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
+			err = cause // It says more than that the request was canceled.
+		}
 		end()
 		return nil, err //nolint:wrapcheck // As above.
 	}

@@ -57,23 +57,48 @@ func (p *pair) firstAfter(r *replica, after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// renewal is a successful write of the Lease.
+type renewal struct {
+	at time.Time
+	by string
+}
+
+// renewals returns the writes of the Lease in their order.
+func (p *pair) renewals() (list []renewal) {
+	p.T.Helper()
+	for _, e := range p.Audited(p.T, leaseNamespace) {
+		if e.ObjectRef.Resource == "leases" && e.ObjectRef.Name == p.lease && succeeded(&e) {
+			list = append(list, renewal{e.StageTimestamp.Time, user(&e)})
+		}
+	}
+	if len(list) == 0 {
+		p.T.Fatal("nobody wrote the Lease")
+	}
+	slices.SortStableFunc(list, func(a, b renewal) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// silent checks that a replica asks for no write, in the cluster or in its own API, after a time and before it has written the Lease again.
+func (p *pair) silent(r *replica, after time.Time) {
+	p.T.Helper()
+	until := time.Now()
+	for _, x := range p.renewals() {
+		if x.by == r.user && x.at.After(after) {
+			until = x.at
+			break
+		}
+	}
+	for _, e := range slices.Concat(p.requestsOf(r), p.ownWrites(r)) {
+		if e.RequestReceivedTimestamp.After(after) && e.RequestReceivedTimestamp.Time.Before(until) {
+			p.T.Errorf("%s made %s %s without the Lease", r.user, cluster.AuditedRequest(&e), e.ObjectRef.Name)
+		}
+	}
+}
+
 // judge checks that every write was made by the replica that held the Lease: the one that had written it last.
 func (p *pair) judge() {
 	p.T.Helper()
-	type renewal struct {
-		at time.Time
-		by string
-	}
-	var renewals []renewal
-	for _, e := range p.Audited(p.T, leaseNamespace) {
-		if e.ObjectRef.Resource == "leases" && e.ObjectRef.Name == p.lease && succeeded(&e) {
-			renewals = append(renewals, renewal{e.StageTimestamp.Time, user(&e)})
-		}
-	}
-	if len(renewals) == 0 {
-		p.T.Fatal("nobody wrote the Lease")
-	}
-	slices.SortStableFunc(renewals, func(a, b renewal) int { return a.at.Compare(b.at) })
+	renewals := p.renewals()
 	writes := 0
 	for _, e := range p.Audited(p.T, p.Name) {
 		by := user(&e)
@@ -98,8 +123,8 @@ func (p *pair) judge() {
 	}
 }
 
-// ownWrites returns what the engine of a replica wrote to the replica's own API after a time.
-func (p *pair) ownWrites(r *replica, after time.Time) (list []auditv1.Event) {
+// ownWrites returns what the engine of a replica wrote to the replica's own API.
+func (p *pair) ownWrites(r *replica) (list []auditv1.Event) {
 	p.T.Helper()
 	file, err := os.Open(r.audit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +141,7 @@ func (p *pair) ownWrites(r *replica, after time.Time) (list []auditv1.Event) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			continue // The last line may be half written.
 		}
-		if e.User.Username == "system:apiserver" && e.ObjectRef != nil && e.ObjectRef.APIGroup == "metacontroller.k8s.io" && e.RequestReceivedTimestamp.After(after) {
+		if e.User.Username == "system:apiserver" && e.ObjectRef != nil && e.ObjectRef.APIGroup == "metacontroller.k8s.io" {
 			list = append(list, e)
 		}
 	}
