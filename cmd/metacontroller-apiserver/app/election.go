@@ -39,8 +39,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 )
 
-// elect has the runner wait for the Lease that the options name, if they want an election.
-func (h *engineRunner) elect(o options.Completed, cluster *rest.Config) error {
+// elect has the runner wait for the Lease that the options name, if they want an election. Alone says that no other process uses the data
+// directory, as where the storage is embedded.
+func (h *engineRunner) elect(o options.Completed, cluster *rest.Config, alone bool) error {
 	election := o.LeaderElection
 	if !election.LeaderElect {
 		return nil
@@ -63,7 +64,7 @@ func (h *engineRunner) elect(o options.Completed, cluster *rest.Config) error {
 			return createNamespace(ctx, client.CoreV1(), election.ResourceNamespace)
 		},
 	}
-	if o.Embedded() {
+	if alone {
 		last := leaderFile{path: filepath.Join(o.Storage.DataDir, "leader"), host: host}
 		if config.Former, err = last.read(); err != nil {
 			return err

@@ -65,7 +65,7 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		return server.Generic, nil
 	}
 	runner := &engineRunner{create: create, config: engine, fail: fail}
-	if err := runner.elect(o, cluster); err != nil {
+	if err := runner.elect(o, cluster, etcd != nil); err != nil {
 		return nil, err
 	}
 	server, err := config.Complete().New()
