@@ -162,6 +162,10 @@ var (
 		Name: "metacontroller_hook_response_limit_bytes", Type: Gauge,
 		Help: "Bytes of hook responses that may be held at once; hook calls wait above it.",
 	})
+	engineRunning = declare(Family{
+		Name: "metacontroller_engine_running", Type: Gauge,
+		Help: "1 while this process runs controllers, 0 while it waits to be elected or only serves the API.",
+	})
 	panics = declare(Family{
 		Name: "metacontroller_panics_total", Type: Counter,
 		Help: "Panics of the engine that were recovered. Each is a bug; the log has its stack.",

@@ -287,9 +287,7 @@ func (c *Controller) Open(ctx context.Context) (shut func(), err error) {
 	shut = func() {
 		end()
 		running.Wait()
-		c.hooks.Close()
-		c.expectations.Close()
-		c.informers.Close()
+		c.shut()
 	}
 	if !c.informers.Await(ctx) {
 		shut()
