@@ -23,10 +23,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// lockFileName is the file in the data directory that the running process holds with flock.
+// lockFileName is the file in the data directory that the running process holds locked.
 const lockFileName = "LOCK"
 
 // acquireLock takes the data directory for this process and writes down who holds it. It never waits.
@@ -35,17 +36,14 @@ const lockFileName = "LOCK"
 // lock, and then waits for ever. The kernel drops the lock with the process, however that ends; the file stays.
 func acquireLock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockFileName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock file %s: %w", path, err)
+	locked, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, &InUseError{Dir: dir, Holder: readHolder(path)}
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer func() { _ = f.Close() }()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, &InUseError{Dir: dir, Holder: readHolder(f)}
-		}
+	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
+	f := locked.File
 	if err := writeHolder(f); err != nil {
 		_ = f.Close()
 		return nil, classify(dir, fmt.Errorf("writing lock file %s: %w", path, err))
@@ -54,7 +52,12 @@ func acquireLock(dir string) (*os.File, error) {
 }
 
 // readHolder returns what the holder wrote about itself, or nothing.
-func readHolder(f *os.File) string {
+func readHolder(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
 	// The longest host name has 64 bytes; whatever else is in the file is not ours.
 	text, err := io.ReadAll(io.LimitReader(f, 128))
 	if err != nil {
