@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 // replacements is how many authorities are waited for.
 func replacements() int {
-	if os.Getenv("FAULTS_LONG") != "" {
+	if long() {
 		return 12
 	}
 	return 2
