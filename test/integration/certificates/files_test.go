@@ -109,7 +109,7 @@ func TestFilesAreReadAgainUnderLoad(t *testing.T) {
 		t.Helper()
 		cluster.Eventually(t, limit, fmt.Sprintf("%d certificates of %d authorities to be served", certificates, authorities),
 			func(context.Context) (bool, string) {
-				gotCertificates, gotAuthorities := l.seen()
+				gotCertificates, gotAuthorities, _ := l.seen()
 				return gotCertificates == certificates && gotAuthorities == authorities, fmt.Sprintf("%d of %d", gotCertificates, gotAuthorities)
 			})
 	}

@@ -75,8 +75,8 @@ type load struct {
 
 	mu       sync.Mutex
 	outcomes map[string]int
-	// certificates and authorities are those that were served, and trusted, by their serial numbers or bytes.
-	certificates, authorities map[string]bool
+	// served are the certificates that were served, by those of their authorities; all by their serial numbers.
+	served map[string]map[string]bool
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -97,7 +97,7 @@ func begin(t *testing.T, c *cluster.Cluster, port int) *load {
 	}
 	l := &load{
 		cluster: c, client: client, trust: trust, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		outcomes: map[string]int{}, certificates: map[string]bool{}, authorities: map[string]bool{},
+		outcomes: map[string]int{}, served: map[string]map[string]bool{},
 	}
 	c.KubectlInput(t, controller("load"), "create", "-f", "-")
 	t.Cleanup(func() {
@@ -200,9 +200,12 @@ func (l *load) handshake(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.certificates[response.TLS.PeerCertificates[0].SerialNumber.String()] = true
 	chain := response.TLS.VerifiedChains[0]
-	l.authorities[chain[len(chain)-1].SerialNumber.String()] = true
+	authority := chain[len(chain)-1].SerialNumber.String()
+	if l.served[authority] == nil {
+		l.served[authority] = map[string]bool{}
+	}
+	l.served[authority][chain[0].SerialNumber.String()] = true
 	if response.StatusCode != http.StatusOK {
 		return errors.New(response.Status)
 	}
@@ -219,11 +222,15 @@ func (l *load) count(what string, err error) {
 	l.outcomes[outcome]++
 }
 
-// seen returns how many certificates were served so far, and by how many authorities they were signed.
-func (l *load) seen() (certificates, authorities int) {
+// seen returns how many certificates were served so far, by how many authorities they were signed, and the most by one of these.
+func (l *load) seen() (certificates, authorities, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.certificates), len(l.authorities)
+	for _, ofOne := range l.served {
+		certificates += len(ofOne)
+		most = max(most, len(ofOne))
+	}
+	return certificates, len(l.served), most
 }
 
 // total returns how many requests have ended.
@@ -245,7 +252,7 @@ func (l *load) judge(t *testing.T, opened int64) {
 		return total >= enough(), fmt.Sprintf("%d requests", total)
 	})
 	l.end()
-	certificates, authorities := l.seen()
+	certificates, authorities, _ := l.seen()
 	total, failed := 0, 0
 	for _, outcome := range slices.Sorted(maps.Keys(l.outcomes)) {
 		n := l.outcomes[outcome]

@@ -41,7 +41,7 @@ func replacements() int {
 }
 
 // TestReplicasReplaceTheirAuthorityUnderLoad has two replicas at one port, one with HTTP/2 and one without, whose certificates are
-// replaced every two seconds and whose authority every ten. They are valid for much longer, so that a slow machine is no reason to fail.
+// replaced every two seconds and whose authority every fifteen. They are valid for much longer, so that a slow machine is no reason to fail.
 func TestReplicasReplaceTheirAuthorityUnderLoad(t *testing.T) {
 	c := cluster.Shared(t)
 	const secret = "authority"
@@ -50,7 +50,7 @@ func TestReplicasReplaceTheirAuthorityUnderLoad(t *testing.T) {
 		"--etcd-servers", c.EtcdServers, "--etcd-prefix", "/test-certificates", "--permit-port-sharing",
 		"--serving-cert-secret", namespace + "/" + secret,
 		"--serving-cert-duration=1h", "--serving-cert-renew-before=59m58s",
-		"--serving-ca-duration=100h", "--serving-ca-renew-before=99h59m54s", "--serving-ca-propagation=4s",
+		"--serving-ca-duration=100h", "--serving-ca-renew-before=99h59m55s", "--serving-ca-propagation=10s",
 	}
 	authority := []string{"--ca-secret", namespace + "/" + secret}
 	first := server.Start(t, c, server.Options{Args: args, Authority: authority})
@@ -64,14 +64,13 @@ func TestReplicasReplaceTheirAuthorityUnderLoad(t *testing.T) {
 
 	l := begin(t, c, first.Port())
 	wanted := replacements()
-	cluster.Eventually(t, limit*4, fmt.Sprintf("%d authorities to be replaced", wanted), func(context.Context) (bool, string) {
-		certificates, authorities := l.seen()
-		return authorities > wanted, fmt.Sprintf("%d certificates, %d authorities", certificates, authorities)
-	})
+	cluster.Eventually(t, limit*4, fmt.Sprintf("%d authorities to be replaced, and certificates of one of them", wanted),
+		func(context.Context) (bool, string) {
+			certificates, authorities, most := l.seen()
+			// There are two replicas: with three certificates one of them has renewed its own.
+			return authorities > wanted && most > 2, fmt.Sprintf("%d certificates, %d authorities, %d of one", certificates, authorities, most)
+		})
 	l.judge(t, f.opened.Load())
-	if certificates, authorities := l.seen(); certificates <= 2*authorities {
-		t.Errorf("%d certificates of %d authorities were served by two replicas, which must renew theirs in between", certificates, authorities)
-	}
 	page, err := first.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
