@@ -26,9 +26,11 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// lockFileName is the file in the data directory that the running process holds with flock.
+// lockFileName is the file in the data directory that the running process holds locked.
 const lockFileName = "LOCK"
 
 // acquireLock takes the data directory for this process and writes down who holds it. It never waits.
@@ -37,17 +39,14 @@ const lockFileName = "LOCK"
 // lock, and then waits for ever. The kernel drops the lock with the process, however that ends; the file stays.
 func acquireLock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockFileName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock file %s: %w", path, err)
+	locked, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, &InUseError{Dir: dir, Holder: readHolder(path)}
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer func() { _ = f.Close() }()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, &InUseError{Dir: dir, Holder: readHolder(f)}
-		}
+	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
+	f := locked.File
 	if err := writeHolder(f); err != nil {
 		_ = f.Close()
 		return nil, classify(dir, fmt.Errorf("writing lock file %s: %w", path, err))
@@ -83,13 +82,20 @@ func RunningEndpoint(ctx context.Context, dir string) (string, error) {
 		return "", ErrNotRunning
 	}
 	if err != nil {
-		return "", fmt.Errorf("connecting to %s: %w", readHolder(f), err)
+		return "", fmt.Errorf("connecting to %s: %w", readLine(f, 0), err)
 	}
 	return endpoint, connection.Close()
 }
 
 // readHolder returns what the holder wrote about itself, or nothing.
-func readHolder(f *os.File) string { return readLine(f, 0) }
+func readHolder(path string) string {
+	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	return readLine(f, 0)
+}
 
 // readLine returns a line of a lock file: first the process that holds it, then the endpoint of its etcd. It is empty if it is not there.
 func readLine(f *os.File, n int) string {

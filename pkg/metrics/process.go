@@ -18,6 +18,7 @@ package metrics
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -82,6 +83,8 @@ type process struct {
 	caches map[*CacheSource]struct{}
 	// requests and responses are the states of the budgets of hooks.
 	requests, responses func() (used, limit int64)
+	// certificate is when the serving certificate ends.
+	certificate func() (end time.Time, ok bool)
 }
 
 // CacheSource calls yield for every kind that a cache holds, with the number of objects and the size of their JSON. It must
@@ -163,6 +166,15 @@ func ObserveResponseBudget(state func() (used, limit int64)) {
 	global.responses = state
 }
 
+// ObserveServingCertificate has the end of the serving certificate taken from end at every scrape, if there is one. It must not block.
+// The last call counts.
+func ObserveServingCertificate(end func() (end time.Time, ok bool)) {
+	Register()
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.certificate = end
+}
+
 func (p *process) collect(ch chan<- prometheus.Metric) {
 	for _, outcomes := range p.writes {
 		for _, counter := range outcomes {
@@ -174,7 +186,7 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
 	p.mu.Lock()
-	requests, responses, engines := p.requests, p.responses, p.engines
+	requests, responses, engines, certificate := p.requests, p.responses, p.engines, p.certificate
 	var sources []CacheSource
 	for source := range p.caches {
 		sources = append(sources, *source)
@@ -190,6 +202,11 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 		used, limit := responses()
 		ch <- responseBytes.constant(float64(used))
 		ch <- responseLimit.constant(float64(limit))
+	}
+	if certificate != nil {
+		if end, ok := certificate(); ok {
+			ch <- servingCertificateEnd.constant(float64(end.UnixMilli()) / 1000)
+		}
 	}
 	collectCaches(ch, sources)
 }

@@ -108,30 +108,6 @@ func ApplyRoles(ctx context.Context, o Options) error {
 	return nil
 }
 
-// PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.
-func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) error {
-	client, err := newClient(config)
-	if err != nil {
-		return err
-	}
-	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	if existing.GetLabels()[automanagedLabel] != "" {
-		return &ServedByDefinitionsError{}
-	}
-	wanted := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": existing.GetAPIVersion(), "kind": existing.GetKind(),
-		// With the uid nothing is created, should the registration be deleted meanwhile.
-		"metadata": map[string]any{"name": APIServiceName, "uid": string(existing.GetUID())},
-	}}
-	if err := setBundle(wanted, bundle); err != nil {
-		return err
-	}
-	return apply(ctx, client, wanted, authorityFieldManager)
-}
-
 func newClient(config *rest.Config) (dynamic.Interface, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -65,6 +65,10 @@ type Options struct {
 	Command func(ctx context.Context, args ...string) *exec.Cmd
 	// Args are further flags of the server.
 	Args []string
+	// Port is where the server listens, for servers that share one with --permit-port-sharing. Zero: a free one.
+	Port int
+	// Authority are the flags of register that name the authority of the server's certificate. Empty: that in DataDir.
+	Authority []string
 	// Tolerate has texts of lines in the server's log that would fail the test, since they tell of a panic or of an error that
 	// an ordinary end does not leave, but that the test provokes.
 	Tolerate []string
@@ -96,7 +100,13 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	s := &Server{t: t, cluster: c, options: o, port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
+	if o.Port == 0 {
+		o.Port = freePort(t)
+	}
+	if len(o.Authority) == 0 {
+		o.Authority = []string{"--data-dir", o.DataDir}
+	}
+	s := &Server{t: t, cluster: c, options: o, port: o.Port, log: filepath.Join(t.TempDir(), "server.log")}
 	if o.Command == nil {
 		s.binary = Binary(t)
 	}
@@ -154,11 +164,12 @@ func (s *Server) Restart() {
 
 	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
 	defer cancel()
-	if _, err := process.OutputOf(ctx, s.command(ctx, "register",
+	if _, err := process.OutputOf(ctx, s.command(ctx, append([]string{
+		"register",
 		"--kubeconfig", s.cluster.Kubeconfig,
-		"--data-dir", s.options.DataDir,
 		"--host", "localhost",
-		"--port", strconv.Itoa(s.port))); err != nil {
+		"--port", strconv.Itoa(s.port),
+	}, s.options.Authority...)...)); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -29,7 +29,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
 // lostStorageGrace is how long the server may take to stop after its storage ended: no request can succeed any more.
@@ -112,24 +111,6 @@ func await(server <-chan error, s storage, fail func(error), grace time.Duration
 	case <-timer.C:
 		return nil
 	}
-}
-
-// ensureCertificate creates a serving certificate if none is given, and starts its renewal.
-func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.WaitGroup) error {
-	if !o.MakesCertificate() {
-		return nil
-	}
-	manager := servingcert.New(servingcert.Options{
-		Dir: o.CertificateDir(), Hosts: []string{o.ServerRun.ExternalHost},
-	})
-	files, err := manager.Ensure()
-	if err != nil {
-		return err
-	}
-	pair := &o.Recommended.SecureServing.ServerCert.CertKey
-	pair.CertFile, pair.KeyFile = files.CertFile, files.KeyFile
-	owned.Go(func() { manager.Run(ctx) })
-	return nil
 }
 
 // storageCheck is a health check that names the embedded etcd.

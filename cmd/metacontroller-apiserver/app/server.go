@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
@@ -44,6 +45,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		config.ProcessMetrics = true
 		config.Generic.AddHealthChecks(storageCheck(etcd))
 	}
+	if serving := config.Generic.SecureServing; serving != nil && serving.Cert != nil {
+		exposeCertificate(serving.Cert)
+	}
 	cluster, err := engineCluster(o.Recommended, config.Generic.ClientConfig)
 	if err != nil {
 		return nil, err
@@ -53,6 +57,7 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
 	}
 	if o.Recommended.Traces.ConfigFile != "" {
+		config.Generic.TracerProvider = tracing.LimitFlush(config.Generic.TracerProvider, tracing.FlushLimit)
 		engine.TracerProvider = config.Generic.TracerProvider
 	}
 	// It says that no engine runs, even where none ever does.

@@ -139,7 +139,8 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 			"quarter. Further requests wait for room within the timeout of their call.")
 	fs.Var(&c.HookResponseBudget, "hook-response-budget",
 		"Size of the responses of all hooks that are held at once, without those of up to 64Ki. Further responses wait for room within "+
-			"the timeout of their call. A response of unknown length needs room for --hook-response-limit while it is read.")
+			"the timeout of their call, in turns: the controller that holds least is next. A quarter is kept for controllers that hold nothing, if "+
+			"there are several. A response of unknown length needs room for --hook-response-limit while it is read.")
 	fs.Var(&c.HookEtagBudget, "hook-etag-budget",
 		"Size of the responses of all hooks that are remembered by their entity tags. What exceeds it is not remembered.")
 	c.Webhooks.addFlags(fs)

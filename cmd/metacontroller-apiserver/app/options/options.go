@@ -41,6 +41,8 @@ type Options struct {
 	Recommended *genericoptions.RecommendedOptions
 	// Storage is the data directory.
 	Storage *Storage
+	// Certificates are the options of a serving certificate whose authority is in the cluster.
+	Certificates *Certificates
 	// Admission are the options of the plugins of this server.
 	Admission *Admission
 	// Controllers are the options of the engine that runs controllers.
@@ -73,6 +75,7 @@ func NewOptions() (*Options, error) {
 		ServerRun:      newServerRun(registry),
 		Recommended:    genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
 		Storage:        newStorage(),
+		Certificates:   newCertificates(),
 		Admission:      newAdmission(),
 		Controllers:    newControllers(),
 		LeaderElection: newLeaderElection(),
@@ -96,6 +99,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.Etcd.AddFlags(sets.FlagSet("storage"))
 	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	describeServing(sets.FlagSet("secure serving"))
+	o.Certificates.addFlags(sets.FlagSet("secure serving"))
 	o.Controllers.addFlags(sets.FlagSet("controllers"))
 	addRetiredFlags(sets.FlagSet("controllers"))
 	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
@@ -135,6 +139,7 @@ func (c Completed) Validate() error {
 	var errs []error
 	errs = append(errs, c.ServerRun.Validate()...)
 	errs = append(errs, c.Storage.validate(c.Recommended.Etcd)...)
+	errs = append(errs, c.Certificates.validate(c.Recommended.SecureServing)...)
 	r := *c.Recommended
 	if c.Embedded() {
 		// --etcd-servers is set when the embedded etcd runs.
