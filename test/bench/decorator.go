@@ -39,7 +39,7 @@ func (b *bench) decorator(ctx context.Context) error {
 		return err
 	}
 	defer m.close()
-	if _, err := m.watch(ctx, cache.Query{Resource: childResource, LabelSelector: "bench=attachment"}, m.seeChild); err != nil {
+	if err := m.watch(ctx, cache.Query{Resource: childResource, LabelSelector: "bench=attachment"}, m.seeChild); err != nil {
 		return err
 	}
 	if err := m.createPods(ctx); err != nil {

@@ -109,7 +109,7 @@ func (b *bench) removal(ctx context.Context, name string, c composite) error {
 			}
 			family := newFamily(m)
 			for _, q := range []cache.Query{{Resource: parentResource}, children} {
-				if _, err := m.watch(ctx, q, family.see); err != nil {
+				if err := m.watch(ctx, q, family.see); err != nil {
 					return err
 				}
 			}

@@ -73,12 +73,12 @@ func (b *bench) meterOf(ctx context.Context, s size, controller string) (*meter,
 		return nil, err
 	}
 	m := &meter{bench: b, size: s, namespace: namespace, controller: controller, revision: "1"}
-	_, err = m.watch(ctx, cache.Query{Resource: parentResource}, m.seeParent)
+	err = m.watch(ctx, cache.Query{Resource: parentResource}, m.seeParent)
 	return m, err
 }
 
 // watch tells handle of the changes of one resource in the namespace until the meter is closed.
-func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Event)) (*cache.Informer, error) {
+func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Event)) error {
 	informer := m.cache.Acquire(q)
 	cancel := informer.Subscribe(func(e cache.Event) { //nolint:contextcheck // Handlers have none.
 		o := e.New
@@ -92,9 +92,9 @@ func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Even
 	m.release = append(m.release, func() { cancel(); informer.Release() })
 	select {
 	case <-informer.Synced():
-		return informer, nil
+		return nil
 	case <-ctx.Done():
-		return informer, ctx.Err()
+		return ctx.Err()
 	}
 }
 

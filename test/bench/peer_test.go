@@ -165,7 +165,11 @@ func standInSync(ctx context.Context, writes *barewrites.Client, parent *object.
 	}
 	observed := map[string]json.RawMessage{}
 	for _, child := range wanted.Children {
-		var c struct{ Metadata struct{ Name string } }
+		var c struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
 		if err := json.Unmarshal(child, &c); err != nil {
 			return err
 		}
@@ -217,5 +221,6 @@ func callHook(ctx context.Context, url string, parent *object.Object, observed m
 		return answer{}, err
 	}
 	var a answer
-	return a, json.Unmarshal(reply, &a)
+	err = json.Unmarshal(reply, &a)
+	return a, err
 }

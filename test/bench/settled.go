@@ -150,7 +150,7 @@ func (m *meter) update(ctx context.Context) error {
 
 // drift deletes one child of each parent and waits until all are there again.
 func (m *meter) drift(ctx context.Context) error {
-	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
+	if err := m.watch(ctx, children, m.seeChild); err != nil {
 		return err
 	}
 	m.expect(m.size.parents)
@@ -200,7 +200,7 @@ func (m *meter) awaitCalls(ctx context.Context, calls int64) error {
 
 // single changes one child at a time, and measures the same kind of write to a ConfigMap of nobody in between.
 func (m *meter) single(ctx context.Context) (report.Result, error) {
-	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
+	if err := m.watch(ctx, children, m.seeChild); err != nil {
 		return report.Result{}, err
 	}
 	if _, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, "nobodys", "{}", "1")); err != nil {
@@ -242,7 +242,7 @@ func (m *meter) restart(ctx context.Context) (report.Result, error) {
 		}
 	}
 	for _, q := range []cache.Query{{Resource: parentResource}, children} {
-		if _, err := m.watch(ctx, q, count); err != nil {
+		if err := m.watch(ctx, q, count); err != nil {
 			return report.Result{}, err
 		}
 	}

@@ -22,8 +22,11 @@ import (
 	"strings"
 )
 
-// whole is the format of measures of which no fraction counts.
-const whole = "%.0f"
+const (
+	// whole is the format of measures of which no fraction counts, hundredths that of others.
+	whole      = "%.0f"
+	hundredths = "%.2f"
+)
 
 // compared are the measures that versions, and the server and its peers, are compared by. Smaller is better for all of them.
 var compared = []struct {
@@ -32,15 +35,15 @@ var compared = []struct {
 	// told says that only a program's own metrics tell it, so that zero is what was not told.
 	told bool
 }{
-	{"time ÷ limit", "%.2f", ratio, false},
-	{"median from the start ÷ limit's", "%.2f", Result.StartRatio, false},
-	{"seconds", "%.2f", func(r Result) float64 { return r.Seconds }, false},
+	{"time ÷ limit", hundredths, ratio, false},
+	{"median from the start ÷ limit's", hundredths, Result.StartRatio, false},
+	{"seconds", hundredths, func(r Result) float64 { return r.Seconds }, false},
 	{"p50 ms", whole, func(r Result) float64 { return r.P50 }, false},
 	{"p99 ms", whole, func(r Result) float64 { return r.P99 }, false},
-	{"hook calls per parent", "%.2f", func(r Result) float64 { return r.CallsPerParent }, false},
+	{"hook calls per parent", hundredths, func(r Result) float64 { return r.CallsPerParent }, false},
 	{"reads", whole, func(r Result) float64 { return float64(r.Reads("things", "configmaps", "pods")) }, false},
 	{"writes", whole, func(r Result) float64 { return float64(r.Writes()) }, false},
-	{"CPU s per 1,000 parents", "%.2f", func(r Result) float64 { return r.PerThousand }, false},
+	{"CPU s per 1,000 parents", hundredths, func(r Result) float64 { return r.PerThousand }, false},
 	{"allocations per parent", whole, func(r Result) float64 { return r.Mallocs }, true},
 	{"KB allocated per parent", whole, func(r Result) float64 { return r.AllocBytes / 1024 }, true},
 	{"RSS MB after", whole, func(r Result) float64 { return r.RSSAfter }, false},
@@ -52,8 +55,8 @@ var compared = []struct {
 func Comparison(base, changed []Result) string {
 	var b strings.Builder
 	b.WriteString("| workload | parents × children | measure | base | changed | difference |\n|---|---|---|---|---|---|\n")
-	others := groupsOf(changed, Server)
-	for _, g := range groupsOf(base, Server) {
+	others := ownGroups(changed)
+	for _, g := range ownGroups(base) {
 		i := slices.IndexFunc(others, g.same)
 		if i < 0 {
 			continue
@@ -88,7 +91,7 @@ func Peers(results []Result) string {
 	}
 	b.WriteString(" |\n|---|---|---|---" + strings.Repeat("|---|---", len(names)) + "|\n")
 	all := groups(results)
-	for _, g := range groupsOf(results, Server) {
+	for _, g := range ownGroups(results) {
 		peers := make([]*group, len(names))
 		for i, name := range names {
 			if n := slices.IndexFunc(all, func(o group) bool { return o.measured == name && o.same(g) }); n >= 0 {
@@ -116,7 +119,7 @@ func (g group) besidePeers(peers []*group) string {
 				shown = shown || p.median(m.value) != 0
 			}
 			if own != 0 && figure != "" {
-				quotient = fmt.Sprintf("%.2f", p.median(m.value)/own)
+				quotient = fmt.Sprintf(hundredths, p.median(m.value)/own)
 			}
 			fmt.Fprintf(&cells, " | %s | %s", figure, quotient)
 		}

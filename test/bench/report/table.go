@@ -52,9 +52,9 @@ func groups(results []Result) []group {
 	return all
 }
 
-// groupsOf returns the groups of one that was measured.
-func groupsOf(results []Result, measured string) []group {
-	return slices.DeleteFunc(groups(results), func(g group) bool { return g.measured != measured })
+// ownGroups returns the groups of the server.
+func ownGroups(results []Result) []group {
+	return slices.DeleteFunc(groups(results), func(g group) bool { return g.measured != Server })
 }
 
 func verbOf(key string) string {
@@ -84,7 +84,7 @@ func (g group) number(format string, f func(Result) float64) string {
 
 // Table returns the medians of all runs of the server as tables in Markdown: times, requests, and usage.
 func Table(results []Result) string {
-	all := groupsOf(results, Server)
+	all := ownGroups(results)
 	return strings.Join([]string{table(all, timeColumns, times), table(all, requestColumns, requests), table(all, usageColumns, usage)}, "\n")
 }
 
@@ -105,14 +105,14 @@ func times(g group) []string {
 		return milliseconds / 1000
 	}
 	return []string{
-		g.number("%.2f", func(r Result) float64 { return r.Seconds }), g.number("%.2f", func(r Result) float64 { return r.Limit }),
-		g.number("%.2f", func(r Result) float64 { return r.Ratio }),
-		g.number("%.2f", func(r Result) float64 { return start(r, r.StartP50) }), g.number("%.2f", func(r Result) float64 { return r.LimitStartP50 / 1000 }),
-		g.number("%.2f", func(r Result) float64 { return start(r, r.StartP99) }), g.number("%.2f", func(r Result) float64 { return r.LimitStartP99 / 1000 }),
+		g.number(hundredths, func(r Result) float64 { return r.Seconds }), g.number(hundredths, func(r Result) float64 { return r.Limit }),
+		g.number(hundredths, func(r Result) float64 { return r.Ratio }),
+		g.number(hundredths, func(r Result) float64 { return start(r, r.StartP50) }), g.number(hundredths, func(r Result) float64 { return r.LimitStartP50 / 1000 }),
+		g.number(hundredths, func(r Result) float64 { return start(r, r.StartP99) }), g.number(hundredths, func(r Result) float64 { return r.LimitStartP99 / 1000 }),
 		g.number("%.1f", func(r Result) float64 { return r.P50 }), g.number("%.1f", func(r Result) float64 { return r.P99 }),
 		g.number("%.1f", func(r Result) float64 { return cmp.Or(r.LimitP50, r.WriteP50) }),
 		g.number("%.1f", func(r Result) float64 { return cmp.Or(r.LimitP99, r.WriteP99) }),
-		fmt.Sprintf("%.2f", g.median(func(r Result) float64 { return r.CallsPerParent })),
+		fmt.Sprintf(hundredths, g.median(func(r Result) float64 { return r.CallsPerParent })),
 	}
 }
 
@@ -142,7 +142,7 @@ func usage(g group) []string {
 	return []string{
 		g.number("%.1f", func(r Result) float64 { return r.BytesInPerParent / 1024 }),
 		g.number("%.1f", func(r Result) float64 { return r.BytesOutPerParent / 1024 }),
-		g.number("%.2f", func(r Result) float64 { return r.CPU }), g.number("%.2f", func(r Result) float64 { return r.PerThousand }),
+		g.number(hundredths, func(r Result) float64 { return r.CPU }), g.number(hundredths, func(r Result) float64 { return r.PerThousand }),
 		g.number("%.0f", func(r Result) float64 { return r.RSSBefore }), g.number("%.0f", func(r Result) float64 { return r.RSSAfter }),
 		g.number("%.0f", func(r Result) float64 { return r.BytesPerObject }), g.number("%.0f", func(r Result) float64 { return r.Mallocs }),
 		g.number("%.0f", func(r Result) float64 { return r.AllocBytes / 1024 }),

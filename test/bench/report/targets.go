@@ -111,13 +111,13 @@ func (t target) show(figure float64) string {
 		// A little more than nothing must not look like nothing.
 		return fmt.Sprintf("%.4f", figure)
 	}
-	return fmt.Sprintf("%.2f", figure)
+	return fmt.Sprintf(hundredths, figure)
 }
 
 // Targets returns a table of the targets beside the medians of the server, and of its peers where some were measured.
 func Targets(results []Result) string {
 	all, peers := groups(results), peerNames(results)
-	own := groupsOf(results, Server)
+	own := ownGroups(results)
 	others := peers
 	if len(peers) == 0 {
 		others = []string{"Metacontroller, tuned"}
