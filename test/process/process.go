@@ -89,6 +89,9 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	return p, nil
 }
 
+// ID returns the operating system's number of the process.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
+
 // Ended is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 

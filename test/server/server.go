@@ -60,6 +60,10 @@ type Options struct {
 	Kubeconfig string
 	// DataDir is the server's data directory. Empty: a new one that the test removes.
 	DataDir string
+	// Binary is the server's binary. Empty: that of Binary.
+	Binary string
+	// Env are further variables of the server's environment, as "NAME=value".
+	Env []string
 	// Args are further flags of the server.
 	Args []string
 	// Tolerate has texts of lines in the server's log that would fail the test, since they tell of a panic or of an error that
@@ -93,7 +97,10 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	s := &Server{t: t, cluster: c, options: o, binary: Binary(t), port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
+	if o.Binary == "" {
+		o.Binary = Binary(t)
+	}
+	s := &Server{t: t, cluster: c, options: o, binary: o.Binary, port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
 	t.Cleanup(s.end)
 	s.Restart()
 	return s
@@ -139,7 +146,7 @@ func (s *Server) Restart() {
 	}, s.options.Args...)
 	var err error
 	command := process.Command(s.t.Context(), s.binary, args...)
-	command.Env = append(os.Environ(), verification)
+	command.Env = append(append(os.Environ(), verification), s.options.Env...)
 	s.process, err = process.Start(command, process.Options{Name: "the server", Log: s.log})
 	if err != nil {
 		s.t.Fatal(err)
@@ -171,6 +178,9 @@ func (s *Server) Stop() error {
 func (s *Server) Ended() <-chan struct{} {
 	return s.process.Ended()
 }
+
+// PID is the operating system's number of the process that runs.
+func (s *Server) PID() int { return s.process.ID() }
 
 // Port is where the server listens, on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
