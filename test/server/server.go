@@ -50,6 +50,8 @@ const (
 	verification = "METACONTROLLER_VERIFY=plans"
 	// logLines is how much of the log is shown when a test fails.
 	logLines = 8
+	// endLines is how much of the log End returns.
+	endLines = 80
 	// raceLines is how much of a report of the race detector is shown.
 	raceLines = 80
 )
@@ -177,6 +179,12 @@ func (s *Server) Stop() error {
 // Ended is closed when the running server has ended.
 func (s *Server) Ended() <-chan struct{} {
 	return s.process.Ended()
+}
+
+// End waits until the running server has ended, and returns its exit code, -1 after a signal, and the end of its log.
+func (s *Server) End() (code int, log string) {
+	<-s.process.Ended()
+	return s.process.Code(), s.process.Tail(endLines)
 }
 
 // PID is the operating system's number of the process that runs.
