@@ -66,6 +66,8 @@ type Options struct {
 	Binary string
 	// Env are further variables of the server's environment, as "NAME=value".
 	Env []string
+	// Memory is how many bytes the kernel gives the server, which is killed when it needs more; only root can limit it. Zero: no limit.
+	Memory int64
 	// Args are further flags of the server.
 	Args []string
 	// Tolerate has texts of lines in the server's log that would fail the test, since they tell of a panic or of an error that
@@ -82,6 +84,7 @@ type Server struct {
 	port    int
 	log     string
 	process *process.Process
+	memory  *memoryGroup
 
 	// scraping guards the page of metrics that was read last, and when reading it began.
 	scraping sync.Mutex
@@ -121,6 +124,7 @@ func (s *Server) end() {
 			s.t.Errorf("stopping the server: %v", err)
 		}
 	}
+	s.freeMemory()
 	printed, err := os.ReadFile(s.log)
 	if err != nil {
 		s.t.Errorf("reading the server's log: %v", err)
@@ -153,6 +157,12 @@ func (s *Server) Restart() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	if s.options.Memory > 0 {
+		s.freeMemory()
+		if s.memory, err = limitMemory(s.process.ID(), s.options.Memory); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	s.awaitReady()
 
 	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
@@ -164,6 +174,33 @@ func (s *Server) Restart() {
 		"--port", strconv.Itoa(s.port)); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// PeakMemory returns how many bytes of memory the server has used at most since it was started with a limit, files that the kernel
+// remembers for it among them.
+func (s *Server) PeakMemory() int64 {
+	s.t.Helper()
+	text, err := os.ReadFile(s.memory.peak)
+	if err != nil {
+		s.t.Fatalf("reading the memory of the server: %v", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		s.t.Fatalf("reading the memory of the server: %v", err)
+	}
+	return n
+}
+
+// freeMemory removes the control group of the process that has ended.
+func (s *Server) freeMemory() {
+	s.t.Helper()
+	if s.memory == nil {
+		return
+	}
+	if err := s.memory.remove(); err != nil {
+		s.t.Error(err)
+	}
+	s.memory = nil
 }
 
 // Kill ends the server with SIGKILL, as a power cut would.

@@ -57,7 +57,7 @@ type ledger struct {
 	again func(error) bool
 
 	acks, repeated atomic.Int64
-	mu   sync.Mutex
+	mu             sync.Mutex
 	// tried and acked are the numbers of the last writes of each object.
 	tried, acked map[string]int
 	// next is the number of the next write of each writer.
