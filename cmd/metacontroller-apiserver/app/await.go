@@ -68,7 +68,7 @@ func responded(err error) bool {
 	if err == nil {
 		return true
 	}
-	status, ok := errors.AsType[apierrors.APIStatus](err)
+	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
 		return false
 	}

@@ -77,7 +77,7 @@ type Fleet struct {
 func New(test *fixture.Test, o Options) *Fleet {
 	test.T.Helper()
 	f := &Fleet{Test: test, Hook: newHook(test.T, o.Children), options: o, values: map[string]string{}, made: map[string]types.UID{}}
-	at := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://" + f.Hook.address)}}
+	at := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://" + f.Hook.address + "/sync")}}
 	f.definition = fixture.Definition{
 		Kind: fixture.Composite, Sync: at, EditComposite: o.Edit,
 		Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: o.Method}},

@@ -46,7 +46,6 @@ func TestDiskFull(t *testing.T) {
 		DataDir: data, Args: []string{stored}, Tolerate: []string{"context canceled", "could not write", "Handler timeout"},
 	}})
 	l := newLedger(e.NewTest(t))
-	l.removeAfterwards()
 	l.fill = 100_000
 	var slowest time.Duration
 	for range rounds {

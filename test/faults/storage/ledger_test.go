@@ -173,17 +173,3 @@ func (l *ledger) check() {
 	}
 }
 
-// removeAfterwards deletes all that was written with the test, if the server is still there.
-func (l *ledger) removeAfterwards() {
-	l.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), time.Minute)
-		defer cancel()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for name := range l.tried {
-			if err := l.client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				l.t.Errorf("deleting %s: %v", name, err)
-			}
-		}
-	})
-}

@@ -47,8 +47,6 @@ func TestMalformedRequests(t *testing.T) {
 	requests := report.Pick(1000, 10_000)
 	e := fixture.SetUp(t, fixture.Options{Limit: limit(), Server: server.Options{Args: []string{stored}}})
 	l := newLedger(e.NewTest(t))
-	l.tried["malformed"] = 0
-	l.removeAfterwards()
 	if _, err := l.client.Create(t.Context(), controller("malformed", nil), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,6 @@ func TestEtcdMembers(t *testing.T) {
 		Tolerate: []string{"context canceled", "could not write", "Handler timeout"},
 	}})
 	l := newLedger(e.NewTest(t))
-	l.removeAfterwards()
 	for _, victim := range []struct {
 		what string
 		pick func(leader int) int

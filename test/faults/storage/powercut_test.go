@@ -37,7 +37,6 @@ func TestPowerCut(t *testing.T) {
 	data := filepath.Join(d.mounted, "data")
 	e := fixture.SetUp(t, fixture.Options{Limit: limit(), Server: server.Options{DataDir: data, Args: []string{stored}}})
 	l := newLedger(e.NewTest(t))
-	l.removeAfterwards()
 	authority, err := os.ReadFile(filepath.Join(data, "serving-certificates", "ca.crt"))
 	if err != nil {
 		t.Fatal(err)

@@ -53,6 +53,9 @@ func generators() map[string]func(r *rand.Rand) malformed {
 		all["replace: "+name] = func(r *rand.Rand) malformed {
 			return malformed{method: http.MethodPut, path: existing, contentType: asJSON, body: body(r)}
 		}
+		if name == "no spec" || name == "a bad spec" {
+			continue // Who applies need not say all.
+		}
 		all["apply: "+name] = func(r *rand.Rand) malformed {
 			return malformed{method: http.MethodPatch, path: existing + "?fieldManager=test", contentType: asApply, body: body(r)}
 		}

@@ -63,7 +63,6 @@ func TestUpgrade(t *testing.T) {
 	running := e.Server
 	test := e.NewTest(t)
 	l := newLedger(test)
-	l.removeAfterwards()
 	l.again = temporary
 	f := fleet.New(test, fleet.Options{Parents: parents, Children: 2, Method: v1alpha1.ChildUpdateRollingInPlace, Finalize: true})
 	f.Create("first")
@@ -94,12 +93,15 @@ func TestUpgrade(t *testing.T) {
 	for _, store := range stores {
 		cluster.Eventually(t, limit(), "a watch to show all writes", func(context.Context) (bool, string) { return l.shown(store) })
 	}
+	// The server that runs now ends before what the others cleaned up.
+	f.Controller.Delete()
+	f.Controller.AwaitGone()
 	figures.Say("%d writes repeated by their client, %d watches followed them all, %d parents and their children whole", l.repeated.Load(), watchers, parents)
 }
 
 // temporary reports whether a request may be repeated: the server was going or not there yet.
 func temporary(err error) bool {
-	_, answered := errors.AsType[apierrors.APIStatus](err)
+	_, answered := errors.AsType[*apierrors.StatusError](err)
 	return !answered || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
