@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-const page = "# Title\n\n" + Begin + "\nold\n" + End + "\n\nrest\n"
+const page = "# Title\n\n" + Begin + "\nthe former table\n" + End + "\n\nrest\n"
 
 func TestTheTableHasTheLastFiguresOfLongForms(t *testing.T) {
 	written, err := Write([]byte(page), strings.NewReader(strings.Join([]string{
@@ -46,7 +46,7 @@ func TestTheTableHasTheLastFiguresOfLongForms(t *testing.T) {
 			t.Errorf("the document lacks %q:\n%s", want, text)
 		}
 	}
-	for _, unwanted := range []string{"old", "short", "| 1 request"} {
+	for _, unwanted := range []string{"the former table", "short", "| 1 request"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("the document has %q:\n%s", unwanted, text)
 		}

@@ -172,4 +172,3 @@ func (l *ledger) check() {
 		}
 	}
 }
-

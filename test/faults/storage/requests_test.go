@@ -135,7 +135,7 @@ func oddities() map[string]func(r *rand.Rand) malformed {
 			return malformed{method: http.MethodPost, path: path, contentType: types[r.IntN(len(types))], body: noise(r)}
 		},
 		"a patch of an unknown type": func(r *rand.Rand) malformed {
-			types := []string{"application/strategic-merge-patch+json", asJSON, "", "x/y"}
+			types := []string{"application/strategic-merge-patch+yaml", asJSON, "x/y"}
 			return malformed{method: http.MethodPatch, path: existing, contentType: types[r.IntN(len(types))], body: []byte(`{}`)}
 		},
 		"an answer that nobody writes": func(*rand.Rand) malformed {
@@ -169,7 +169,7 @@ func oddities() map[string]func(r *rand.Rand) malformed {
 		"a version that is no number":    get(path + "?resourceVersion=new"),
 		"a match without version":        get(path + "?resourceVersionMatch=NotOlderThan"),
 		"a continuation that is none":    get(path + "?limit=1&continue=x"),
-		"a field selector that is none":  get(path + "?fieldSelector=" + url.QueryEscape("metadata.name=a,,==")),
+		"a field selector that is none":  get(path + "?fieldSelector=nothing"),
 		"a field that is not selectable": get(path + "?fieldSelector=spec.nothing%3Dx"),
 		"a label selector that is none":  get(path + "?labelSelector=" + url.QueryEscape("a in (")),
 		"a timeout that is no number":    get(path + "?watch=1&timeoutSeconds=long"),

@@ -212,7 +212,7 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 		x.fail(errDisconnected)
 		return ""
 	case Panic:
-		x.done <- outcome{panics: true}
+		x.panic()
 		return ""
 	case Hang:
 		x.failure = errDisconnected
@@ -257,7 +257,7 @@ func (w *World) releaseResponse(i *item, f Fault) {
 		if x.watch != nil {
 			x.watch.Close()
 		}
-		x.done <- outcome{panics: true}
+		x.panic()
 	case x.failure != nil:
 		x.fail(x.failure)
 	default:
@@ -280,6 +280,9 @@ func (w *World) again(i *item, kind Kind, after time.Duration) {
 	i.Since, i.due = w.Now(), w.Now()+after
 	w.items.insert(i)
 }
+
+// panic has the sender of a request panic.
+func (x *exchange) panic() { x.done <- outcome{panics: true} }
 
 // drop lets the sender of a request see a broken connection.
 func (x *exchange) drop() {
