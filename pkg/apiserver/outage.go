@@ -19,7 +19,8 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"net/http"
+	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -35,6 +36,13 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 )
+
+// patience is how long etcd may take. A client of etcd waits until the request's own end while no member can be reached, and that is later
+// than what clients of Kubernetes wait for at most.
+const patience = 10 * time.Second
+
+// errLate ends what waits for etcd longer.
+var errLate = fmt.Errorf("it did not respond within %s", patience)
 
 // retryAfter is how long clients wait before they repeat a request that etcd did not serve, in seconds. Clients of Kubernetes repeat
 // it ten times: longer than the election of a leader takes.
@@ -67,9 +75,40 @@ func (g outages) GetRESTOptions(resource schema.GroupResource, example runtime.O
 // outageStorage is a storage of outages.
 type outageStorage struct{ storage.Interface }
 
+// etcdsTurn is a context that ends when etcd has been waited for too long.
+type etcdsTurn struct {
+	context.Context
+
+	timer *time.Timer
+	stop  context.CancelFunc
+}
+
+func newTurn(ctx context.Context) *etcdsTurn {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &etcdsTurn{ctx, time.AfterFunc(patience, func() { cancel(errLate) }), func() { cancel(nil) }}
+}
+
+// pause is for what does not wait for etcd, such as admission, which may take longer. The function that it returns ends the pause.
+func (t *etcdsTurn) pause() (end func()) {
+	t.timer.Stop()
+	return func() { t.timer.Reset(patience) }
+}
+
+// end ends the turn, and returns the error for clients.
+func (t *etcdsTurn) end(err error) error {
+	t.timer.Stop()
+	late := context.Cause(t) == errLate //nolint:errorlint // It is this one, or that of the request.
+	t.stop()
+	if err != nil && late {
+		return unavailable(errLate)
+	}
+	return explainOutage(err)
+}
+
 // Create implements storage.Interface.
 func (s outageStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	return explainOutage(s.Interface.Create(ctx, key, obj, out, ttl))
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.Create(turn, key, obj, out, ttl))
 }
 
 // Delete implements storage.Interface.
@@ -77,7 +116,11 @@ func (s outageStorage) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc,
 	cached runtime.Object, o storage.DeleteOptions,
 ) error {
-	return explainOutage(s.Interface.Delete(ctx, key, out, preconditions, validate, cached, o))
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.Delete(turn, key, out, preconditions, func(_ context.Context, o runtime.Object) error {
+		defer turn.pause()()
+		return validate(ctx, o)
+	}, cached, o))
 }
 
 // Watch implements storage.Interface.
@@ -88,12 +131,14 @@ func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOpti
 
 // Get implements storage.Interface.
 func (s outageStorage) Get(ctx context.Context, key string, o storage.GetOptions, out runtime.Object) error {
-	return explainOutage(s.Interface.Get(ctx, key, o, out))
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.Get(turn, key, o, out))
 }
 
 // GetList implements storage.Interface.
 func (s outageStorage) GetList(ctx context.Context, key string, o storage.ListOptions, list runtime.Object) error {
-	return explainOutage(s.Interface.GetList(ctx, key, o, list))
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.GetList(turn, key, o, list))
 }
 
 // GuaranteedUpdate implements storage.Interface.
@@ -101,7 +146,12 @@ func (s outageStorage) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	return explainOutage(s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.GuaranteedUpdate(turn, key, out, ignoreNotFound, preconditions,
+		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			defer turn.pause()()
+			return update(input, meta)
+		}, cached))
 }
 
 // explainOutage returns the error for clients if etcd did not serve, and any other error as it is.
@@ -109,10 +159,13 @@ func explainOutage(err error) error {
 	if err == nil || !isOutage(err) {
 		return err
 	}
-	unavailable := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + err.Error())
-	unavailable.ErrStatus.Code = http.StatusServiceUnavailable
-	unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
-	return unavailable
+	return unavailable(err)
+}
+
+func unavailable(cause error) error {
+	refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + cause.Error())
+	refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return refusal
 }
 
 // isOutage reports whether an error of etcd's client says that no member could be reached, that there is no leader, that an answer was

@@ -22,6 +22,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -152,4 +154,60 @@ func TestOtherErrorsOfTheStorageStayAsTheyAre(t *testing.T) {
 			}
 		}
 	}
+}
+
+// silentStorage waits until requests end, after it has admitted what is to be updated and deleted.
+type silentStorage struct{ brokenStorage }
+
+func (s silentStorage) Get(ctx context.Context, _ string, _ storage.GetOptions, _ runtime.Object) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s silentStorage) Delete(
+	ctx context.Context, _ string, _ runtime.Object, _ *storage.Preconditions, validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions,
+) error {
+	return errors.Join(validate(ctx, nil), ctx.Err())
+}
+
+func (s silentStorage) GuaranteedUpdate(
+	ctx context.Context, _ string, _ runtime.Object, _ bool, _ *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object,
+) error {
+	_, _, err := update(nil, storage.ResponseMeta{})
+	return errors.Join(err, ctx.Err())
+}
+
+func TestAnEtcdThatIsSilentIsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := outageStorage{silentStorage{}}.Get(t.Context(), "", storage.GetOptions{}, nil)
+		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "within 10s") || time.Since(began) != patience {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := (outageStorage{silentStorage{}}).Get(ctx, "", storage.GetOptions{}, nil); apierrors.IsServiceUnavailable(err) {
+			t.Errorf("the end of the request is told as %v", err)
+		}
+	})
+}
+
+func TestAdmissionMayTakeLongerThanEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outageStorage{silentStorage{}}
+		err := s.GuaranteedUpdate(t.Context(), "", nil, false, nil, func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			<-time.After(2 * patience)
+			return nil, nil, nil
+		}, nil)
+		if err != nil {
+			t.Errorf("an update that is admitted after %s: %v", 2*patience, err)
+		}
+		err = s.Delete(t.Context(), "", nil, nil, func(context.Context, runtime.Object) error {
+			<-time.After(2 * patience)
+			return nil
+		}, nil, storage.DeleteOptions{})
+		if err != nil {
+			t.Errorf("a deletion that is admitted after %s: %v", 2*patience, err)
+		}
+	})
 }

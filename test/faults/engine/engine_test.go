@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
 // limit is more than anything takes on a busy machine.
-func limit() time.Duration { return report.Pick(2*time.Minute, 10*time.Minute) }
+func limit() time.Duration { return report.Pick(5*time.Minute, 10*time.Minute) }
 
 // pause lets a fault last.
 func pause(t *testing.T, d time.Duration) {

@@ -48,7 +48,7 @@ const (
 type Options struct {
 	// Parents is how many there are, and Children how many each of them wants.
 	Parents, Children int
-	// Method is how children are updated. Empty: the default of the API.
+	// Method is how children are updated. Empty: in place.
 	Method v1alpha1.ChildUpdateMethod
 	// Finalize gives the controller a finalize hook.
 	Finalize bool
@@ -76,6 +76,9 @@ type Fleet struct {
 // New makes a fleet without parents, and waits until its controller runs.
 func New(test *fixture.Test, o Options) *Fleet {
 	test.T.Helper()
+	if o.Method == "" {
+		o.Method = v1alpha1.ChildUpdateInPlace
+	}
 	f := &Fleet{Test: test, Hook: newHook(test.T, o.Children), options: o, values: map[string]string{}, made: map[string]types.UID{}}
 	at := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://" + f.Hook.address + "/sync")}}
 	f.definition = fixture.Definition{

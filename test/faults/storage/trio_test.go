@@ -26,6 +26,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
@@ -50,7 +51,7 @@ func newTrio(t testing.TB, c *cluster.Cluster) *trio {
 		e.ports[i] = first + 2*i
 	}
 	var err error
-	if e.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(e.servers(), ","), Context: t.Context()}); err != nil {
+	if e.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(e.servers(), ","), Context: t.Context(), Logger: zap.NewNop()}); err != nil {
 		t.Fatalf("making a client of etcd: %v", err)
 	}
 	t.Cleanup(func() {
