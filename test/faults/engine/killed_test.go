@@ -27,13 +27,17 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/fleet"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 // TestServerKilled kills the server while parents are created, rolled out and finalized, in turns.
 func TestServerKilled(t *testing.T) {
 	figures := report.For(t, report.ServerKilled)
 	kills, parents := report.Pick(3, 20), report.Pick(60, 500)
-	e := fixture.SetUp(t, fixture.Options{Limit: limit()})
+	e := fixture.SetUp(t, fixture.Options{Limit: limit(), Server: server.Options{
+		// Requests to the cluster are broken off when those end that need them.
+		Tolerate: []string{"Failed to make webhook authorizer request"},
+	}})
 	f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 2, Method: v1alpha1.ChildUpdateRollingInPlace, Finalize: true})
 	names := f.Names()
 	var slowest time.Duration
