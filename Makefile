@@ -47,6 +47,8 @@ FIRST ?= 1
 # The commit whose engine `make simulate-before` runs, and invariants that it does not check.
 BEFORE ?= 6a24bce
 OPEN ?=
+# Which tests of faults `make faults` runs, as a regular expression. Empty: all.
+FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
 BASE ?= HEAD
@@ -150,6 +152,10 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 .PHONY: churn
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
+
+.PHONY: faults
+faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write docs/reliability.md.
+	@hack/faults.sh '$(FAULT)'
 
 .PHONY: fleet
 fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.

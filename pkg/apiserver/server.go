@@ -97,7 +97,7 @@ func (c CompletedConfig) New() (*Server, error) {
 }
 
 func (s *Server) install(c CompletedConfig) error {
-	storage, err := registry.NewStorage(Scheme, c.generic.RESTOptionsGetter, c.inspection)
+	storage, err := registry.NewStorage(Scheme, outages{c.generic.RESTOptionsGetter}, c.inspection)
 	if err != nil {
 		return err
 	}
