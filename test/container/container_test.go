@@ -36,10 +36,9 @@ func TestMain(m *testing.M) {
 
 // Whatever the kernel gives, the program runs; what it does not give is told.
 func TestEveryIsolation(t *testing.T) {
-	for _, isolation := range isolations() {
-		t.Run(isolation.name, func(t *testing.T) {
-			c := newContainer(t, made)
-			c.isolation = isolation
+	c := newContainer(t, made)
+	for _, c.isolation = range isolations() {
+		t.Run(c.isolation.name, func(t *testing.T) {
 			output, err := c.version()
 			if err != nil && strings.Contains(output+err.Error(), "operation not permitted") {
 				t.Skipf("this kernel does not give it: %v: %s", err, output)
