@@ -208,6 +208,25 @@ func TestBrakesAtRest(t *testing.T) {
 	}
 }
 
+func TestAChangeOfAKindHasItsEffectAfterAPause(t *testing.T) {
+	served := make([]*hooks.Edition, len(hooks.Kinds))
+	for i := range served {
+		served[i] = &hooks.Edition{}
+	}
+	for spec, want := range map[string]bool{"": true, paused: false} {
+		s := newScript(t)
+		s.braked("", "", 1, 1, "Ready", 0)
+		s.thing("user", "", "", 0)
+		s.child("user", "", `"color":"red"`, 0)
+		s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, time.Second)
+		s.braked("", spec, 2, 2, "Paused", time.Second)
+		s.write("user", "update", "customresourcedefinitions", "d", `{"kind":"CustomResourceDefinition","metadata":{"name":"d"}}`, 2*time.Second)
+		if v := s.Upgraded(Cluster{Served: served}); (v != nil) != want {
+			t.Errorf("with %q in the spec, it is violated: %v, want %v: %v", spec, v != nil, want, v)
+		}
+	}
+}
+
 func TestHeldDeletionsOfAResponseAreWhatIsWanted(t *testing.T) {
 	served := make([]*hooks.Edition, len(hooks.Kinds))
 	for i := range served {
