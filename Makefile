@@ -47,11 +47,18 @@ FIRST ?= 1
 # The commit whose engine `make simulate-before` runs, and invariants that it does not check.
 BEFORE ?= 6a24bce
 OPEN ?=
+# Which tests of faults `make faults` runs, as a regular expression. Empty: all.
+FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
 BASE ?= HEAD
-# How often `make bench-compare` measures each of the two versions.
+# How often `make bench-compare` and `make bench-peer` measure each of those that they compare.
 TURNS ?= 3
+# What `make bench-peer` compares with: Metacontroller's binary, the flags of a second peer of the same binary, empty for none, and the
+# file of its CustomResourceDefinitions, empty for the one in the source beside the binary.
+PEER ?=
+PEER_TUNED ?= --client-go-qps=-1 --workers=20
+PEER_CRDS ?=
 
 ##@ General
 
@@ -146,6 +153,10 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
 
+.PHONY: faults
+faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write docs/reliability.md.
+	@hack/faults.sh '$(FAULT)'
+
 .PHONY: fleet
 fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
 	@METACONTROLLER_APISERVER=$(CURDIR)/$(SERVER) go test -count=1 -v -timeout 30m -run '^TestFleet$$' ./test/conformance/status \
@@ -174,6 +185,11 @@ bench: build control-plane-build ## Measure the server against bare writes; BENC
 .PHONY: bench-compare
 bench-compare: build control-plane-build ## Measure the working tree and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh $(BASE) $(TURNS) $(BENCH_ARGS)
+
+.PHONY: bench-peer
+bench-peer: build control-plane-build ## Measure the server and Metacontroller, the binary PEER, in TURNS turns, with its default flags and with PEER_TUNED.
+	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench --runs $(TURNS) --peer '$(or $(PEER),$(error PEER must be the path of Metacontroller))' \
+		--peer-crds '$(PEER_CRDS)' --peer-args '' $(if $(PEER_TUNED),--peer-args '$(PEER_TUNED)') $(BENCH_ARGS)
 
 .PHONY: microbench
 microbench: ## Run the microbenchmarks COUNT times.

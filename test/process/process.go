@@ -105,6 +105,12 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s ended with success", p.name)
 }
 
+// Code returns the exit code of the program, -1 after a signal. It blocks until the program has ended.
+func (p *Process) Code() int {
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Line returns the first line that was wanted. It is an error when the program ends or ctx is done before.
 func (p *Process) Line(ctx context.Context) (string, error) {
 	select {
