@@ -17,12 +17,15 @@ limitations under the License.
 package embeddedetcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
@@ -51,19 +54,68 @@ func acquireLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// Lock takes a data directory for this process without starting etcd on it, until what it returns is closed. It never waits: the
+// error is an *InUseError when another process holds the directory. The directory must exist.
+func Lock(dir string) (io.Closer, error) { return acquireLock(dir) }
+
+// RunningEndpoint returns the Endpoint of the Server that runs on a data directory, in whichever process of this user. The error is
+// ErrNotRunning when there is none.
+func RunningEndpoint(ctx context.Context, dir string) (string, error) {
+	path := filepath.Join(dir, lockFileName)
+	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
+	if errors.Is(err, os.ErrNotExist) {
+		return "", ErrNotRunning
+	}
+	if err != nil {
+		return "", fmt.Errorf("opening lock file %s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	endpoint := readLine(f, 1)
+	socket, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok {
+		return "", ErrNotRunning
+	}
+	// What a killed process wrote stays, and so does its socket. Taking the lock would tell that as well, and keep a server from
+	// starting at that moment.
+	connection, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return "", ErrNotRunning
+	}
+	if err != nil {
+		return "", fmt.Errorf("connecting to %s: %w", readLine(f, 0), err)
+	}
+	return endpoint, connection.Close()
+}
+
 // readHolder returns what the holder wrote about itself, or nothing.
 func readHolder(path string) string {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = f.Close() }()
-	// The longest host name has 64 bytes; whatever else is in the file is not ours.
-	text, err := io.ReadAll(io.LimitReader(f, 128))
-	if err != nil {
+	return readLine(f, 0)
+}
+
+// readLine returns a line of a lock file: first the process that holds it, then the endpoint of its etcd. It is empty if it is not there.
+func readLine(f *os.File, n int) string {
+	// The longest host name has 64 bytes, and the longest socket 107; whatever else is in the file is not ours.
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 256))
+	lines := strings.Split(string(text), "\n")
+	if err != nil || n >= len(lines) {
 		return ""
 	}
-	return strings.TrimSpace(string(text))
+	return strings.TrimSpace(lines[n])
+}
+
+// publishEndpoint adds the endpoint of a running etcd to the lock file, for RunningEndpoint.
+func publishEndpoint(lock *os.File, endpoint string) error {
+	info, err := lock.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = lock.WriteAt([]byte(endpoint+"\n"), info.Size())
+	return err
 }
 
 func writeHolder(f *os.File) error {

@@ -77,6 +77,8 @@ type process struct {
 	drops  map[Drop]prometheus.Counter
 
 	mu sync.Mutex
+	// engines counts those that run: one, or none.
+	engines int
 	// caches are those exposed, by an identifier of their own.
 	caches map[*CacheSource]struct{}
 	// requests and responses are the states of the budgets of hooks.
@@ -135,6 +137,19 @@ func ExposeCache(source CacheSource) (withdraw func()) {
 	}
 }
 
+// EngineRuns takes note that this process runs controllers, until ended is called.
+func EngineRuns() (ended func()) {
+	Register()
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.engines++
+	return func() {
+		global.mu.Lock()
+		defer global.mu.Unlock()
+		global.engines--
+	}
+}
+
 // ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveRequestBudget(state func() (used, limit int64)) {
@@ -171,12 +186,13 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
 	p.mu.Lock()
-	requests, responses, certificate := p.requests, p.responses, p.certificate
+	requests, responses, engines, certificate := p.requests, p.responses, p.engines, p.certificate
 	var sources []CacheSource
 	for source := range p.caches {
 		sources = append(sources, *source)
 	}
 	p.mu.Unlock()
+	ch <- engineRunning.constant(float64(engines))
 	if requests != nil {
 		used, limit := requests()
 		ch <- requestBytes.constant(float64(used))

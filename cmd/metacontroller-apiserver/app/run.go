@@ -34,9 +34,20 @@ import (
 // lostStorageGrace is how long the server may take to stop after its storage ended: no request can succeed any more.
 const lostStorageGrace = 2 * time.Second
 
-// Run serves until ctx ends, and then returns nil. With an embedded etcd, that is started before and closed after everything
-// else; when it ends without being closed, Run returns its error.
+// Run waits until the cluster responds, serves until ctx ends, and then returns nil. With an embedded etcd, that is started before and
+// closed after everything else; when it ends without being closed, Run returns its error.
 func Run(ctx context.Context, o options.Completed, create NewEngine) (err error) {
+	cluster, err := clusterConfig(o.Recommended.CoreAPI)
+	if err != nil {
+		return err
+	}
+	err = awaitCluster(ctx, cluster)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	if !o.Embedded() {
 		return run(ctx, o, nil, create)
 	}

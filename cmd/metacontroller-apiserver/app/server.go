@@ -25,6 +25,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
@@ -33,6 +35,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 ) (*genericapiserver.GenericAPIServer, error) {
 	config, err := newConfig(ctx, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := registry.CheckReadable(ctx, &o.Recommended.Etcd.StorageConfig, config.Generic.ResourceTransformers); err != nil {
 		return nil, err
 	}
 	if etcd != nil {
@@ -55,15 +60,28 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		config.Generic.TracerProvider = tracing.LimitFlush(config.Generic.TracerProvider, tracing.FlushLimit)
 		engine.TracerProvider = config.Generic.TracerProvider
 	}
+	// It says that no engine runs, even where none ever does.
+	metrics.Register()
+	if create == nil || !o.Controllers.Enabled {
+		klog.FromContext(ctx).Info("Controllers are stored, but not run, because of --enable-controllers=false")
+		engine.Inspection.Explain(func() (string, bool) {
+			return "this server does not run controllers, because of --enable-controllers=false", false
+		})
+		server, err := config.Complete().New()
+		if err != nil {
+			return nil, err
+		}
+		return server.Generic, nil
+	}
+	runner := &engineRunner{create: create, config: engine, fail: fail}
+	if err := runner.elect(o, cluster, etcd != nil); err != nil {
+		return nil, err
+	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err
 	}
-	if create == nil {
-		klog.FromContext(ctx).Info("Controllers are stored, but not run")
-		return server.Generic, nil
-	}
-	if err := addEngine(ctx, server.Generic, create, engine, fail); err != nil {
+	if err := runner.add(ctx, server.Generic); err != nil {
 		server.Generic.Destroy()
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func TestOverlaysAreAccepted(t *testing.T) {
 		container string
 	}{
 		"single-node":     {pods: 1, container: "publish-ca apiserver"},
-		"production":      {pods: 1, container: "apiserver"},
+		"production":      {pods: 2, container: "apiserver"},
 		"least-privilege": {pods: 1, container: "publish-ca apiserver"},
 	} {
 		t.Run(overlay, func(t *testing.T) {
@@ -128,6 +128,9 @@ func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 		{"create", "tokenreviews.authentication.k8s.io"},
 		{"create", "subjectaccessreviews.authorization.k8s.io"},
 		{"get", "configmaps/extension-apiserver-authentication", "-n", "kube-system"},
+		{"create", "leases.coordination.k8s.io", "-n", "metacontroller"},
+		{"update", "leases.coordination.k8s.io", "-n", "metacontroller"},
+		{"watch", "leases.coordination.k8s.io", "-n", "metacontroller"},
 		{"patch", "apiservices.apiregistration.k8s.io/" + apiService},
 	} {
 		cluster.Eventually(t, 30*time.Second, "may "+strings.Join(right, " "), func(ctx context.Context) (bool, string) {

@@ -47,6 +47,8 @@ type Options struct {
 	Admission *Admission
 	// Controllers are the options of the engine that runs controllers.
 	Controllers *Controllers
+	// LeaderElection are the options of the election of the server that runs them.
+	LeaderElection *LeaderElection
 	// Logs is the logging.
 	Logs *logsapi.LoggingConfiguration
 	// Registry has the feature gates and effective versions.
@@ -70,14 +72,15 @@ func NewOptions() (*Options, error) {
 		return nil, err
 	}
 	o := &Options{
-		ServerRun:    newServerRun(registry),
-		Recommended:  genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
-		Storage:      newStorage(),
-		Certificates: newCertificates(),
-		Admission:    newAdmission(),
-		Controllers:  newControllers(),
-		Logs:         logsapi.NewLoggingConfiguration(),
-		Registry:     registry,
+		ServerRun:      newServerRun(registry),
+		Recommended:    genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		Storage:        newStorage(),
+		Certificates:   newCertificates(),
+		Admission:      newAdmission(),
+		Controllers:    newControllers(),
+		LeaderElection: newLeaderElection(),
+		Logs:           logsapi.NewLoggingConfiguration(),
+		Registry:       registry,
 	}
 	o.Recommended.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = runtime.NewMultiGroupVersioner(
@@ -99,6 +102,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Certificates.addFlags(sets.FlagSet("secure serving"))
 	o.Controllers.addFlags(sets.FlagSet("controllers"))
 	addRetiredFlags(sets.FlagSet("controllers"))
+	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
 	r.Authentication.AddFlags(sets.FlagSet("authentication"))
 	r.Authorization.AddFlags(sets.FlagSet("authorization"))
 	r.Audit.AddFlags(sets.FlagSet("auditing"))
@@ -123,6 +127,7 @@ func (o *Options) Complete() Completed {
 		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
 	}
 	o.Admission.complete(o.Recommended.Admission)
+	o.LeaderElection.complete(o.Controllers.Namespace)
 	if o.ServerRun.ExternalHost == "" {
 		o.ServerRun.ExternalHost = "localhost"
 	}
@@ -144,6 +149,7 @@ func (c Completed) Validate() error {
 	}
 	errs = append(errs, r.Validate()...)
 	errs = append(errs, c.Controllers.validate()...)
+	errs = append(errs, c.LeaderElection.validate()...)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("the flags are not usable: %w", err)
 	}

@@ -49,11 +49,12 @@ func NewRegisterCommand() *cobra.Command {
 		Short: "Register a server that runs outside of the cluster, and wait until it is available",
 		Long: `Register a server that runs outside of the cluster.
 
-Creates the namespace metacontroller if there is none, and applies the ClusterRoles, a Service that names the host, and
-the APIService v1alpha1.metacontroller.k8s.io with the authority of the server's certificate. Then waits until the
-cluster's kube-apiserver reaches the server. Doing it again is harmless; unregister takes it back.
+Creates the namespace metacontroller if there is none, and applies the ClusterRoles, the Role for the Lease of the
+server that runs controllers, a Service that names the host, and the APIService v1alpha1.metacontroller.k8s.io with the
+authority of the server's certificate. Then waits until the cluster's kube-apiserver reaches the server. Doing it again is
+harmless; unregister takes it back.
 
-A namespace that exists is not changed, and neither is a ClusterRole whose rules somebody else has written: what it lacks
+A namespace that exists is not changed, and neither is a role whose rules somebody else has written: what it lacks
 is printed, and --restore-roles replaces it.
 
 It refuses, and changes nothing, when CustomResourceDefinitions serve the group in this cluster, or when it is
@@ -100,8 +101,9 @@ func newRolesCommand() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
 		Use:   "roles --kubeconfig FILE",
-		Short: "Apply the ClusterRoles alone, before a server starts that is no administrator",
-		Long: `Apply the ClusterRoles alone.
+		Short: "Apply the roles alone, before a server starts that is no administrator",
+		Long: `Apply the roles alone: the ClusterRoles, and the Role for the Lease of the server that runs controllers, in the namespace
+metacontroller, which is created if there is none.
 
 A server that acts as a user who is no administrator needs its rights when it starts: apply the roles, bind them to that
 user, start the server, and register it.`,
