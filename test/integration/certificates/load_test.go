@@ -107,10 +107,10 @@ func begin(t *testing.T, c *cluster.Cluster, port int) *load {
 			t.Errorf("deleting what the load was about: %v", err)
 		}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	l.stop = cancel
-	l.running.Go(func() { l.proxied(ctx) })
-	l.running.Go(func() { l.direct(ctx) })
+	ending, stop := context.WithCancel(t.Context())
+	l.stop = stop
+	l.running.Go(func() { l.proxied(t.Context(), ending) })
+	l.running.Go(func() { l.direct(t.Context(), ending) })
 	t.Cleanup(l.end)
 	return l
 }
@@ -122,15 +122,15 @@ func controller(name string) string {
 		"hooks":{"sync":{"webhook":{"url":"https://hook.example.com/sync"}}}}}`, name)
 }
 
-// end stops the load and waits for it.
+// end stops the load and waits for the requests that were begun.
 func (l *load) end() {
 	l.stop()
 	l.running.Wait()
 }
 
 // proxied makes bursts of requests of several kinds through the kube-apiserver.
-func (l *load) proxied(ctx context.Context) {
-	for round := 0; ctx.Err() == nil; round++ {
+func (l *load) proxied(ctx, ending context.Context) {
+	for round := 0; ending.Err() == nil; round++ {
 		var requests sync.WaitGroup
 		for i := range burst {
 			requests.Go(func() { l.one(ctx, round, i) })
@@ -167,8 +167,8 @@ func (l *load) one(ctx context.Context, round, i int) {
 }
 
 // direct opens a connection for every request, as a kube-apiserver does that has none, and trusts whom the APIService says now.
-func (l *load) direct(ctx context.Context) {
-	for ctx.Err() == nil {
+func (l *load) direct(ctx, ending context.Context) {
+	for ending.Err() == nil {
 		if err := l.handshake(ctx); ctx.Err() == nil {
 			l.count("new connection", err)
 		}
@@ -186,7 +186,7 @@ func (l *load) handshake(ctx context.Context) error {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serviceName}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.address+"/livez", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.address+"/version", http.NoBody)
 	if err != nil {
 		return err
 	}
