@@ -247,10 +247,15 @@ const writeGrace = 3 * time.Second
 type finishing struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f finishing) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	outer := r.Context()
 	if r.Method == http.MethodGet || outer.Err() != nil {
-		return f.next.RoundTrip(r) //nolint:wrapcheck // A RoundTripper passes errors on as they are.
+		// Informers of client-go ask on goroutines of their own, whose panics would end the process.
+		err = recovery.Call(outer, "reading "+r.URL.Path, func() (err error) {
+			response, err = f.next.RoundTrip(r)
+			return err
+		})
+		return response, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(outer), writeLimit)
 	stop := context.AfterFunc(outer, func() { time.AfterFunc(writeGrace, cancel) })
@@ -258,10 +263,10 @@ func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
 		stop()
 		cancel()
 	}
-	response, err := f.next.RoundTrip(r.WithContext(ctx))
+	response, err = f.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		end()
-		return nil, err //nolint:wrapcheck // As above.
+		return nil, err //nolint:wrapcheck // A RoundTripper passes errors on as they are.
 	}
 	response.Body = body{response.Body, end}
 	return response, nil
