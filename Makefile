@@ -23,7 +23,7 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMI
 
 # Where the archives of `make release-artifacts` will be published, and its image, whose tag is the version.
 RELEASE_URI ?= https://github.com/metacontroller/metacontroller-apiserver/releases/download/$(VERSION)
-RELEASE_IMAGE ?= ghcr.io/metacontroller/metacontroller-apiserver
+RELEASE_IMAGE ?= metacontroller-apiserver
 
 # The name that engines give to the image of `make image` when they load it, without the version, and the platforms that it is for.
 IMAGE ?= metacontroller-apiserver

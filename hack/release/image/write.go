@@ -78,8 +78,9 @@ func WriteLayout(folder string, tag name.Tag, index v1.ImageIndex) error {
 	if err != nil {
 		return fmt.Errorf("making an image layout: %w", err)
 	}
-	// Tools that push a layout take the one entry that it has.
-	annotations := map[string]string{refName: tag.TagStr(), containerdName: strings.Replace(tag.Name(), name.DefaultRegistry, "docker.io", 1)}
+	// Tools that push a layout take the one entry that it has. containerd calls the default registry by its domain alone.
+	containerd := strings.TrimPrefix(tag.Name(), strings.SplitAfter(name.DefaultRegistry, ".")[0])
+	annotations := map[string]string{refName: tag.TagStr(), containerdName: containerd}
 	if err := path.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
 		return fmt.Errorf("writing an image layout: %w", err)
 	}
