@@ -31,7 +31,7 @@ import (
 // beside another one. In the short form some are left out.
 func TestAPanicAtEveryRequest(t *testing.T) {
 	figures := report.For(t, report.Panics)
-	stride := report.Pick(29, 1)
+	stride := report.Pick(7, 1)
 	for name, definition := range both {
 		for _, kinds := range [][]world.Kind{{world.Request, world.Call}, {world.Response, world.CallResponse}} {
 			panics := 0
