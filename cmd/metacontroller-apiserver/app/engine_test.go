@@ -176,12 +176,13 @@ func (x *terms) Stand(ctx context.Context, lead func(context.Context)) error {
 }
 
 func TestEachTermHasAnEngineOfItsOwn(t *testing.T) {
-	elected, ended := make(chan int), make(chan int, 9)
+	waiting, elected, ended := make(chan int, 9), make(chan int), make(chan int, 9)
 	created := 0
 	h, failures := newRunner(t, func(_ context.Context, c EngineConfig) (Engine, error) {
 		created++
 		number := created
 		return engineFunc(func(ctx context.Context) error {
+			waiting <- number
 			select {
 			case <-c.Elected:
 				elected <- number
@@ -205,6 +206,9 @@ func TestEachTermHasAnEngineOfItsOwn(t *testing.T) {
 		if got := <-ended; got != number {
 			t.Errorf("engine %d ended, not %d", got, number)
 		}
+	}
+	for range 3 {
+		<-waiting
 	}
 	if err := h.shutdown(); err != nil {
 		t.Fatal(err)
