@@ -40,8 +40,8 @@ type controllers struct {
 
 	mu sync.Mutex
 	// all are the controllers that have not ended.
-	all  map[identity]*controller
-	wait sync.WaitGroup
+	all     map[identity]*controller
+	running sync.WaitGroup
 	// ended, if not nil, is called when the supervisor of an object has ended, and before another one begins.
 	ended func(id identity, uid types.UID)
 }
@@ -59,10 +59,13 @@ func newControllers(c supervisor.Config) *controllers {
 }
 
 // put runs a supervisor for d until ctx ends, or gives d to the one that runs. A supervisor of another object of that name
-// ends first.
+// ends first. After the end of ctx it does nothing.
 func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	id := identityOf(d)
 	former, ok := c.all[id]
 	if ok && !former.stopped && former.uid == d.Meta.UID {
@@ -75,7 +78,7 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	ctx, stop := context.WithCancelCause(ctx)
 	started := &controller{uid: d.Meta.UID, supervisor: supervisor.New(c.config, d), stop: stop, ended: make(chan struct{})}
 	c.all[id] = started
-	c.wait.Go(func() {
+	c.running.Go(func() {
 		defer c.drop(id, started)
 		defer stop(nil)
 		if ok {
@@ -86,6 +89,13 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 			return nil
 		})
 	})
+}
+
+// wait returns when no supervisor runs any more. The context of put has ended; informers may still call it.
+func (c *controllers) wait() {
+	c.mu.Lock()
+	c.mu.Unlock() //nolint:staticcheck // A put that began before the end of its context has counted its supervisor now.
+	c.running.Wait()
 }
 
 // instance returns the instance that runs for the object with a UID, nil if none does.

@@ -90,12 +90,7 @@ func (s *store) serve(name, selector string) *server {
 		s.t.Fatal(err)
 	}
 	v := &server{store: s, name: name}
-	v.Manager = &Manager{
-		selector: parsed, exclusions: newExclusions(selector, objects{}),
-		controllers: newControllers(supervisor.Config{
-			Builder: v, Recorder: v, Objects: v, Parents: v, Changes: func(func()) func() { return func() {} },
-		}),
-	}
+	v.Manager = &Manager{selector: parsed, exclusions: newExclusions(selector, objects{}), controllers: newControllers(v.config())}
 	v.exclusions.apply = func(_ context.Context, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
 		return s.publish(name+" excludes", d, version, status)
 	}
@@ -111,6 +106,10 @@ func (s *store) serve(name, selector string) *server {
 	return v
 }
 
+func (v *server) config() supervisor.Config {
+	return supervisor.Config{Builder: v, Recorder: v, Objects: v, Parents: v, Changes: func(func()) func() { return func() {} }}
+}
+
 func (v *server) end() {
 	v.stop()
 	v.running.Wait()
@@ -119,7 +118,7 @@ func (v *server) end() {
 		c.end()
 	}
 	v.controllers.mu.Unlock()
-	v.controllers.wait.Wait()
+	v.controllers.wait()
 }
 
 // change changes the object, and tells all servers.

@@ -177,7 +177,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer excluding.Wait()
 	defer cancel()
 	excluding.Go(func() { m.exclusions.run(ctx) })
-	defer m.controllers.wait.Wait()
+	defer m.controllers.wait()
 	for _, informer := range informers {
 		if _, err := informer.AddEventHandler(m.handler(ctx, func(d definition.Definition) { m.put(ctx, d) }, m.remove)); err != nil {
 			cancel()

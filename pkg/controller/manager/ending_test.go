@@ -1,0 +1,45 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package manager
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+)
+
+// TestControllerObjectsThatComeAtTheEnd has an informer deliver an object in the moment in which the manager ends.
+func TestControllerObjectsThatComeAtTheEnd(t *testing.T) {
+	for range 50 {
+		s := newStore(t)
+		c := newControllers((&server{store: s, name: "server"}).config())
+		ctx, end := context.WithCancel(t.Context())
+		var informer sync.WaitGroup
+		informer.Go(func() { c.put(ctx, definition.OfComposite(s.object)) })
+		end()
+		c.wait()
+		informer.Wait()
+		c.wait()
+		c.mu.Lock()
+		if len(c.all) > 0 {
+			t.Errorf("%d controllers run after the end", len(c.all))
+		}
+		c.mu.Unlock()
+	}
+}
