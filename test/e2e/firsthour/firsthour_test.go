@@ -90,7 +90,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// rights are those of the server: all that the cases need, but for Leases.
+// rights are those of the server: all that the cases need, but for PodDisruptionBudgets.
 const rights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -67,13 +67,13 @@ func deployment(name, label, field string) string {
 var owning = []mistake{
 	{
 		name: "missing-right", title: "A right that the server lacks",
-		text: "Children are Leases, which the server's ClusterRole does not allow.",
+		text: "Children are PodDisruptionBudgets, which the server's ClusterRole does not allow.",
 		play: func(s *session) {
-			s.apply("controller.yaml", s.composite(s.hook(fine()).URL("/sync"), "", "{apiVersion: coordination.k8s.io/v1, resource: leases}"))
+			s.apply("controller.yaml", s.composite(s.hook(fine()).URL("/sync"), "", "{apiVersion: policy/v1, resource: poddisruptionbudgets}"))
 			s.condition("Ready", "False", "forbidden")
 			s.get()
 			s.describe("compositecontroller")
-			s.says("leases.coordination.k8s.io is forbidden", "cannot list resource", "ClusterRole")
+			s.says("poddisruptionbudgets.policy is forbidden", "cannot list resource", "ClusterRole")
 		},
 	},
 	{
