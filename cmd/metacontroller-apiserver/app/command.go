@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/preflight"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/rbac"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
@@ -62,7 +63,7 @@ func NewCommand() (*cobra.Command, error) {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 	})
 	addFlags(cmd, o)
-	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), rbac.NewCommand())
+	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand())
 	return cmd, nil
 }
 

@@ -64,7 +64,7 @@ func TestHelpHasSections(t *testing.T) {
 	if strings.Contains(help, "zap-") {
 		t.Error("the help shows retired flags")
 	}
-	for _, command := range []string{"register", "register roles", "unregister", "rbac"} {
+	for _, command := range []string{"register", "register roles", "unregister", "preflight", "rbac"} {
 		if !regexp.MustCompile(`(?m)^  metacontroller-apiserver ` + command + `  +\S`).MatchString(help) {
 			t.Errorf("the help does not list %s:\n%s", command, help)
 		}
