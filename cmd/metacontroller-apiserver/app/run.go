@@ -71,6 +71,10 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 	if err != nil {
 		return err
 	}
+	if err := registerItself(serving, o, server, &owned); err != nil {
+		server.Destroy()
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.PrepareRun().RunWithContext(serving) }()
 	if etcd == nil {
@@ -119,9 +123,11 @@ func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.Wai
 	if !o.MakesCertificate() {
 		return nil
 	}
-	manager := servingcert.New(servingcert.Options{
-		Dir: o.CertificateDir(), Hosts: []string{o.ServerRun.ExternalHost},
-	})
+	hosts := []string{o.ServerRun.ExternalHost}
+	if o.Registration.Register {
+		hosts = append(hosts, serviceHost(o))
+	}
+	manager := servingcert.New(servingcert.Options{Dir: o.CertificateDir(), Hosts: hosts})
 	files, err := manager.Ensure()
 	if err != nil {
 		return err

@@ -41,6 +41,8 @@ type Options struct {
 	Recommended *genericoptions.RecommendedOptions
 	// Storage is the data directory.
 	Storage *Storage
+	// Registration says how the server registers itself.
+	Registration *Registration
 	// Admission are the options of the plugins of this server.
 	Admission *Admission
 	// Controllers are the options of the engine that runs controllers.
@@ -68,13 +70,14 @@ func NewOptions() (*Options, error) {
 		return nil, err
 	}
 	o := &Options{
-		ServerRun:   newServerRun(registry),
-		Recommended: genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
-		Storage:     newStorage(),
-		Admission:   newAdmission(),
-		Controllers: newControllers(),
-		Logs:        logsapi.NewLoggingConfiguration(),
-		Registry:    registry,
+		ServerRun:    newServerRun(registry),
+		Recommended:  genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		Storage:      newStorage(),
+		Registration: newRegistration(),
+		Admission:    newAdmission(),
+		Controllers:  newControllers(),
+		Logs:         logsapi.NewLoggingConfiguration(),
+		Registry:     registry,
 	}
 	o.Recommended.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = runtime.NewMultiGroupVersioner(
@@ -93,6 +96,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.Etcd.AddFlags(sets.FlagSet("storage"))
 	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	describeServing(sets.FlagSet("secure serving"))
+	o.Registration.addFlags(sets.FlagSet("registration"))
 	o.Controllers.addFlags(sets.FlagSet("controllers"))
 	addRetiredFlags(sets.FlagSet("controllers"))
 	r.Authentication.AddFlags(sets.FlagSet("authentication"))
@@ -138,6 +142,7 @@ func (c Completed) Validate() error {
 		r.Etcd = &etcd
 	}
 	errs = append(errs, r.Validate()...)
+	errs = append(errs, c.Registration.validate(c.MakesCertificate())...)
 	errs = append(errs, c.Controllers.validate()...)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("the flags are not usable: %w", err)
