@@ -154,6 +154,21 @@ func TestNotesSayWhatIsNext(t *testing.T) {
 	}
 }
 
+func TestRolesMayBeThoseOfOthers(t *testing.T) {
+	r, err := Render("rbac: {create: false}", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unwanted := range []string{"kind: ClusterRole\n", "kind: ClusterRoleBinding\n", "kind: RoleBinding\n", "--register-owner"} {
+		if strings.Contains(r.Text, unwanted) {
+			t.Errorf("there is %q", unwanted)
+		}
+	}
+	if !strings.Contains(r.Notes, "kubectl delete apiservice v1alpha1.metacontroller.k8s.io") {
+		t.Errorf("nobody says that the registration stays:\n%s", r.Notes)
+	}
+}
+
 // known returns the names of the values in a document, those of objects below others joined by dots.
 func known(prefix string, values map[string]any, into map[string]bool) {
 	for name, value := range values {

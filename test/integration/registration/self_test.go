@@ -19,6 +19,7 @@ package registration
 import (
 	"context"
 	"encoding/base64"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,7 +145,7 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 	i := install(t, plane)
 	const crd = "decoratorcontrollers.metacontroller.k8s.io"
 	plane.DefineManifests(t, strings.Replace(definition("DecoratorController", "decoratorcontrollers", "metacontroller.k8s.io", "v1alpha1"), "Namespaced", "Cluster", 1))
-	i.eventually(t, `{.metadata.labels.kube-aggregator\.kubernetes\.io/automanaged}`, "onstart")
+	i.eventually(t, `{.metadata.labels.kube-aggregator\.kubernetes\.io/automanaged}`, "true")
 	i.run(t)
 	for range 3 {
 		cluster.Eventually(t, time.Minute, "the server to look again", func(context.Context) (bool, string) {
@@ -166,7 +167,7 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
 	data := t.TempDir()
 	running, err := process.Start(process.Command(t.Context(), server.Binary(t), "--kubeconfig", plane.Kubeconfig, "--data-dir", data,
-		"--bind-address", "127.0.0.1", "--secure-port", "0", "--register", "--register-owner", "metacontroller-apiserver"),
+		"--bind-address", "127.0.0.1", "--secure-port", freePort(t), "--register", "--register-owner", "metacontroller-apiserver"),
 		process.Options{Name: "the server", Log: filepath.Join(t.TempDir(), "server.log")})
 	if err != nil {
 		t.Fatal(err)
@@ -181,4 +182,19 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 		bundle, _ := os.ReadFile(servingcert.FilesIn(servingcert.Directory(data)).CAFile)
 		return err == nil && output != "" && output == base64.StdEncoding.EncodeToString(bundle), output + running.Tail(5)
 	})
+}
+
+// freePort returns a port at which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // Nothing was written.
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

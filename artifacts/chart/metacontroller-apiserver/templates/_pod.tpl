@@ -127,7 +127,9 @@ spec:
 - --secure-port={{ .Values.port }}
 - --data-dir=/var/lib/metacontroller-apiserver
 - --register
+{{- if .Values.rbac.create }}
 - --register-owner={{ include "server.fullname" . }}
+{{- end }}
 {{- if ne (include "server.fullname" .) "metacontroller-apiserver" }}
 - --register-service={{ include "server.fullname" . }}
 {{- end }}
