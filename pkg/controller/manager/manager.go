@@ -37,6 +37,7 @@ import (
 	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
@@ -49,9 +50,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once. A sync waits for its
-// parent's writes no longer than [expectations.Limit], and must not come near that only because of how much is written.
-const maxStaleness = expectations.Limit / 10
+// maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once. What a sync wrote must be
+// seen well before the time is over for which its status is deferred: else the status is written twice, which keeps an API server that
+// has too much to do even busier.
+const maxStaleness = deferredstatus.Limit / 5
 
 // Manager runs a supervisor for every controller object that the target label selector selects.
 type Manager struct {
