@@ -40,7 +40,8 @@ func define(t *testing.T, plane *cluster.Cluster) {
 	plane.DefineManifests(t, manifests.String())
 }
 
-// TestAClusterAcceptsBoth applies what the chart makes, as Helm does, and then the manifests, of which nothing is new.
+// TestAClusterAcceptsBoth applies what the chart makes, as Helm does, and then the manifests, of which nothing is new. Fields with defaults in
+// them conflict all the same, which who moves from one to the other is told.
 func TestAClusterAcceptsBoth(t *testing.T) {
 	plane := cluster.Start(t)
 	define(t, plane)
@@ -56,7 +57,7 @@ func TestAClusterAcceptsBoth(t *testing.T) {
 			}
 			text := strings.ReplaceAll(rendered.Text, `"metacontroller-apiserver:v1.2.3"`, "metacontroller-apiserver")
 			plane.KubectlInput(t, `{apiVersion: v1, kind: Namespace, metadata: {name: metacontroller}}`, "apply", "--server-side", "-f", "-")
-			if output := plane.KubectlInput(t, text, "apply", "--server-side", "--field-manager=helm", "-f", "-"); strings.Contains(output, "Warning") {
+			if output := plane.KubectlInput(t, text, "apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", "-"); strings.Contains(output, "Warning") {
 				t.Errorf("the cluster warns:\n%s", output)
 			}
 			cluster.Eventually(t, time.Minute, "a Pod", func(ctx context.Context) (bool, string) {
@@ -68,7 +69,7 @@ func TestAClusterAcceptsBoth(t *testing.T) {
 			}
 			before := generation()
 			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", shape.overlay)
-			plane.Kubectl(t, "apply", "--server-side", "-k", folder)
+			plane.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", folder)
 			if after := generation(); after != before {
 				t.Errorf("the manifests change the %s of the chart: its generation went from %s to %s", shape.workload, before, after)
 			}
