@@ -41,12 +41,16 @@ const (
 // Rules returns the rules of one of the ClusterRoles, as the manifests have them.
 func Rules(role string) ([]rbacv1.PolicyRule, error) {
 	for _, name := range files() {
+		// Other objects have the same names.
+		if !strings.HasPrefix(name, "clusterrole") {
+			continue
+		}
 		objects, err := readManifest(name)
 		if err != nil {
 			return nil, err
 		}
 		for _, object := range objects {
-			if object.GetKind() == "ClusterRole" && object.GetName() == role {
+			if object.GetName() == role {
 				return rulesOf(object)
 			}
 		}

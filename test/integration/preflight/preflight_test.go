@@ -40,14 +40,17 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 // A finding is one of the report.
 type finding struct {
-	Check, Result, Message, Next string
-	Details                      []string
+	Check   string   `json:"check"`
+	Result  string   `json:"result"`
+	Message string   `json:"message"`
+	Next    string   `json:"next"`
+	Details []string `json:"details"`
 }
 
 // A report is what the command prints as JSON, and its exit status.
 type report struct {
-	Result   string
-	Findings []finding
+	Result   string    `json:"result"`
+	Findings []finding `json:"findings"`
 	status   int
 }
 
@@ -108,8 +111,10 @@ func remove(t *testing.T, args ...string) {
 
 func TestNothingIsInTheWayOfAnEmptyCluster(t *testing.T) {
 	r := run(t)
-	for _, check := range []string{"cluster", "version", "aggregation", "rights-server", "rights-delegation", "rights-aggregation",
-		"rights-engine", "rights-kinds", "group", "metacontroller"} {
+	for _, check := range []string{
+		"cluster", "version", "aggregation", "rights-server", "rights-delegation", "rights-aggregation",
+		"rights-engine", "rights-kinds", "group", "metacontroller",
+	} {
 		r.expect(t, 0, check, "ok", "")
 	}
 	r.expect(t, 0, "certificate", "skipped", "makes its own")

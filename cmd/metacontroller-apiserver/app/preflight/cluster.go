@@ -39,14 +39,6 @@ const (
 	allowedNamesKey                             = "requestheader-allowed-names"
 )
 
-// Versions of Kubernetes. The manifests have kinds that are served from oldest on; from streams on, lists of parents and children come
-// from the memory of the kube-apiserver; the client libraries are of newest.
-var (
-	oldest  = version.MajorMinor(1, 29)
-	streams = version.MajorMinor(1, 31)
-	newest  = version.MajorMinor(1, 37)
-)
-
 // clusterChecks are the checks that ask a cluster which answers.
 type clusterChecks struct {
 	options *options
@@ -72,7 +64,7 @@ func newClusterChecks(ctx context.Context, config *rest.Config, o *options) (*cl
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	found, err := client.Discovery().ServerVersion()
+	found, err := client.Discovery().ServerVersionWithContext(ctx)
 	if err != nil {
 		return nil, unreachable(err)
 	}
@@ -90,8 +82,10 @@ func newClusterChecks(ctx context.Context, config *rest.Config, o *options) (*cl
 	}, judgeVersion(found.GitVersion)}
 }
 
-// judgeVersion says whether a version of Kubernetes is supported.
+// judgeVersion says whether a version of Kubernetes is supported. The manifests have kinds that are served from oldest on; from streams on,
+// lists of parents and children come from the memory of the kube-apiserver; the client libraries are of newest.
 func judgeVersion(text string) Finding {
+	oldest, streams, newest := version.MajorMinor(1, 29), version.MajorMinor(1, 31), version.MajorMinor(1, 37)
 	f := Finding{Check: "version", Result: OK, Message: fmt.Sprintf("Kubernetes %s is supported.", text)}
 	v, err := version.ParseGeneric(text)
 	switch {

@@ -35,9 +35,6 @@ import (
 // parallelReviews is how many reviews of rights are asked for at the same time.
 const parallelReviews = 8
 
-// everything is all verbs on all kinds.
-var everything = rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}
-
 // A role is a role that the server's user needs, and how it is given.
 type role struct {
 	check, name string
@@ -139,6 +136,7 @@ func (c *clusterChecks) role(ctx context.Context, needed role) Finding {
 // kinds asks for the rights on parents and children, which may be any kinds.
 func (c *clusterChecks) kinds(ctx context.Context) Finding {
 	f := Finding{Check: "rights-kinds", Result: OK, Message: fmt.Sprintf("User %q has all rights, so that controllers may have any parents and children.", c.user)}
+	everything := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}
 	missing, err := c.missing(ctx, expand([]rbacv1.PolicyRule{everything}, ""))
 	if err == nil && len(missing) > 0 {
 		f.Message = fmt.Sprintf("User %q may read every kind, and not write all: controllers need a spec.serviceAccountRef, or rights on their kinds, "+
