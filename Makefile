@@ -21,8 +21,13 @@ COMMIT_DATE := $(shell hack/version.sh date)
 STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).buildDate=$(COMMIT_DATE)
 
-# Where the archives of `make release-artifacts` will be published.
+# Where the archives of `make release-artifacts` will be published, and its image, whose tag is the version.
 RELEASE_URI ?= https://github.com/metacontroller/metacontroller-apiserver/releases/download/$(VERSION)
+RELEASE_IMAGE ?= metacontroller-apiserver
+
+# The name that engines give to the image of `make image` when they load it, without the version, and the platforms that it is for.
+IMAGE ?= metacontroller-apiserver
+PLATFORMS ?= linux/amd64,linux/arm64
 
 # Port on which `make run` and `make demo` serve the API. Empty: a free one.
 PORT ?=
@@ -42,11 +47,18 @@ FIRST ?= 1
 # The commit whose engine `make simulate-before` runs, and invariants that it does not check.
 BEFORE ?= 6a24bce
 OPEN ?=
+# Which tests of faults `make faults` runs, as a regular expression. Empty: all.
+FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
 BASE ?= HEAD
-# How often `make bench-compare` measures each of the two versions.
+# How often `make bench-compare` and `make bench-peer` measure each of those that they compare.
 TURNS ?= 3
+# What `make bench-peer` compares with: Metacontroller's binary, the flags of a second peer of the same binary, empty for none, and the
+# file of its CustomResourceDefinitions, empty for the one in the source beside the binary.
+PEER ?=
+PEER_TUNED ?= --client-go-qps=-1 --workers=20
+PEER_CRDS ?=
 
 ##@ General
 
@@ -77,9 +89,21 @@ build-coverage:
 	@go build -cover -covermode=set -coverpkg='./cmd/...,./pkg/...' -buildvcs=false \
 		-ldflags '$(LDFLAGS)' -o $(SERVER_COVERAGE) ./cmd/metacontroller-apiserver
 
+# hack/release is a module of its own, which is run where it is.
+RELEASE := go -C hack/release run .
+RELEASE_FLAGS = --root '$(CURDIR)' --version '$(VERSION)' --commit '$(COMMIT)' --date '$(COMMIT_DATE)'
+
+.PHONY: image
+image: ## Write the server's image to bin/image, without a container engine: an OCI layout with all PLATFORMS, and an archive of each to load.
+	@$(RELEASE) image $(RELEASE_FLAGS) --folder '$(CURDIR)/$(BIN)/image' --image '$(IMAGE)' --platforms '$(PLATFORMS)'
+
+.PHONY: image-local
+image-local: ## Write the image for this machine alone to bin/image-local, from which tests run it.
+	@$(RELEASE) image $(RELEASE_FLAGS) --folder '$(CURDIR)/$(BIN)/image-local' --image '$(IMAGE)' --platforms "linux/$$(go env GOARCH)"
+
 .PHONY: release-artifacts
-release-artifacts: ## Write archives of the plugin and the server for all platforms, SHA256SUMS and the krew manifest to bin/release.
-	@go run ./hack/release --version '$(VERSION)' --commit '$(COMMIT)' --date '$(COMMIT_DATE)' --folder $(BIN)/release --uri '$(RELEASE_URI)'
+release-artifacts: ## Write to bin/release what a release publishes: programs, images, manifests, the chart, what they are made of, notes, SHA256SUMS.
+	@$(RELEASE) artifacts $(RELEASE_FLAGS) --folder '$(CURDIR)/$(BIN)/release' --image '$(RELEASE_IMAGE)' --uri '$(RELEASE_URI)'
 
 .PHONY: clean
 clean: ## Remove what was built here. The control plane's binaries live in the user's cache and stay.
@@ -110,11 +134,11 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 .PHONY: test
-test: build build-race control-plane-build ## Run every test with the race detector.
+test: build build-race image-local control-plane-build ## Run every test with the race detector.
 	@hack/test.sh all
 
 .PHONY: coverage
-coverage: build-coverage control-plane-build ## Run the tests of the product's module without it, and report coverage.
+coverage: build-coverage image-local control-plane-build ## Run the tests of the product's module without it, and report coverage.
 	@hack/test.sh coverage
 
 .PHONY: test-unit
@@ -128,6 +152,10 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 .PHONY: churn
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
+
+.PHONY: faults
+faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write docs/reliability.md.
+	@hack/faults.sh '$(FAULT)'
 
 .PHONY: fleet
 fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
@@ -157,6 +185,11 @@ bench: build control-plane-build ## Measure the server against bare writes; BENC
 .PHONY: bench-compare
 bench-compare: build control-plane-build ## Measure the working tree and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh $(BASE) $(TURNS) $(BENCH_ARGS)
+
+.PHONY: bench-peer
+bench-peer: build control-plane-build ## Measure the server and Metacontroller, the binary PEER, in TURNS turns, with its default flags and with PEER_TUNED.
+	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench --runs $(TURNS) --peer '$(or $(PEER),$(error PEER must be the path of Metacontroller))' \
+		--peer-crds '$(PEER_CRDS)' --peer-args '' $(if $(PEER_TUNED),--peer-args '$(PEER_TUNED)') $(BENCH_ARGS)
 
 .PHONY: microbench
 microbench: ## Run the microbenchmarks COUNT times.

@@ -22,6 +22,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/program"
 )
 
 // krewName is the plugin's name: `kubectl metacontroller`.
@@ -71,15 +73,15 @@ func (r *release) krewManifest(sums map[string]string) (string, error) {
 		},
 	}
 	for _, t := range targets() {
-		if t.program != plugin {
+		if t.name != program.Plugin {
 			continue
 		}
 		name := t.archive(r.version)
 		p.Spec.Platforms = append(p.Spec.Platforms, krewPlatform{
-			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": t.os, "arch": t.arch}},
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": t.platform.OS, "arch": t.platform.Arch}},
 			URI:      strings.TrimSuffix(r.uri, "/") + "/" + name,
 			SHA256:   sums[name],
-			Bin:      t.binary(),
+			Bin:      program.Binary(t.name, t.platform),
 		})
 	}
 	encoded, err := yaml.Marshal(p)

@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command release writes what a release publishes, from the repository's root: archives of the plugin of kubectl and of the server, the
-// file SHA256SUMS, and the manifest with which krew installs the plugin. `make release-artifacts` starts it.
-//
-// The same commit and the same version of Go give the same bytes, wherever and whenever it runs: no path, time, user or environment of
-// the machine gets into programs and archives.
 package main
 
 import (
@@ -26,15 +21,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 )
 
+const usage = "usage: release image|artifacts [flags]; make image and make release-artifacts give the flags"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -42,29 +40,44 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
-	var r release
-	var date string
-	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	flags.StringVar(&r.version, "version", "", "version that is stamped in and that names the archives, such as v1.2.3")
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	r := release{out: out}
+	var date, platforms string
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.StringVar(&r.root, "root", "", "the repository")
+	flags.StringVar(&r.version, "version", "", "version that is stamped in and that names the files, such as v1.2.3")
 	flags.StringVar(&r.commit, "commit", "", "commit that is stamped in")
-	flags.StringVar(&date, "date", "", "date of the commit, as in 2026-01-02T03:04:05Z: that of every file in the archives")
+	flags.StringVar(&date, "date", "", "date of the commit, as in 2026-01-02T03:04:05Z: that of every file in archives and images")
 	flags.StringVar(&r.folder, "folder", "", "where everything is written; what is there is removed")
-	flags.StringVar(&r.uri, "uri", "", "where the archives will be published, without their names")
-	if err := flags.Parse(args); err != nil {
+	flags.StringVar(&r.repository, "image", "", "name of the image without a version, such as registry.example.org/metacontroller-apiserver")
+	command := r.writeArtifacts
+	switch args[0] {
+	case "image":
+		flags.StringVar(&platforms, "platforms", "linux/amd64,linux/arm64", "platforms that the image is for")
+		command = r.writeImage
+	case "artifacts":
+		flags.StringVar(&r.uri, "uri", "", "where the archives will be published, without their names")
+	default:
+		return errors.New(usage)
+	}
+	if err := flags.Parse(args[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return err
 	}
-	if r.version == "" || r.commit == "" || r.folder == "" || r.uri == "" {
-		return errors.New("--version, --commit, --date, --folder and --uri must be given; make release-artifacts does so")
+	if r.root == "" || r.version == "" || r.commit == "" || r.folder == "" || r.repository == "" || args[0] == "artifacts" && r.uri == "" {
+		return errors.New("all flags must be given: " + usage)
 	}
 	var err error
 	if r.date, err = time.Parse(time.RFC3339, date); err != nil {
 		return fmt.Errorf("--date: %w", err)
 	}
-	r.root = "."
-	r.build = (&compiler{release: &r}).build
-	return r.write(ctx, os.Stdout)
+	if err := r.prepare(platforms); err != nil {
+		return err
+	}
+	return command(ctx)
 }

@@ -19,115 +19,181 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-)
 
-// Programs, by their folders under cmd.
-const (
-	plugin = "kubectl-metacontroller"
-	server = "metacontroller-apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/archive"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/image"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/manifests"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/program"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/sbom"
 )
 
 // A target is a program for a platform.
 type target struct {
-	program, os, arch string
+	name     string
+	platform program.Platform
 }
 
 // targets is what a release has, in the order in which it is built.
 func targets() []target {
 	var all []target
-	for _, os := range []string{"linux", "darwin", "windows"} {
+	for _, system := range []string{"linux", "darwin", "windows"} {
 		for _, arch := range []string{"amd64", "arm64"} {
-			all = append(all, target{plugin, os, arch})
+			all = append(all, target{program.Plugin, program.Platform{OS: system, Arch: arch}})
 		}
 	}
-	return append(all, target{server, "linux", "amd64"}, target{server, "linux", "arm64"})
+	for _, arch := range []string{"amd64", "arm64"} {
+		all = append(all, target{program.Server, program.Platform{OS: "linux", Arch: arch}})
+	}
+	return all
 }
 
-// binary is the name of the program's file.
-func (t target) binary() string {
-	if t.os == "windows" {
-		return t.program + ".exe"
-	}
-	return t.program
+// stem is what the names of the target's files begin with.
+func (t target) stem(version string) string {
+	return strings.Join([]string{t.name, version, t.platform.OS, t.platform.Arch}, "_")
 }
 
 // archive is the name of the archive of a version.
 func (t target) archive(version string) string {
-	extension := ".tar.gz"
-	if t.os == "windows" {
-		extension = ".zip"
+	if t.platform.OS == "windows" {
+		return t.stem(version) + ".zip"
 	}
-	return strings.Join([]string{t.program, version, t.os, t.arch}, "_") + extension
+	return t.stem(version) + ".tar.gz"
 }
 
-// release is what is released, and how. root is the repository, build makes the files of a target: the program and the licenses.
+// release is what is released, and how. root is the repository; build and base are replaced by tests.
 type release struct {
-	version, commit, folder, uri, root string
-	date                               time.Time
-	build                              func(context.Context, target) ([]file, error)
+	version, commit, folder, repository, uri, root string
+
+	date      time.Time
+	platforms []program.Platform
+	out       io.Writer
+	build     func(context.Context, string, program.Platform) (*program.Program, error)
+	base      func(context.Context) (*image.Base, error)
 }
 
-// write writes the archives, SHA256SUMS and the manifest for krew into the folder.
-func (r *release) write(ctx context.Context, out io.Writer) error {
-	if err := os.RemoveAll(r.folder); err != nil {
-		return fmt.Errorf("removing the release before: %w", err)
+// prepare sets what follows from the flags.
+func (r *release) prepare(platforms string) error {
+	builder := &program.Builder{Root: r.root, Version: r.version, Commit: r.commit, Date: r.date}
+	r.build = builder.Build
+	r.base = func(ctx context.Context) (*image.Base, error) { return image.NewBase(ctx, builder) }
+	if platforms == "" {
+		return nil
 	}
-	if err := os.MkdirAll(r.folder, 0o755); err != nil { //nolint:gosec // What is published is for everybody.
-		return fmt.Errorf("making the folder of the release: %w", err)
-	}
-	sums := map[string]string{}
-	var names []string
-	for _, t := range targets() {
-		name := t.archive(r.version)
-		fmt.Fprintln(out, "Building", name)
-		data, err := r.archive(ctx, t)
+	for text := range strings.SplitSeq(platforms, ",") {
+		platform, err := program.ParsePlatform(text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("--platforms: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(r.folder, name), data, 0o644); err != nil { //nolint:gosec // The same.
-			return fmt.Errorf("writing an archive: %w", err)
-		}
-		sum := sha256.Sum256(data)
-		sums[name] = hex.EncodeToString(sum[:])
-		names = append(names, name)
+		r.platforms = append(r.platforms, platform)
 	}
-	slices.Sort(names)
-	var lines strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&lines, "%s  %s\n", sums[name], name)
-	}
-	manifest, err := r.krewManifest(sums)
-	if err != nil {
-		return err
-	}
-	for name, text := range map[string]string{"SHA256SUMS": lines.String(), krewName + ".yaml": manifest} {
-		if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // The same.
-			return fmt.Errorf("writing %s: %w", name, err)
-		}
-	}
-	fmt.Fprintln(out, "Everything is in", r.folder)
 	return nil
 }
 
-// archive returns the archive of a target.
-func (r *release) archive(ctx context.Context, t target) ([]byte, error) {
-	files, err := r.build(ctx, t)
+// writeArtifacts writes all that is published.
+func (r *release) writeArtifacts(ctx context.Context) error {
+	o, err := newOutput(r.folder)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pack := tarGz
-	if t.os == "windows" {
-		pack = zipped
+	notes, err := r.notes()
+	if err != nil {
+		return err
 	}
+	servers, err := r.writePrograms(ctx, o)
+	if err != nil {
+		return err
+	}
+	all, err := r.images(ctx, servers...)
+	if err != nil {
+		return err
+	}
+	if err := r.writeImages(o, all); err != nil {
+		return err
+	}
+	if err := r.writeManifests(o, all); err != nil {
+		return err
+	}
+	krew, err := r.krewManifest(o.sums)
+	if err != nil {
+		return err
+	}
+	if err := o.write(krewName+".yaml", []byte(krew)); err != nil {
+		return err
+	}
+	if err := o.write(notesName, notes); err != nil {
+		return err
+	}
+	fmt.Fprintln(r.out, "Everything is in", r.folder)
+	return o.writeSums()
+}
+
+// writePrograms writes the archives of programs and what these are made of, and returns those of the server.
+func (r *release) writePrograms(ctx context.Context, o *output) ([]*program.Program, error) {
+	var servers []*program.Program
+	documents := &sbom.Release{Version: r.version, Date: r.date}
+	for _, t := range targets() {
+		fmt.Fprintln(r.out, "Building", t.archive(r.version))
+		p, err := r.build(ctx, t.name, t.platform)
+		if err != nil {
+			return nil, err
+		}
+		data, err := r.archive(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.archive(r.version), err)
+		}
+		if err := o.write(t.archive(r.version), data); err != nil {
+			return nil, err
+		}
+		document, err := documents.Program(p)
+		if err != nil {
+			return nil, err
+		}
+		if err := o.write(t.stem(r.version)+documentEnding, document); err != nil {
+			return nil, err
+		}
+		if t.name == program.Server {
+			servers = append(servers, p)
+		}
+	}
+	return servers, nil
+}
+
+// writeManifests writes the overlays with the image, and the charts.
+func (r *release) writeManifests(o *output, all *images) error {
+	artifacts := filepath.Join(r.root, "artifacts")
+	overlays, err := manifests.Overlays(artifacts, manifests.Image{Repository: r.repository, Version: r.version, Digest: all.digest.String()})
+	if err != nil {
+		return err
+	}
+	for name, rendered := range overlays {
+		if err := o.write("install-"+name+".yaml", rendered); err != nil {
+			return err
+		}
+	}
+	charts, err := manifests.Charts(filepath.Join(artifacts, "chart"), r.version, r.date)
+	if err != nil {
+		return err
+	}
+	for _, chart := range charts {
+		if err := o.write(chart.Name, chart.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archive returns the archive of a program.
+func (r *release) archive(p *program.Program) ([]byte, error) {
+	pack := archive.TarGz
+	if p.Platform.OS == "windows" {
+		pack = archive.Zip
+	}
+	files := append([]archive.File{{Name: p.Binary(), Data: p.Data, Mode: 0o755}}, p.Licenses...)
 	var b bytes.Buffer
 	if err := pack(&b, files, r.date); err != nil {
 		return nil, err

@@ -31,27 +31,56 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	ggcrlayout "github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/archive"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/image"
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/program"
 )
 
 var date = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// simple is a release whose programs are texts.
+// simple is a release whose programs are texts, in a repository with the real manifests and a chart of a file.
 func simple(t *testing.T, folder string) *release {
 	t.Helper()
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "artifacts"), os.DirFS(filepath.Join("..", "..", "artifacts"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"CHANGELOG.md":                       "# Changelog\n\n## [Unreleased]\n\n## [1.2.3-rc.1] - 2026-01-02\n\n### Added\n\n- A thing.\n",
+		"artifacts/chart/example/Chart.yaml": "apiVersion: v2\nname: example\nversion: 0.0.0\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goroot := program.Module{Path: program.GoModule, Version: "go1.26.0", Folder: filepath.Join("..", "..")}
 	return &release{
 		version: "v1.2.3-rc.1", commit: "abc", date: date, folder: folder, uri: "https://example.com/download/v1.2.3-rc.1/",
-		build: func(_ context.Context, of target) ([]file, error) {
-			program := []byte("program of " + of.archive("")) // The order is not that of an archive.
-			return []file{{name: of.binary(), data: program, executable: true}, {name: "b/NOTICE", data: []byte("b")}, {name: "LICENSE", data: []byte("a")}}, nil
+		repository: "registry.example.org/metacontroller-apiserver", root: root, out: io.Discard,
+		build: func(_ context.Context, name string, platform program.Platform) (*program.Program, error) {
+			return &program.Program{
+				Name: name, Platform: platform, Data: []byte("program of " + target{name, platform}.archive("")),
+				Info: &debug.BuildInfo{GoVersion: "go1.26.0"}, Modules: []program.Module{goroot},
+				// The order is not that of an archive.
+				Licenses: []archive.File{{Name: "b/NOTICE", Data: []byte("b")}, {Name: "LICENSE", Data: []byte("a")}},
+			}, nil
+		},
+		base: func(context.Context) (*image.Base, error) {
+			return &image.Base{Files: []archive.File{{Name: "etc/passwd", Data: []byte("root:x:0:0:::\n")}}}, nil
 		},
 	}
 }
@@ -80,8 +109,23 @@ func entries(t *testing.T, archive string) []entry {
 	if !compressed.ModTime.IsZero() || compressed.Name != "" {
 		t.Errorf("%s has a time or a name of its own: %v %q", archive, compressed.ModTime, compressed.Name)
 	}
+	return untar(t, archive, compressed)
+}
+
+// tarEntries reads an archive that is not compressed.
+func tarEntries(t *testing.T, archive string) []entry {
+	t.Helper()
+	data, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return untar(t, archive, bytes.NewReader(data))
+}
+
+func untar(t *testing.T, archive string, data io.Reader) []entry {
+	t.Helper()
 	var all []entry
-	for r := tar.NewReader(compressed); ; {
+	for r := tar.NewReader(data); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return all
@@ -121,9 +165,28 @@ func zipEntries(t *testing.T, data []byte) []entry {
 	return all
 }
 
+// published is what a release has beside SHA256SUMS.
+func published() []string {
+	return []string{
+		"RELEASE_NOTES.md", "example-1.2.3-rc.1.tgz", "install-least-privilege.yaml", "install-production.yaml", "install-single-node.yaml",
+		"kubectl-metacontroller_v1.2.3-rc.1_darwin_amd64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_darwin_amd64.tar.gz",
+		"kubectl-metacontroller_v1.2.3-rc.1_darwin_arm64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_darwin_arm64.tar.gz",
+		"kubectl-metacontroller_v1.2.3-rc.1_linux_amd64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_linux_amd64.tar.gz",
+		"kubectl-metacontroller_v1.2.3-rc.1_linux_arm64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_linux_arm64.tar.gz",
+		"kubectl-metacontroller_v1.2.3-rc.1_windows_amd64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_windows_amd64.zip",
+		"kubectl-metacontroller_v1.2.3-rc.1_windows_arm64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_windows_arm64.zip",
+		"metacontroller-apiserver_v1.2.3-rc.1_image.oci.tar",
+		"metacontroller-apiserver_v1.2.3-rc.1_image_linux_amd64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_image_linux_amd64.tar",
+		"metacontroller-apiserver_v1.2.3-rc.1_image_linux_arm64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_image_linux_arm64.tar",
+		"metacontroller-apiserver_v1.2.3-rc.1_linux_amd64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_linux_amd64.tar.gz",
+		"metacontroller-apiserver_v1.2.3-rc.1_linux_arm64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_linux_arm64.tar.gz",
+		"metacontroller.yaml",
+	}
+}
+
 func TestARelease(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "release")
-	if err := simple(t, folder).write(t.Context(), io.Discard); err != nil {
+	if err := simple(t, folder).writeArtifacts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	sums, err := os.ReadFile(filepath.Join(folder, "SHA256SUMS"))
@@ -138,37 +201,23 @@ func TestARelease(t *testing.T) {
 		if got := sha256.Sum256(data); err != nil || hex.EncodeToString(got[:]) != sum {
 			t.Errorf("%s has not the checksum of SHA256SUMS: %v", name, err)
 		}
-		got := entries(t, filepath.Join(folder, name))
-		binary := plugin
-		if strings.HasPrefix(name, server) {
-			binary = server
-		}
-		if strings.Contains(name, "windows") {
-			binary += ".exe"
-		}
-		want := []entry{
-			{"LICENSE", "a", 0o644, date},
-			{"b/NOTICE", "b", 0o644, date},
-			{binary, "program of " + strings.Replace(name, "v1.2.3-rc.1", "", 1), 0o755, date},
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s has %v, want %v", name, got, want)
+		if strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".zip") {
+			checkArchive(t, folder, name)
 		}
 	}
-	if want := []string{
-		"kubectl-metacontroller_v1.2.3-rc.1_darwin_amd64.tar.gz", "kubectl-metacontroller_v1.2.3-rc.1_darwin_arm64.tar.gz",
-		"kubectl-metacontroller_v1.2.3-rc.1_linux_amd64.tar.gz", "kubectl-metacontroller_v1.2.3-rc.1_linux_arm64.tar.gz",
-		"kubectl-metacontroller_v1.2.3-rc.1_windows_amd64.zip", "kubectl-metacontroller_v1.2.3-rc.1_windows_arm64.zip",
-		"metacontroller-apiserver_v1.2.3-rc.1_linux_amd64.tar.gz", "metacontroller-apiserver_v1.2.3-rc.1_linux_arm64.tar.gz",
-	}; !slices.Equal(names, want) {
+	if want := published(); !slices.Equal(names, want) {
 		t.Errorf("the release has %v, want %v", names, want)
+	}
+	written, err := os.ReadDir(folder)
+	if err != nil || len(written) != len(names)+1 {
+		t.Errorf("%d files are written, and SHA256SUMS has %d: %v", len(written), len(names), err)
 	}
 
 	again := filepath.Join(t.TempDir(), "again")
-	if err := simple(t, again).write(t.Context(), io.Discard); err != nil {
+	if err := simple(t, again).writeArtifacts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append(names, "SHA256SUMS", krewName+".yaml") {
+	for _, name := range append(names, "SHA256SUMS") {
 		first, firstErr := os.ReadFile(filepath.Join(folder, name))
 		second, secondErr := os.ReadFile(filepath.Join(again, name))
 		if firstErr != nil || secondErr != nil || !bytes.Equal(first, second) {
@@ -177,10 +226,99 @@ func TestARelease(t *testing.T) {
 	}
 }
 
+// checkArchive checks what is in the archive of a program.
+func checkArchive(t *testing.T, folder, name string) {
+	t.Helper()
+	binary := program.Plugin
+	if strings.HasPrefix(name, program.Server) {
+		binary = program.Server
+	}
+	if strings.Contains(name, "windows") {
+		binary += ".exe"
+	}
+	want := []entry{
+		{"LICENSE", "a", 0o644, date},
+		{"b/NOTICE", "b", 0o644, date},
+		{binary, "program of " + strings.Replace(name, "v1.2.3-rc.1", "", 1), 0o755, date},
+	}
+	if got := entries(t, filepath.Join(folder, name)); !slices.Equal(got, want) {
+		t.Errorf("%s has %v, want %v", name, got, want)
+	}
+}
+
+// The manifests of a release run the image of the release, and no other.
+func TestTheManifestsOfARelease(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "release")
+	if err := simple(t, folder).writeArtifacts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	layout := filepath.Join(t.TempDir(), "oci")
+	for _, f := range tarEntries(t, filepath.Join(folder, "metacontroller-apiserver_v1.2.3-rc.1_image.oci.tar")) {
+		path := filepath.Join(layout, f.name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(f.text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index, err := ggcrlayout.ImageIndexFromPath(layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Errorf("the image is not valid: %v", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("the image is %v: %v", manifest, err)
+	}
+	want := "image: registry.example.org/metacontroller-apiserver:v1.2.3-rc.1@" + manifest.Manifests[0].Digest.String()
+	for _, name := range []string{"install-least-privilege.yaml", "install-production.yaml", "install-single-node.yaml"} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := regexp.MustCompile(`\bimage: .*`).FindAllString(string(text), -1)
+		if len(images) == 0 {
+			t.Errorf("%s runs nothing", name)
+		}
+		for _, got := range images {
+			if got != want {
+				t.Errorf("%s has %q, want %q", name, got, want)
+			}
+		}
+	}
+}
+
+func TestMakeImage(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "image")
+	r := simple(t, folder)
+	r.platforms = []program.Platform{{OS: "linux", Arch: "arm64"}}
+	var out bytes.Buffer
+	r.out = &out
+	if err := r.writeImage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	index, err := ggcrlayout.ImageIndexFromPath(filepath.Join(folder, "oci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("the image is %v: %v", manifest, err)
+	}
+	if digest := manifest.Manifests[0].Digest.String(); !strings.Contains(out.String(), digest+"  ") {
+		t.Errorf("the digest %s is not printed:\n%s", digest, &out)
+	}
+	for _, name := range []string{"metacontroller-apiserver_v1.2.3-rc.1_image_linux_arm64.tar", "metacontroller-apiserver_v1.2.3-rc.1_image_linux_arm64.spdx.json"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Errorf("the file is missing: %v", err)
+		}
+	}
+}
+
 // The rules are those of krew's own validation, and that every platform is selected once.
 func TestTheManifestForKrew(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "release")
-	if err := simple(t, folder).write(t.Context(), io.Discard); err != nil {
+	if err := simple(t, folder).writeArtifacts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, krewName+".yaml"))
@@ -194,7 +332,7 @@ func TestTheManifestForKrew(t *testing.T) {
 	if p.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || p.Kind != "Plugin" {
 		t.Errorf("it is a %s of %s", p.Kind, p.APIVersion)
 	}
-	if !regexp.MustCompile(`^[\w-]+$`).MatchString(p.Metadata.Name) || "kubectl-"+p.Metadata.Name != plugin {
+	if !regexp.MustCompile(`^[\w-]+$`).MatchString(p.Metadata.Name) || "kubectl-"+p.Metadata.Name != program.Plugin {
 		t.Errorf("the name is %q", p.Metadata.Name)
 	}
 	if _, err := version.ParseSemantic(p.Spec.Version); err != nil || !strings.HasPrefix(p.Spec.Version, "v") {
@@ -219,8 +357,8 @@ func TestTheManifestForKrew(t *testing.T) {
 			}
 		}
 		for _, of := range targets() {
-			if of.program == plugin && selector.Matches(labels.Set{"os": of.os, "arch": of.arch}) {
-				selected[of.os+"/"+of.arch]++
+			if of.name == program.Plugin && selector.Matches(labels.Set{"os": of.platform.OS, "arch": of.platform.Arch}) {
+				selected[of.platform.String()]++
 			}
 		}
 		checkPlatform(t, folder, &platform)
@@ -249,51 +387,5 @@ func checkPlatform(t *testing.T, folder string, platform *krewPlatform) {
 	}
 	if !slices.ContainsFunc(entries(t, filepath.Join(folder, name)), func(e entry) bool { return e.name == platform.Bin && e.mode == 0o755 }) {
 		t.Errorf("%s has no program %s", name, platform.Bin)
-	}
-}
-
-// The plugin for one platform is built here and in a copy of the sources at another place: the archives are the same, byte for byte.
-func TestTheSameSourcesGiveTheSameArchive(t *testing.T) {
-	root := filepath.Join("..", "..")
-	elsewhere := t.TempDir()
-	for _, folder := range []string{"cmd", "pkg", "artifacts"} {
-		if err := os.CopyFS(filepath.Join(elsewhere, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"go.mod", "go.sum", "LICENSE"} {
-		data, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(elsewhere, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var archives [][]byte
-	for _, sources := range []string{root, elsewhere} {
-		r := &release{version: "v1.2.3", commit: "abc", date: date, root: sources}
-		r.build = (&compiler{release: r}).build
-		archive, err := r.archive(t.Context(), target{plugin, "linux", "amd64"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		archives = append(archives, archive)
-	}
-	if !bytes.Equal(archives[0], archives[1]) {
-		t.Error("the archives differ")
-	}
-	written := filepath.Join(t.TempDir(), "archive.tar.gz")
-	if err := os.WriteFile(written, archives[0], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, e := range entries(t, written) {
-		names[e.name] = true
-	}
-	for _, want := range []string{plugin, "LICENSE", "third-party-licenses/go/LICENSE", "third-party-licenses/k8s.io/client-go/LICENSE", "third-party-licenses/github.com/spf13/cobra/LICENSE.txt"} {
-		if !names[want] {
-			t.Errorf("the archive has no %s", want)
-		}
 	}
 }

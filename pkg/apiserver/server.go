@@ -63,10 +63,12 @@ func NewConfig() *Config {
 	generic.OpenAPIConfig.Info.Title = Name
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, openapi.NewDefinitionNamer(Scheme))
 	generic.OpenAPIV3Config.Info.Title = Name
+	config := &Config{Generic: generic}
 	generic.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		api = warnOfOldStatus(api, config.Inspection.Engine)
 		return genericapiserver.DefaultBuildHandlerChain(nameDurations(api, c.MaxRequestBodyBytes), c)
 	}
-	return &Config{Generic: generic}
+	return config
 }
 
 // Complete fills in what can be derived. It changes the receiver, which is of no use any more afterwards.
@@ -95,7 +97,7 @@ func (c CompletedConfig) New() (*Server, error) {
 }
 
 func (s *Server) install(c CompletedConfig) error {
-	storage, err := registry.NewStorage(Scheme, c.generic.RESTOptionsGetter, c.inspection)
+	storage, err := registry.NewStorage(Scheme, outages{c.generic.RESTOptionsGetter}, c.inspection)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ limitations under the License.
 //
 // The data directory holds:
 //
-//	LOCK     held with flock as long as the process lives; names the process that holds it
+//	LOCK     held locked as long as the process lives; names the process that holds it
 //	run/     the socket, mode 0700; elsewhere when the path would be too long for a socket, see Options.Dir
 //	member/  etcd's own database (snap/db) and write-ahead log (wal/)
 //

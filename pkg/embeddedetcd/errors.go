@@ -22,6 +22,9 @@ import (
 	"syscall"
 )
 
+// ErrNotRunning means that no process runs an etcd on a data directory.
+var ErrNotRunning = errors.New("no server runs on this data directory")
+
 // An InUseError means that another process holds the data directory. Trying again is useless until that process ends.
 type InUseError struct {
 	// Dir is the data directory.

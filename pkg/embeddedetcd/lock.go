@@ -17,16 +17,20 @@ limitations under the License.
 package embeddedetcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// lockFileName is the file in the data directory that the running process holds with flock.
+// lockFileName is the file in the data directory that the running process holds locked.
 const lockFileName = "LOCK"
 
 // acquireLock takes the data directory for this process and writes down who holds it. It never waits.
@@ -35,17 +39,14 @@ const lockFileName = "LOCK"
 // lock, and then waits for ever. The kernel drops the lock with the process, however that ends; the file stays.
 func acquireLock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockFileName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock file %s: %w", path, err)
+	locked, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, &InUseError{Dir: dir, Holder: readHolder(path)}
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer func() { _ = f.Close() }()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, &InUseError{Dir: dir, Holder: readHolder(f)}
-		}
+	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
+	f := locked.File
 	if err := writeHolder(f); err != nil {
 		_ = f.Close()
 		return nil, classify(dir, fmt.Errorf("writing lock file %s: %w", path, err))
@@ -53,14 +54,68 @@ func acquireLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// Lock takes a data directory for this process without starting etcd on it, until what it returns is closed. It never waits: the
+// error is an *InUseError when another process holds the directory. The directory must exist.
+func Lock(dir string) (io.Closer, error) { return acquireLock(dir) }
+
+// RunningEndpoint returns the Endpoint of the Server that runs on a data directory, in whichever process of this user. The error is
+// ErrNotRunning when there is none.
+func RunningEndpoint(ctx context.Context, dir string) (string, error) {
+	path := filepath.Join(dir, lockFileName)
+	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
+	if errors.Is(err, os.ErrNotExist) {
+		return "", ErrNotRunning
+	}
+	if err != nil {
+		return "", fmt.Errorf("opening lock file %s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	endpoint := readLine(f, 1)
+	socket, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok {
+		return "", ErrNotRunning
+	}
+	// What a killed process wrote stays, and so does its socket. Taking the lock would tell that as well, and keep a server from
+	// starting at that moment.
+	connection, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return "", ErrNotRunning
+	}
+	if err != nil {
+		return "", fmt.Errorf("connecting to %s: %w", readLine(f, 0), err)
+	}
+	return endpoint, connection.Close()
+}
+
 // readHolder returns what the holder wrote about itself, or nothing.
-func readHolder(f *os.File) string {
-	// The longest host name has 64 bytes; whatever else is in the file is not ours.
-	text, err := io.ReadAll(io.LimitReader(f, 128))
+func readHolder(path string) string {
+	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(text))
+	defer func() { _ = f.Close() }()
+	return readLine(f, 0)
+}
+
+// readLine returns a line of a lock file: first the process that holds it, then the endpoint of its etcd. It is empty if it is not there.
+func readLine(f *os.File, n int) string {
+	// The longest host name has 64 bytes, and the longest socket 107; whatever else is in the file is not ours.
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 256))
+	lines := strings.Split(string(text), "\n")
+	if err != nil || n >= len(lines) {
+		return ""
+	}
+	return strings.TrimSpace(lines[n])
+}
+
+// publishEndpoint adds the endpoint of a running etcd to the lock file, for RunningEndpoint.
+func publishEndpoint(lock *os.File, endpoint string) error {
+	info, err := lock.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = lock.WriteAt([]byte(endpoint+"\n"), info.Size())
+	return err
 }
 
 func writeHolder(f *os.File) error {

@@ -92,6 +92,10 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err := s.start(ctx); err != nil {
 		return nil, fmt.Errorf("starting embedded etcd: %w", err)
 	}
+	if err := publishEndpoint(lock, s.Endpoint()); err != nil {
+		// Nobody but RunningEndpoint needs it.
+		s.logger.Error(err, "Writing down where embedded etcd listens; no snapshot can be saved until the next start", "dir", o.Dir)
+	}
 	s.watch(context.WithoutCancel(ctx))
 	s.logger.V(2).Info("Embedded etcd is serving", "dir", o.Dir, "socket", run.socket(), "quotaBytes", o.QuotaBytes)
 	return s, nil
@@ -250,16 +254,25 @@ func (s *Server) finish(err error) {
 	})
 }
 
+// The identity of the member, which its data has in it.
+const (
+	// MemberName is the name of the only member.
+	MemberName = "embedded"
+	// MemberPeerURL is its address for other members, as which it has an identity; nothing listens there.
+	MemberPeerURL = "http://" + memberHost
+
+	memberHost = "127.0.0.1:2380"
+)
+
 // config returns the configuration of a single member that no other member can reach.
 func (s *Server) config(lg *zap.Logger) *embed.Config {
 	cfg := embed.NewConfig()
-	cfg.Name = "embedded"
+	cfg.Name = MemberName
 	cfg.Dir = s.options.Dir
 	socket := []url.URL{s.run.url()}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = socket, socket
 	cfg.ListenPeerUrls = nil
-	// A member needs an address as its identity; nothing listens there.
-	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: memberHost}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lg)
 	cfg.EnableGRPCGateway = false

@@ -146,6 +146,27 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	}
 }
 
+func TestOthersFindARunningServer(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := RunningEndpoint(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("before the start: got %v, want ErrNotRunning", err)
+	}
+	server := mustStart(t, Options{Dir: dir})
+	if endpoint, err := RunningEndpoint(t.Context(), dir); err != nil || endpoint != server.Endpoint() {
+		t.Errorf("got %q and %v, want %q", endpoint, err, server.Endpoint())
+	}
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RunningEndpoint(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after the end: got %v, want ErrNotRunning", err)
+	}
+	writeAndKill(t, dir, 1)
+	if _, err := RunningEndpoint(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after a kill: got %v, want ErrNotRunning", err)
+	}
+}
+
 func TestSecondServerInOneProcessIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	mustStart(t, Options{Dir: dir})

@@ -28,6 +28,24 @@ import (
 	"go.uber.org/zap"
 )
 
+// Verify looks at all that is stored in a data directory, as Start does before it serves, and returns what is wrong with it. The caller
+// holds the directory, see Lock.
+func Verify(dir string) error {
+	return guarded(func() error { return verifyData(zap.NewNop(), dir) })
+}
+
+// VerifyDatabase looks at a file with a database of etcd that no process has open, and returns what is wrong with it. A snapshot
+// without its checksum is such a file.
+func VerifyDatabase(file string) error {
+	return guarded(func() error {
+		state, err := verifyDatabase(file)
+		if err == nil && !state.exists {
+			err = fmt.Errorf("database file %s is missing or empty", file)
+		}
+		return err
+	})
+}
+
 // verifyData looks at all that is stored in the data directory before etcd opens it, and returns what is wrong with it.
 //
 // etcd notices some damage only in goroutines of its own, where the answer is a crash without a word about the directory,

@@ -125,7 +125,23 @@ type Place struct {
 }
 
 // Link leads to the engine of this process while it runs. It is safe for concurrent use; the zero value leads to none.
-type Link struct{ engine atomic.Pointer[Engine] }
+type Link struct {
+	engine  atomic.Pointer[Engine]
+	absence atomic.Pointer[func() (why string, anywhere bool)]
+}
+
+// Explain has why asked for why no engine runs here, and whether one runs anywhere, as far as is known.
+func (l *Link) Explain(why func() (why string, anywhere bool)) { l.absence.Store(&why) }
+
+// Absence says why no engine runs here, and which process runs one, if that is known; empty if it is not. Anywhere is false if what the status
+// of controllers says is from before, because no process runs any.
+func (l *Link) Absence() (why string, anywhere bool) {
+	absence := l.absence.Load()
+	if _, here := l.Engine(); here || absence == nil {
+		return "", true
+	}
+	return (*absence)()
+}
 
 // Connect lets the link lead to an engine until cut is called.
 func (l *Link) Connect(e Engine) (cut func()) {

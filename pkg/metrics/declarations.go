@@ -162,6 +162,14 @@ var (
 		Name: "metacontroller_hook_response_limit_bytes", Type: Gauge,
 		Help: "Bytes of hook responses that may be held at once; hook calls wait above it.",
 	})
+	engineRunning = declare(Family{
+		Name: "metacontroller_engine_running", Type: Gauge,
+		Help: "1 while this process runs controllers, 0 while it waits to be elected or only serves the API.",
+	})
+	servingCertificateEnd = declare(Family{
+		Name: "metacontroller_serving_certificate_expiration_timestamp_seconds", Type: Gauge,
+		Help: "When the certificate that this server serves expires, in seconds since 1970.",
+	})
 	panics = declare(Family{
 		Name: "metacontroller_panics_total", Type: Counter,
 		Help: "Panics of the engine that were recovered. Each is a bug; the log has its stack.",

@@ -207,6 +207,7 @@ func TestProcessMetrics(t *testing.T) {
 	other := metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 4, 1) })
 	metrics.ObserveRequestBudget(func() (int64, int64) { return 8, 80 })
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 7, 70 })
+	metrics.ObserveServingCertificate(func() (time.Time, bool) { return time.UnixMilli(1_700_000_000_500), true })
 	_ = recovery.Call(t.Context(), "testing", func() error { panic("boom") })
 	// The order of outcome and verb is that of the alphabet.
 	if got := series(t, "metacontroller_child_writes_total", "update"); got["conflict"] != before+1 || len(got) != 5 {
@@ -215,7 +216,8 @@ func TestProcessMetrics(t *testing.T) {
 	for family, want := range map[string]float64{
 		"metacontroller_cache_objects": 7, "metacontroller_cache_bytes": 151, "metacontroller_hook_response_bytes": 7,
 		"metacontroller_hook_response_limit_bytes": 70, "metacontroller_hook_request_bytes": 8,
-		"metacontroller_hook_request_limit_bytes": 80, "metacontroller_panics_total": float64(recovery.Count()),
+		"metacontroller_serving_certificate_expiration_timestamp_seconds": 1_700_000_000.5,
+		"metacontroller_hook_request_limit_bytes":                         80, "metacontroller_panics_total": float64(recovery.Count()),
 	} {
 		got := 0.
 		for _, v := range maps.All(series(t, family, "")) {
@@ -252,6 +254,7 @@ func TestWhatIsScrapedIsDeclared(t *testing.T) {
 	defer metrics.ExposeCache(func(yield func(string, int, int64)) { yield("pods", 1, 1) })()
 	metrics.ObserveRequestBudget(func() (int64, int64) { return 0, 0 })
 	metrics.ObserveResponseBudget(func() (int64, int64) { return 0, 0 })
+	metrics.ObserveServingCertificate(func() (time.Time, bool) { return time.Now(), true })
 	for _, hook := range []string{"sync", "finalize", "customize"} {
 		v := metrics.Hook(hook)
 		v.Requests.WithLabelValues("u", "n", "t", "200", "post").Inc()

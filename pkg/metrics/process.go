@@ -18,6 +18,7 @@ package metrics
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -76,10 +77,14 @@ type process struct {
 	drops  map[Drop]prometheus.Counter
 
 	mu sync.Mutex
+	// engines counts those that run: one, or none.
+	engines int
 	// caches are those exposed, by an identifier of their own.
 	caches map[*CacheSource]struct{}
 	// requests and responses are the states of the budgets of hooks.
 	requests, responses func() (used, limit int64)
+	// certificate is when the serving certificate ends.
+	certificate func() (end time.Time, ok bool)
 }
 
 // CacheSource calls yield for every kind that a cache holds, with the number of objects and the size of their JSON. It must
@@ -132,6 +137,19 @@ func ExposeCache(source CacheSource) (withdraw func()) {
 	}
 }
 
+// EngineRuns takes note that this process runs controllers, until ended is called.
+func EngineRuns() (ended func()) {
+	Register()
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.engines++
+	return func() {
+		global.mu.Lock()
+		defer global.mu.Unlock()
+		global.engines--
+	}
+}
+
 // ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveRequestBudget(state func() (used, limit int64)) {
@@ -148,6 +166,15 @@ func ObserveResponseBudget(state func() (used, limit int64)) {
 	global.responses = state
 }
 
+// ObserveServingCertificate has the end of the serving certificate taken from end at every scrape, if there is one. It must not block.
+// The last call counts.
+func ObserveServingCertificate(end func() (end time.Time, ok bool)) {
+	Register()
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.certificate = end
+}
+
 func (p *process) collect(ch chan<- prometheus.Metric) {
 	for _, outcomes := range p.writes {
 		for _, counter := range outcomes {
@@ -159,12 +186,13 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
 	p.mu.Lock()
-	requests, responses := p.requests, p.responses
+	requests, responses, engines, certificate := p.requests, p.responses, p.engines, p.certificate
 	var sources []CacheSource
 	for source := range p.caches {
 		sources = append(sources, *source)
 	}
 	p.mu.Unlock()
+	ch <- engineRunning.constant(float64(engines))
 	if requests != nil {
 		used, limit := requests()
 		ch <- requestBytes.constant(float64(used))
@@ -174,6 +202,11 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 		used, limit := responses()
 		ch <- responseBytes.constant(float64(used))
 		ch <- responseLimit.constant(float64(limit))
+	}
+	if certificate != nil {
+		if end, ok := certificate(); ok {
+			ch <- servingCertificateEnd.constant(float64(end.UnixMilli()) / 1000)
+		}
 	}
 	collectCaches(ch, sources)
 }

@@ -35,7 +35,7 @@ func (e *ServedByDefinitionsError) Error() string {
 	if len(e.Definitions) > 0 {
 		what = "the CustomResourceDefinitions " + strings.Join(e.Definitions, ", ")
 	}
-	return fmt.Sprintf("this cluster already serves %s/%s by %s: save their objects with kubectl get -o yaml, "+
+	return fmt.Sprintf("this cluster already serves %s/%s by %s: save their objects with metacontroller-apiserver export, "+
 		"stop the Metacontroller that uses them, delete the definitions, and register again", group, version, what)
 }
 

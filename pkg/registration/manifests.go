@@ -48,6 +48,10 @@ func clusterRoles() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 }
 
+func roles() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
+}
+
 func definitions() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 }
@@ -63,6 +67,8 @@ func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynami
 		return client.Resource(apiServices()), nil
 	case "ClusterRole":
 		return client.Resource(clusterRoles()), nil
+	case "Role":
+		return client.Resource(roles()).Namespace(o.GetNamespace()), nil
 	default:
 		return nil, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
 	}
@@ -73,7 +79,7 @@ func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynami
 func files() []string {
 	return []string{
 		"namespace.yaml", "clusterrole-apiserver.yaml", "clusterrole-controllers.yaml", "clusterroles-users.yaml",
-		"service.yaml", "apiservice.yaml",
+		"role-leader-election.yaml", "service.yaml", "apiservice.yaml",
 	}
 }
 

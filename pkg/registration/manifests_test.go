@@ -47,6 +47,7 @@ func TestManifestsPointToTheServer(t *testing.T) {
 	for _, name := range []string{
 		"Namespace metacontroller", "ClusterRole metacontroller-apiserver", "ClusterRole metacontroller-controllers",
 		"ClusterRole aggregate-metacontroller-view", "ClusterRole aggregate-metacontroller-edit",
+		"Role metacontroller/metacontroller-apiserver:leader-election",
 	} {
 		if found[name] == nil {
 			t.Errorf("%s is missing", name)

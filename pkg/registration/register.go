@@ -28,7 +28,7 @@ import (
 )
 
 // Register registers the server at Options.Host and Options.Port, and waits until it is available. Doing it again is harmless,
-// and changes host, port and authority. It changes no namespace that exists, and no ClusterRole whose rules somebody else has
+// and changes host, port and authority. It changes no namespace that exists, and no role whose rules somebody else has
 // written unless Options.RestoreRoles is set.
 //
 // The error is a *ServedByDefinitionsError or an *OccupiedError when the cluster has another registration, in which case
@@ -70,7 +70,7 @@ func applyOne(ctx context.Context, client dynamic.Interface, object *unstructure
 	switch object.GetKind() {
 	case "Namespace":
 		return ensureNamespace(ctx, client, object, o.Progress)
-	case "ClusterRole":
+	case "ClusterRole", "Role":
 		return applyRole(ctx, client, object, o)
 	default:
 		if err := apply(ctx, client, object, FieldManager); err != nil {
@@ -81,8 +81,8 @@ func applyOne(ctx context.Context, client dynamic.Interface, object *unstructure
 	}
 }
 
-// ApplyRoles applies the ClusterRoles of a registration alone, so that they can be bound to the user of a server that is no
-// administrator before that server starts. Of the options it takes Config, RestoreRoles and Progress.
+// ApplyRoles applies the roles of a registration alone, and the namespace of one of them, so that they can be bound to the user of a server
+// that is no administrator before that server starts. Of the options it takes Config, RestoreRoles and Progress.
 func ApplyRoles(ctx context.Context, o Options) error {
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -96,38 +96,16 @@ func ApplyRoles(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, object := range objects {
-		if object.GetKind() != "ClusterRole" {
+		switch object.GetKind() {
+		case "Namespace", "ClusterRole", "Role":
+		default:
 			continue
 		}
-		if err := applyRole(ctx, client, object, o); err != nil {
+		if err := applyOne(ctx, client, object, o); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.
-func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) error {
-	client, err := newClient(config)
-	if err != nil {
-		return err
-	}
-	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	if existing.GetLabels()[automanagedLabel] != "" {
-		return &ServedByDefinitionsError{}
-	}
-	wanted := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": existing.GetAPIVersion(), "kind": existing.GetKind(),
-		// With the uid nothing is created, should the registration be deleted meanwhile.
-		"metadata": map[string]any{"name": APIServiceName, "uid": string(existing.GetUID())},
-	}}
-	if err := setBundle(wanted, bundle); err != nil {
-		return err
-	}
-	return apply(ctx, client, wanted, authorityFieldManager)
 }
 
 func newClient(config *rest.Config) (dynamic.Interface, error) {

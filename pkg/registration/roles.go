@@ -58,10 +58,14 @@ func Rules(role string) ([]rbacv1.PolicyRule, error) {
 	return nil, fmt.Errorf("the manifests have no ClusterRole %s", role)
 }
 
-// applyRole applies a ClusterRole. One whose rules somebody else has written is not changed, unless the options say so: a role that
+// applyRole applies a ClusterRole or Role. One whose rules somebody else has written is not changed, unless the options say so: a role that
 // was narrowed stays narrow, and the user is told what it lacks.
 func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured.Unstructured, o Options) error {
-	existing, err := client.Resource(clusterRoles()).Get(ctx, role.GetName(), metav1.GetOptions{})
+	target, err := resourceFor(client, role)
+	if err != nil {
+		return err
+	}
+	existing, err := target.Get(ctx, role.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading %s: %w", describe(role), err)
 	}
@@ -80,7 +84,7 @@ func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured
 	return nil
 }
 
-// leave reports whether a ClusterRole that others have written differs from the wanted one, and then tells the user how.
+// leave reports whether a role that others have written differs from the wanted one, and then tells the user how.
 func leave(existing, wanted *unstructured.Unstructured, authors []string, o Options) (bool, error) {
 	has, err := rulesOf(existing)
 	if err != nil {
@@ -104,7 +108,7 @@ func leave(existing, wanted *unstructured.Unstructured, authors []string, o Opti
 	return true, nil
 }
 
-// authorsOfRules returns the field managers other than this package that own the rules of a ClusterRole.
+// authorsOfRules returns the field managers other than this package that own the rules of a role.
 func authorsOfRules(role *unstructured.Unstructured) []string {
 	var authors []string
 	for _, entry := range role.GetManagedFields() {
@@ -117,7 +121,7 @@ func authorsOfRules(role *unstructured.Unstructured) []string {
 }
 
 func rulesOf(o *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {
-	var role rbacv1.ClusterRole
+	var role rbacv1.ClusterRole // The rules of a Role have the same form.
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
 		return nil, fmt.Errorf("reading the rules of %s: %w", describe(o), err)
 	}

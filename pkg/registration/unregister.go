@@ -30,7 +30,7 @@ import (
 )
 
 // Unregister deletes what Register applied, except for the namespace, which may hold objects of others: earlier versions applied
-// labels to it, which are taken off. A ClusterRole that Register has left to others stays. Objects that are not there are no error. It refuses with an *OccupiedError when the registration is that of another server, and deletes nothing
+// labels to it, which are taken off. A role that Register has left to others stays. Objects that are not there are no error. It refuses with an *OccupiedError when the registration is that of another server, and deletes nothing
 // then. The server's own objects stay in its store.
 func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	if out == nil {
@@ -67,7 +67,7 @@ func remove(ctx context.Context, client dynamic.Interface, object *unstructured.
 	if err != nil {
 		return err
 	}
-	if object.GetKind() == "ClusterRole" {
+	if object.GetKind() == "ClusterRole" || object.GetKind() == "Role" {
 		existing, err := target.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err == nil && !appliedHere(existing) {
 			progressf(out, "%s is not that of register and stays", describe(object))

@@ -17,13 +17,13 @@ limitations under the License.
 package servingcert
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"time"
+
+	"k8s.io/client-go/util/cert"
 )
 
 // authorityName is the subject of the authority. A renewed authority must have the name of the old one.
@@ -41,7 +41,7 @@ func (m *Manager) ensureAuthority(files Files) (*pair, error) {
 			return nil, fmt.Errorf("there is a certificate %s without its key %s; restore the key, or remove the certificate "+
 				"and register the server again", files.CAFile, files.caKeyFile)
 		}
-		if key, err = newKey(files.caKeyFile); err != nil {
+		if key, err = newKeyFile(files.caKeyFile); err != nil {
 			return nil, err
 		}
 	}
@@ -53,18 +53,11 @@ func (m *Manager) ensureAuthority(files Files) (*pair, error) {
 		return &pair{certificate: certificate, key: key}, nil
 	}
 	// The key is what a registration trusts, so a damaged certificate can be made again.
-	template, err := m.template(authorityLife)
-	if err != nil {
+	now := m.clock.Now()
+	if certificate, err = newAuthority(key, now, now.Add(authorityLife)); err != nil {
 		return nil, err
 	}
-	template.Subject.CommonName = authorityName
-	template.IsCA, template.MaxPathLenZero = true, true
-	template.KeyUsage |= x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-	certificate, err = issue(files.CAFile, template, key, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &pair{certificate: certificate, key: key}, nil
+	return &pair{certificate: certificate, key: key}, write(files.CAFile, certificate)
 }
 
 // goodAuthority tells whether the authority outlives the certificates that it signs now.
@@ -77,7 +70,7 @@ func (m *Manager) ensureCertificate(files Files, authority *pair) error {
 	key, err := readKey(files.KeyFile)
 	if err != nil || key == nil {
 		// The certificate of a lost key is made again below: it does not belong to the new one.
-		if key, err = newKey(files.KeyFile); err != nil {
+		if key, err = newKeyFile(files.KeyFile); err != nil {
 			return err
 		}
 	}
@@ -88,15 +81,11 @@ func (m *Manager) ensureCertificate(files Files, authority *pair) error {
 	if err == nil && certificate != nil && m.goodCertificate(pair{certificate: certificate, key: key}, authority) {
 		return nil
 	}
-	template, err := m.template(certificateLife)
-	if err != nil {
+	now := m.clock.Now()
+	if certificate, err = newCertificate(key, m.names, *authority, now, now.Add(certificateLife)); err != nil {
 		return err
 	}
-	template.Subject.CommonName = m.names.dns[0]
-	template.DNSNames, template.IPAddresses = m.names.dns, m.names.ips
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	_, err = issue(files.CertFile, template, key, authority)
-	return err
+	return write(files.CertFile, certificate)
 }
 
 // goodCertificate tells whether clients of the authority accept the certificate under all names, for at least another third
@@ -116,20 +105,13 @@ func (m *Manager) goodCertificate(p pair, authority *pair) bool {
 	return true
 }
 
-// template returns what both certificates have in common.
-func (m *Manager) template(life time.Duration) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+// write writes a certificate to a file.
+func write(path string, certificate *x509.Certificate) error {
+	text, err := cert.EncodeCertificates(certificate)
 	if err != nil {
-		return nil, fmt.Errorf("making a serial number: %w", err)
+		return fmt.Errorf("encoding certificate %s: %w", path, err)
 	}
-	now := m.clock.Now()
-	return &x509.Certificate{
-		SerialNumber:          serial,
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(life),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-	}, nil
+	return replace(path, text, 0o644)
 }
 
 // restrict takes the rights of others to a key away, should a copy or a backup have given them.

@@ -22,7 +22,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
 // Files are the paths of the files that Ensure takes care of.
@@ -54,13 +55,9 @@ func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making directory for certificates: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening lock file for certificates: %w", err)
-	}
 	// Waiting is fine: it is held for the time that two signatures take.
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		_ = f.Close()
+	f, err := fileutil.LockFile(filepath.Join(dir, "LOCK"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
 		return nil, fmt.Errorf("locking certificates in %s: %w", dir, err)
 	}
 	return func() { _ = f.Close() }, nil

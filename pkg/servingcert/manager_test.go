@@ -21,6 +21,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -256,6 +257,32 @@ func TestNoAuthorityIsReplacedSilently(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKeysOfEarlierVersionsAreKept has a key in the form in which earlier versions wrote them.
+func TestKeysOfEarlierVersionsAreKept(t *testing.T) {
+	m := New(Options{Dir: t.TempDir()})
+	files := mustEnsure(t, m)
+	for _, path := range []string{files.caKeyFile, files.KeyFile} {
+		key, err := readKey(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := contents(t, files)
+	for name, content := range contents(t, mustEnsure(t, m)) {
+		if before[name] != content {
+			t.Errorf("%s was made again", name)
+		}
+	}
+	mustServe(t, files, mustRead(t, files.CAFile), "localhost", time.Now())
 }
 
 func TestConcurrentCallersAgree(t *testing.T) {

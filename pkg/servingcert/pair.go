@@ -22,10 +22,15 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // A pair is a certificate and its private key.
@@ -34,43 +39,63 @@ type pair struct {
 	key         crypto.Signer
 }
 
-const (
-	certificateBlock = "CERTIFICATE"
-	keyBlock         = "PRIVATE KEY"
-)
+// Expiration returns when the first of the certificates in PEM ends, and false if there is none. A chain is as good as its weakest link.
+func Expiration(chain []byte) (end time.Time, ok bool) {
+	certificates, err := cert.ParseCertsPEM(chain)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return slices.MinFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter, true
+}
 
-// readKey returns the key in a file, and nil when there is no file.
-func readKey(path string) (crypto.Signer, error) {
-	der, err := readBlock(path, keyBlock)
-	if der == nil || err != nil {
+// belongs tells whether the certificate is one for the key.
+func (p pair) belongs() bool {
+	public, ok := p.key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(p.certificate.PublicKey)
+}
+
+// encode returns certificate and key as PEM.
+func (p pair) encode() (certificate, key []byte, err error) {
+	if certificate, err = cert.EncodeCertificates(p.certificate); err != nil {
+		return nil, nil, fmt.Errorf("encoding a certificate: %w", err)
+	}
+	if key, err = keyutil.MarshalPrivateKeyToPEM(p.key); err != nil {
+		return nil, nil, fmt.Errorf("encoding a key: %w", err)
+	}
+	return certificate, key, nil
+}
+
+// parsePair is the opposite of encode. The certificate must be one for the key.
+func parsePair(certificate, key []byte) (*pair, error) {
+	certificates, err := cert.ParseCertsPEM(certificate)
+	if err != nil {
+		return nil, fmt.Errorf("parsing a certificate: %w", err)
+	}
+	signer, err := parseKey(key)
+	if err != nil {
 		return nil, err
 	}
-	key, err := x509.ParsePKCS8PrivateKey(der)
+	p := &pair{certificate: certificates[0], key: signer}
+	if !p.belongs() {
+		return nil, errors.New("certificate and key do not belong together")
+	}
+	return p, nil
+}
+
+func parseKey(text []byte) (crypto.Signer, error) {
+	key, err := keyutil.ParsePrivateKeyPEM(text)
 	if err != nil {
-		return nil, fmt.Errorf("parsing key %s: %w", path, err)
+		return nil, fmt.Errorf("parsing a key: %w", err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("parsing key %s: a %T cannot sign", path, key)
+		return nil, fmt.Errorf("parsing a key: a %T cannot sign", key)
 	}
 	return signer, nil
 }
 
-// readCertificate returns the certificate in a file, and nil when there is no file.
-func readCertificate(path string) (*x509.Certificate, error) {
-	der, err := readBlock(path, certificateBlock)
-	if der == nil || err != nil {
-		return nil, err
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("parsing certificate %s: %w", path, err)
-	}
-	return certificate, nil
-}
-
-// readBlock returns the content of the PEM block in a file, and nil when there is no file.
-func readBlock(path, kind string) ([]byte, error) {
+// readKey returns the key in a file, and nil when there is no file.
+func readKey(path string) (crypto.Signer, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -78,44 +103,82 @@ func readBlock(path, kind string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s does not begin with a PEM block %q", path, kind)
+	key, err := parseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	return block.Bytes, nil
+	return key, nil
 }
 
-// newKey makes a key and writes it to a file.
-func newKey(path string) (crypto.Signer, error) {
+// readCertificate returns the certificate in a file, and nil when there is no file.
+func readCertificate(path string) (*x509.Certificate, error) {
+	certificates, err := cert.CertsFromFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return certificates[0], nil
+}
+
+func newKey() (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making key %s: %w", path, err)
+		return nil, fmt.Errorf("making a key: %w", err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	return key, nil
+}
+
+// newKeyFile makes a key and writes it to a file.
+func newKeyFile(path string) (crypto.Signer, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return nil, fmt.Errorf("encoding key %s: %w", path, err)
 	}
-	return key, replace(path, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}), 0o600)
+	return key, replace(path, text, 0o600)
 }
 
-// issue makes a certificate for a key from a template and writes it to a file. Without an issuer it signs itself.
-func issue(path string, template *x509.Certificate, key crypto.Signer, issuer *pair) (*x509.Certificate, error) {
-	if issuer == nil {
-		issuer = &pair{certificate: template, key: key}
+// newAuthority makes the certificate of an authority for a key. It signs itself.
+func newAuthority(key crypto.Signer, now, end time.Time) (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		NotBefore: now.Add(-backdate), NotAfter: end,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA:     true, MaxPathLenZero: true,
 	}
+	template.Subject.CommonName = authorityName
+	return sign(template, key, pair{certificate: template, key: key})
+}
+
+// newCertificate makes a serving certificate for a key.
+func newCertificate(key crypto.Signer, n names, authority pair, now, end time.Time) (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		NotBefore: now.Add(-backdate), NotAfter: end,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: n.dns, IPAddresses: n.ips,
+	}
+	template.Subject.CommonName = n.dns[0]
+	return sign(template, key, authority)
+}
+
+// sign makes a certificate for a key from a template.
+func sign(template *x509.Certificate, key crypto.Signer, issuer pair) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("making a serial number: %w", err)
+	}
+	template.SerialNumber, template.BasicConstraintsValid = serial, true
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer.certificate, key.Public(), issuer.key)
 	if err != nil {
-		return nil, fmt.Errorf("signing certificate %s: %w", path, err)
+		return nil, fmt.Errorf("signing a certificate: %w", err)
 	}
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("parsing certificate %s: %w", path, err)
+		return nil, fmt.Errorf("parsing a certificate that was just signed: %w", err)
 	}
-	return certificate, replace(path, pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der}), 0o644)
-}
-
-// belongs tells whether the certificate is one for the key.
-func (p pair) belongs() bool {
-	public, ok := p.key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	return ok && public.Equal(p.certificate.PublicKey)
+	return certificate, nil
 }

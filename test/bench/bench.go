@@ -20,15 +20,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -41,9 +40,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/subject"
 )
 
-// bench is everything that a run has started.
+// bench is a control plane and all that was started to measure one subject on it.
 type bench struct {
 	folder   string
 	config   *rest.Config
@@ -52,12 +52,10 @@ type bench struct {
 	stop     context.CancelFunc
 	kubectl  string
 	kubeFile string
-	port     int
 	hookURL  string
-	process  *exec.Cmd
+	subject  subject.Subject
 	started  []*exec.Cmd
 	held     []io.Closer
-	own      *http.Client
 	cluster  *http.Client
 	tally    gauge.Tally
 	options
@@ -70,6 +68,8 @@ type bench struct {
 type options struct {
 	// server is the server's binary, root the folder of the module.
 	server, root string
+	// peer is measured in place of the server where it is not nil.
+	peer *subject.PeerOptions
 	// profile is a folder for profiles, empty for none.
 	profile string
 	plan    plan
@@ -129,20 +129,32 @@ func (b *bench) start(ctx context.Context) error {
 		return fmt.Errorf("starting the hook: %w", err)
 	}
 	b.hookURL = "http://" + strings.TrimSpace(address)
-	if b.port, err = freePort(ctx); err != nil {
+	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
-		Insecure: true, CertData: b.config.CertData, KeyData: b.config.KeyData,
-	}})
+	_, err = b.controller(ctx, composite{name: "bench", hooks: map[string]string{hookSync: hookserver.PathSync}, method: inPlace})
+	return err
+}
+
+// prepare creates the parents' kind, and starts what is measured.
+func (b *bench) prepare(ctx context.Context) error {
+	if err := b.kubectlApply(ctx, definition); err != nil {
+		return err
+	}
+	c := subject.Cluster{Config: b.config, Kubeconfig: b.kubeFile, Kubectl: b.kubectl, Folder: b.folder}
+	var err error
+	if b.peer == nil {
+		b.subject, err = subject.NewServer(ctx, b.server, c)
+	} else {
+		b.subject, err = subject.NewPeer(ctx, *b.peer, c)
+	}
 	if err != nil {
-		return fmt.Errorf("preparing to ask the server: %w", err)
-	}
-	b.own = &http.Client{Transport: transport, Timeout: time.Minute}
-	if err := b.startServer(ctx); err != nil {
 		return err
 	}
-	return b.prepare(ctx)
+	if err := b.subject.Install(ctx); err != nil {
+		return err
+	}
+	return b.subject.Start(ctx)
 }
 
 // launch starts a program, waits for the first line that it prints, and leaves it running.
@@ -168,54 +180,9 @@ func (b *bench) launch(command *exec.Cmd, folder string, hold bool) (string, err
 	return bufio.NewReader(stdout).ReadString('\n')
 }
 
-// startServer starts the server and waits until its API is registered.
-func (b *bench) startServer(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(b.folder, fmt.Sprintf("server-%d.log", time.Now().UnixNano())))
-	if err != nil {
-		return fmt.Errorf("creating the server's log: %w", err)
-	}
-	data := filepath.Join(b.folder, "data")
-	b.process = exec.CommandContext(ctx, b.options.server, "--kubeconfig", b.kubeFile, "--data-dir", data, "--bind-address", "127.0.0.1",
-		"--secure-port", strconv.Itoa(b.port))
-	b.process.Stdout, b.process.Stderr = log, log
-	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := b.process.Start(); err != nil {
-		return fmt.Errorf("starting the server: %w", err)
-	}
-	register := exec.CommandContext(ctx, b.options.server, "register", "--kubeconfig", b.kubeFile, "--data-dir", data,
-		"--host", "localhost", "--port", strconv.Itoa(b.port))
-	for attempt := 0; ; attempt++ {
-		output, err := register.CombinedOutput()
-		if err == nil {
-			return nil
-		}
-		if attempt == 60 {
-			return fmt.Errorf("registering the server: %w\n%s", err, output)
-		}
-		register = exec.CommandContext(ctx, b.options.server, register.Args[1:]...)
-		if err := pause(ctx, 500*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
-func (b *bench) stopServer() {
-	_ = b.process.Process.Signal(syscall.SIGTERM)
-	_ = b.process.Wait()
-}
-
-// prepare creates the kinds and the controller of the sized workloads.
-func (b *bench) prepare(ctx context.Context) error {
-	if err := b.kubectlApply(ctx, definition); err != nil {
-		return err
-	}
-	_, err := b.controller(ctx, composite{name: "bench", hooks: map[string]string{hookSync: hookserver.PathSync}, method: inPlace})
-	return err
-}
-
 func (b *bench) end() {
-	if b.process != nil && b.process.Process != nil {
-		b.stopServer()
+	if b.subject != nil {
+		b.subject.Stop()
 	}
 	if b.stop != nil {
 		b.stop()
@@ -230,17 +197,93 @@ func (b *bench) end() {
 	_ = os.RemoveAll(b.folder)
 }
 
-func freePort(ctx context.Context) (int, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+// lane is one of those that are measured in turns.
+type lane struct {
+	options
+	// start is newBench but for tests.
+	start func(context.Context, options) (*bench, error)
+	// alone says that there is no other lane, so that the subject need not end with its turn.
+	alone bool
+	// bench is nil before the first turn, and after a turn that failed.
+	bench *bench
+}
+
+// open starts what the lane needs, if it has not.
+func (l *lane) open(ctx context.Context) error {
+	if l.bench != nil {
+		return nil
 	}
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	b, err := l.start(ctx, l.options)
 	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+		return err
 	}
-	return strconv.Atoi(port)
+	l.bench = b
+	if !l.plan.quick {
+		err = b.collected(ctx)
+	}
+	if !l.alone {
+		b.subject.Stop()
+	}
+	return err
+}
+
+// turn measures a step. What is not measured does not run meanwhile but for its control plane, which is idle.
+func (l *lane) turn(ctx context.Context, s step) error {
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	if l.alone {
+		return s.run(l.bench, ctx)
+	}
+	if err := l.bench.subject.Start(ctx); err != nil {
+		return err
+	}
+	defer l.bench.subject.Stop()
+	return s.run(l.bench, ctx)
+}
+
+func (l *lane) end() {
+	if l.bench != nil {
+		l.bench.end()
+	}
+	l.bench = nil
+}
+
+// inTurns measures every step so many times in each lane. A peer that fails to do a step is measured with the next one again, on a new
+// control plane, and the error tells of it in the end.
+func inTurns(ctx context.Context, runs int, steps []step, lanes []*lane) error {
+	var failed []error
+	err := alternate(runs, steps, len(lanes), func(n int, s step) error {
+		l := lanes[n]
+		err := l.turn(ctx, s)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("measuring %s: %w", s.name, err)
+		if l.peer == nil || ctx.Err() != nil {
+			return err
+		}
+		err = fmt.Errorf("%s: %w", filepath.Base(l.peer.Binary), err)
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		failed = append(failed, err)
+		l.end()
+		return nil
+	})
+	return errors.Join(append(failed, err)...)
+}
+
+// alternate calls do for every lane with every step so many times. Who is first changes, since a machine may get slower or faster meanwhile.
+func alternate(runs int, steps []step, lanes int, do func(lane int, s step) error) error {
+	for run := range runs {
+		for i, s := range steps {
+			for n := range lanes {
+				if err := do((run+i+n)%lanes, s); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // pause waits.

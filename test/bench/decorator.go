@@ -19,13 +19,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 )
 
 // decorator measures a DecoratorController for a few of many pods: its start, and a change of all pods at once.
@@ -36,38 +39,13 @@ func (b *bench) decorator(ctx context.Context) error {
 		return err
 	}
 	defer m.close()
-	if _, err := m.watch(ctx, cache.Query{Resource: childResource, LabelSelector: "bench=attachment"}, m.seeChild); err != nil {
+	if err := m.watch(ctx, cache.Query{Resource: childResource, LabelSelector: "bench=attachment"}, m.seeChild); err != nil {
 		return err
 	}
 	if err := m.createPods(ctx); err != nil {
 		return err
 	}
-	started := time.Now()
-	if err := m.bareAttachments(ctx, m.client.Create, "1"); err != nil {
-		return err
-	}
-	create := time.Since(started).Seconds()
-	started = time.Now()
-	if err := m.pokePods(ctx, "1"); err != nil {
-		return err
-	}
-	if err := m.bareAttachments(ctx, m.client.Update, "2"); err != nil {
-		return err
-	}
-	update := time.Since(started).Seconds()
-	if err := m.one(ctx, workload{name: "decorator", limit: create, cached: b.plan.pods, run: m.decorate}); err != nil {
-		return err
-	}
-	if err := m.one(ctx, workload{name: "decorator-change", limit: update, run: func(ctx context.Context) error {
-		m.expect(s.parents)
-		if err := m.pokePods(ctx, "2"); err != nil {
-			return err
-		}
-		return m.await(ctx)
-	}}); err != nil {
-		return err
-	}
-	if err := b.deleteController(ctx, decoratorResource, "decorator"); err != nil {
+	if err := b.beside(ctx, m.bareDecorator, m.decorated); err != nil {
 		return err
 	}
 	if err := b.deleteAll(ctx, m.pod("")); err != nil {
@@ -75,6 +53,68 @@ func (b *bench) decorator(ctx context.Context) error {
 	}
 	return b.clear(ctx, m.namespace)
 }
+
+// Workloads with pods.
+const (
+	workDecorator       = "decorator"
+	workDecoratorChange = "decorator-change"
+)
+
+// decorated measures a DecoratorController, which is there as long as it is measured.
+func (m *meter) decorated(ctx context.Context) ([]report.Result, error) {
+	if err := m.one(ctx, workload{name: workDecorator, cached: m.plan.pods, run: m.decorate}); err != nil {
+		return nil, err
+	}
+	if err := m.one(ctx, workload{name: workDecoratorChange, run: func(ctx context.Context) error {
+		m.expect(m.size.parents)
+		m.podRevision++
+		revision := strconv.Itoa(m.podRevision)
+		if err := each(ctx, m.plan.pods, func(i int) error {
+			if i < m.plan.matching {
+				m.note("child/"+podName(i), revision, 0)
+			}
+			return m.poke(ctx, i, revision)
+		}); err != nil {
+			return err
+		}
+		return m.await(ctx, m.plan.timeout)
+	}}); err != nil {
+		return nil, err
+	}
+	return m.results, m.deleteController(ctx, decoratorResource, "decorator")
+}
+
+// bareDecorator writes as many ConfigMaps as there will be attachments, and then all of them and all pods. No controller looks at them.
+func (m *meter) bareDecorator(ctx context.Context) (limits, error) {
+	m.podRevision++
+	revision := strconv.Itoa(m.podRevision)
+	name := func(i int) string { return fmt.Sprintf("bare-%d", i) }
+	var created, changed, others stopwatch
+	if err := created.pass(ctx, m.plan.matching, nil, func(i int) error {
+		_, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, name(i), "{}", "1"))
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := changed.pass(ctx, m.plan.matching, nil, func(i int) error {
+		if err := m.poke(ctx, i, revision); err != nil {
+			return err
+		}
+		_, err := m.client.Update(ctx, childTarget(m.namespace, name(i)), plainBody(m.namespace, name(i), "{}", "2"))
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := others.pass(ctx, m.plan.pods-m.plan.matching, nil, func(i int) error { return m.poke(ctx, m.plan.matching+i, revision) }); err != nil {
+		return nil, err
+	}
+	change := changed.times()
+	change.Seconds += others.times().Seconds
+	err := each(ctx, m.plan.matching, func(i int) error { return m.client.Delete(ctx, childTarget(m.namespace, name(i))) })
+	return limits{workDecorator: created.times(), workDecoratorChange: change}, err
+}
+
+func podName(i int) string { return fmt.Sprintf("p%d-0", i) }
 
 func (m *meter) pod(name string) client.Target {
 	return client.Target{Resource: podResource, Namespace: m.namespace, Name: name}
@@ -104,36 +144,18 @@ func (m *meter) createPods(ctx context.Context) error {
 	return each(ctx, m.plan.pods-1, func(i int) error { return create(i + 1) })
 }
 
-func (m *meter) pokePods(ctx context.Context, revision string) error {
-	return each(ctx, m.plan.pods, func(i int) error {
-		name := fmt.Sprintf("p%d-0", i)
-		if i < m.plan.matching && revision != "1" {
-			m.note("child/"+name, revision, 0)
-		}
-		kind, patch := m.poke(revision)
-		_, err := m.client.Patch(ctx, m.pod(name), kind, patch)
-		return err
-	})
-}
-
-// bareAttachments writes as many ConfigMaps as there will be attachments.
-func (m *meter) bareAttachments(ctx context.Context, write writer, revision string) error {
-	return each(ctx, m.plan.matching, func(i int) error {
-		name := fmt.Sprintf("bare-%d", i)
-		t := childTarget(m.namespace, name)
-		if revision == "1" {
-			t.Name = ""
-		}
-		_, err := write(ctx, t, plainBody(m.namespace, name, "{}", revision))
-		return err
-	})
+// poke changes an annotation of a pod that hooks read as the revision.
+func (m *meter) poke(ctx context.Context, i int, revision string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"revision":%q}}}`, revision)
+	_, err := m.client.Patch(ctx, m.pod(podName(i)), types.MergePatchType, patch)
+	return err
 }
 
 // decorate creates the controller and waits for all attachments.
 func (m *meter) decorate(ctx context.Context) error {
 	m.expect(m.plan.matching)
 	for i := range m.plan.matching {
-		m.note(fmt.Sprintf("child/p%d-0", i), "1", 0)
+		m.note("child/"+podName(i), strconv.Itoa(m.podRevision), 0)
 	}
 	err := m.createController(ctx, decoratorResource, fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"DecoratorController",`+
 		`"metadata":{"name":"decorator"},"spec":{"resources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"decorated":"true"}}}],`+
@@ -142,5 +164,5 @@ func (m *meter) decorate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.await(ctx)
+	return m.await(ctx, m.plan.timeout)
 }

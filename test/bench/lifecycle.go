@@ -31,47 +31,55 @@ import (
 
 // rolling measures a rolling update of all parents at once, one child of each at a time.
 func (b *bench) rolling(ctx context.Context) error {
-	s := b.plan.rolling
-	l, err := b.newLimit(ctx, s)
-	if err != nil {
-		return err
+	const name = "rolling"
+	bare := func(ctx context.Context) (limits, error) {
+		return b.bareAfterwards(ctx, name, b.plan.rolling, func(l *limit) (report.Times, error) { return l.update(ctx, "2", true) })
 	}
-	if _, err := l.create(ctx); err != nil {
-		return err
-	}
-	bare, err := l.update(ctx, "2", true)
-	if err != nil {
-		return err
-	}
-	if err := b.clear(ctx, l.namespace); err != nil {
-		return err
-	}
-	return b.with(ctx, s, composite{name: "rolling", hooks: map[string]string{hookSync: hookserver.PathSync}, method: "RollingInPlace"}, func(m *meter) error {
-		if err := m.createParents(ctx); err != nil {
-			return err
-		}
-		return m.one(ctx, workload{name: "rolling", limit: bare, run: m.update})
+	c := composite{name: name, hooks: map[string]string{hookSync: hookserver.PathSync}, method: "RollingInPlace"}
+	return b.beside(ctx, bare, func(ctx context.Context) ([]report.Result, error) {
+		return b.with(ctx, b.plan.rolling, c, func(m *meter) error {
+			if err := m.createParents(ctx); err != nil {
+				return err
+			}
+			return m.one(ctx, workload{name: name, run: m.update})
+		})
 	})
 }
 
-// with runs do with a controller and parents of its own, and deletes both afterwards.
-func (b *bench) with(ctx context.Context, s size, c composite, do func(m *meter) error) error {
+// bareAfterwards creates parents and children, and times what is done with them then.
+func (b *bench) bareAfterwards(ctx context.Context, name string, s size, do func(l *limit) (report.Times, error)) (limits, error) {
+	l, err := b.newLimit(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.create(ctx); err != nil {
+		return nil, err
+	}
+	took, err := do(l)
+	if err != nil {
+		return nil, err
+	}
+	return limits{name: took}, b.clear(ctx, l.namespace)
+}
+
+// with runs do with a controller and parents of its own, and deletes both afterwards. It returns what do has added to the meter's results.
+func (b *bench) with(ctx context.Context, s size, c composite, do func(m *meter) error) ([]report.Result, error) {
 	remove, err := b.controller(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m, err := b.newMeter(ctx, s, c.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer m.close()
 	if err := do(m); err != nil {
-		return err
+		return nil, err
 	}
 	if err := b.clear(ctx, m.namespace); err != nil {
-		return err
+		return nil, err
 	}
-	return remove(ctx)
+	return m.results, remove(ctx)
 }
 
 // remove measures the deletion of all parents: the cluster's garbage collector removes their children.
@@ -86,44 +94,42 @@ func (b *bench) finalize(ctx context.Context) error {
 }
 
 func (b *bench) removal(ctx context.Context, name string, c composite) error {
+	// The garbage collector deletes only children of parents whose kind it knows.
+	if err := b.collected(ctx); err != nil {
+		return err
+	}
 	s, finalizer := b.plan.removed, c.hooks["finalize"] != ""
-	l, err := b.newLimit(ctx, s)
-	if err != nil {
-		return err
+	bare := func(ctx context.Context) (limits, error) {
+		return b.bareAfterwards(ctx, name, s, func(l *limit) (report.Times, error) { return l.remove(ctx, finalizer) })
 	}
-	if _, err := l.create(ctx); err != nil {
-		return err
-	}
-	bare, err := l.remove(ctx, finalizer)
-	if err != nil {
-		return err
-	}
-	return b.with(ctx, s, c, func(m *meter) error {
-		if err := m.createParents(ctx); err != nil {
-			return err
-		}
-		family := newFamily(m)
-		for _, q := range []cache.Query{{Resource: parentResource}, children} {
-			if _, err := m.watch(ctx, q, family.see); err != nil {
+	return b.beside(ctx, bare, func(ctx context.Context) ([]report.Result, error) {
+		return b.with(ctx, s, c, func(m *meter) error {
+			if err := m.createParents(ctx); err != nil {
 				return err
 			}
-		}
-		return m.one(ctx, workload{name: name, limit: bare, run: func(ctx context.Context) error {
-			m.expect(s.parents)
-			err := each(ctx, s.parents, func(i int) error {
-				o, ok := m.parents.Get(m.namespace, parentName(i))
-				if !ok {
-					return fmt.Errorf("parent %s is missing", parentName(i))
+			family := newFamily(m)
+			for _, q := range []cache.Query{{Resource: parentResource}, children} {
+				if err := m.watch(ctx, q, family.see); err != nil {
+					return err
 				}
-				m.note("family/"+o.Name(), "", 0)
-				return m.client.Delete(ctx, target(m.namespace, o.Name()))
-			})
-			if err != nil {
-				return err
 			}
-			return m.await(ctx)
-		}})
+			return m.one(ctx, workload{name: name, run: m.removeParents})
+		})
 	})
+}
+
+// removeParents deletes all parents and waits until they and their children are gone.
+func (m *meter) removeParents(ctx context.Context) error {
+	m.expect(m.size.parents)
+	err := each(ctx, m.size.parents, func(i int) error {
+		name := parentName(i)
+		m.note("family/"+name, "", 0)
+		return m.client.Delete(ctx, target(m.namespace, name))
+	})
+	if err != nil {
+		return err
+	}
+	return m.await(ctx, m.plan.timeout)
 }
 
 // family tells when a parent and all its children are gone.
@@ -156,7 +162,7 @@ func (f *family) see(e cache.Event) {
 // many workers as a controller has.
 func (b *bench) slowHook(ctx context.Context) error {
 	hooks := map[string]string{hookSync: hookserver.PathSync + "?delay=" + b.plan.delay.String()}
-	return b.with(ctx, b.plan.slow, composite{name: "slow", hooks: hooks, method: inPlace}, func(m *meter) error {
+	_, err := b.with(ctx, b.plan.slow, composite{name: "slow", hooks: hooks, method: inPlace}, func(m *meter) error {
 		r, err := m.measure(ctx, workload{name: "slow-hook", run: m.createParents, cached: m.size.parents * (1 + m.size.children)})
 		if err != nil {
 			return err
@@ -165,6 +171,7 @@ func (b *bench) slowHook(ctx context.Context) error {
 		r.Ratio = r.Seconds / r.Limit
 		return m.keep(r)
 	})
+	return err
 }
 
 // workers is the server's default for --workers.
@@ -172,32 +179,35 @@ const workers = 20
 
 // controllers measures the start of many controllers at once, each with parents that wait for it.
 func (b *bench) controllers(ctx context.Context) error {
-	s := b.plan.fleet
-	l, err := b.newLimit(ctx, s)
-	if err != nil {
-		return err
-	}
-	bare, err := l.create(ctx)
-	if err != nil {
-		return err
-	}
-	if err := b.clear(ctx, l.namespace); err != nil {
-		return err
-	}
+	name := fmt.Sprintf("%d-controllers", b.plan.controllers)
+	return b.beside(ctx, func(ctx context.Context) (limits, error) {
+		l, err := b.newLimit(ctx, b.plan.fleet)
+		if err != nil {
+			return nil, err
+		}
+		created, err := l.create(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return limits{name: created}, b.clear(ctx, l.namespace)
+	}, func(ctx context.Context) ([]report.Result, error) { return b.fleet(ctx, name) })
+}
+
+func (b *bench) fleet(ctx context.Context, name string) ([]report.Result, error) {
+	s, n := b.plan.fleet, b.plan.controllers
 	m, err := b.newMeter(ctx, s, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer m.close()
-	n := b.plan.controllers
 	controller := func(i int) string { return fmt.Sprintf("fleet-%d", i%n) }
 	if err := each(ctx, s.parents, func(i int) error {
 		_, err := m.client.Create(ctx, target(m.namespace, ""), parentBody(m.namespace, parentName(i), s, controller(i), "1"))
 		return err
 	}); err != nil {
-		return err
+		return nil, err
 	}
-	err = m.one(ctx, workload{name: fmt.Sprintf("%d-controllers", n), limit: bare, cached: s.parents * (1 + s.children), run: func(ctx context.Context) error {
+	if err := m.one(ctx, workload{name: name, cached: s.parents * (1 + s.children), run: func(ctx context.Context) error {
 		m.expect(s.parents)
 		for i := range s.parents {
 			m.note(parentName(i), m.revision, s.children)
@@ -208,27 +218,21 @@ func (b *bench) controllers(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		return m.await(ctx)
-	}})
-	if err != nil {
-		return err
+		return m.await(ctx, m.plan.timeout)
+	}}); err != nil {
+		return nil, err
 	}
 	if err := b.clear(ctx, m.namespace); err != nil {
-		return err
+		return nil, err
 	}
-	return each(ctx, n, func(i int) error { return b.deleteController(ctx, compositeResource, controller(i)) })
-}
-
-// poke changes an annotation that hooks read as the revision.
-func (m *meter) poke(revision string) (types.PatchType, []byte) {
-	return types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"revision":%q}}}`, revision)
+	return m.results, each(ctx, n, func(i int) error { return b.deleteController(ctx, compositeResource, controller(i)) })
 }
 
 // neighbour changes the one parent of a controller again and again, alone first, and then while another controller has many parents to
 // create. P50 and P99 are those of the changes meanwhile, WriteP50 and WriteP99 those alone.
 func (b *bench) neighbour(ctx context.Context) error {
 	hooks := map[string]string{hookSync: hookserver.PathSync}
-	return b.with(ctx, b.plan.crowd, composite{name: "crowd", hooks: hooks, method: inPlace}, func(m *meter) error {
+	_, err := b.with(ctx, b.plan.crowd, composite{name: "crowd", hooks: hooks, method: inPlace}, func(m *meter) error {
 		remove, err := b.controller(ctx, composite{name: "quiet", hooks: hooks, method: inPlace})
 		if err != nil {
 			return err
@@ -268,6 +272,7 @@ func (b *bench) neighbour(ctx context.Context) error {
 		}
 		return m.keep(r)
 	})
+	return err
 }
 
 // changes changes the first parent at least so many times, one after the other, until others have ended.
@@ -288,7 +293,7 @@ func (m *meter) changes(ctx context.Context, least int, others <-chan struct{}) 
 		if _, err := m.client.Patch(ctx, target(m.namespace, parentName(0)), types.MergePatchType, patch); err != nil {
 			return err
 		}
-		if err := m.await(ctx); err != nil {
+		if err := m.await(ctx, m.plan.timeout); err != nil {
 			return err
 		}
 	}

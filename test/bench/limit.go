@@ -26,6 +26,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 )
 
 // limit does the writes that must be done, and nothing else, in a namespace of its own.
@@ -35,8 +36,76 @@ type limit struct {
 	namespace string
 	mu        sync.Mutex
 	parents   map[string]*object.Object
-	// ended is how long after the start each parent was done with, in milliseconds, of what was timed last.
-	ended []float64
+}
+
+// limits are the times of bare writes by the workload that they are the limit of.
+type limits map[string]report.Times
+
+// beside measures what has limits. A machine's speed drifts, so the bare writes are timed before and after.
+func (b *bench) beside(ctx context.Context, bare func(context.Context) (limits, error), managed func(context.Context) ([]report.Result, error)) error {
+	before, err := bare(ctx)
+	if err != nil {
+		return fmt.Errorf("the bare writes: %w", err)
+	}
+	results, err := managed(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := bare(ctx)
+	if err != nil {
+		return fmt.Errorf("the bare writes: %w", err)
+	}
+	for _, r := range results {
+		if first, ok := before[r.Workload]; ok {
+			r = r.Against(first, after[r.Workload])
+		}
+		if err := b.keep(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopwatch times what is done with objects. The zero value is ready. It is safe for concurrent use.
+type stopwatch struct {
+	mu              sync.Mutex
+	took, fromStart []float64
+	seconds         float64
+}
+
+// pass times do for 0 to n-1 from all clients. Where first is not nil, it comes before, and each object's change begins with it. What
+// further passes take is added.
+func (w *stopwatch) pass(ctx context.Context, n int, first func() error, do func(i int) error) error {
+	started := time.Now()
+	if first != nil {
+		if err := first(); err != nil {
+			return err
+		}
+	}
+	err := each(ctx, n, func(i int) error {
+		began := time.Now()
+		if first != nil {
+			began = started
+		}
+		if err := do(i); err != nil {
+			return err
+		}
+		ended := time.Now()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.took = append(w.took, float64(ended.Sub(began).Microseconds())/1000)
+		w.fromStart = append(w.fromStart, float64(ended.Sub(started).Microseconds())/1000)
+		return nil
+	})
+	w.seconds += time.Since(started).Seconds()
+	return err
+}
+
+// times returns what all passes took.
+func (w *stopwatch) times() report.Times {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return report.TimesOf(w.seconds, w.took, w.fromStart)
 }
 
 func (b *bench) newLimit(ctx context.Context, s size) (*limit, error) {
@@ -44,24 +113,14 @@ func (b *bench) newLimit(ctx context.Context, s size) (*limit, error) {
 	return &limit{bench: b, size: s, namespace: namespace, parents: map[string]*object.Object{}}, err
 }
 
-// timed returns the seconds that do takes for all parents from all clients.
-func (l *limit) timed(ctx context.Context, do func(name string) error) (float64, error) {
-	started := time.Now()
-	l.ended = nil
-	err := each(ctx, l.size.parents, func(i int) error {
-		err := do(parentName(i))
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.ended = append(l.ended, float64(time.Since(started).Microseconds())/1000)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("the bare writes: %w", err)
-	}
-	return time.Since(started).Seconds(), nil
+// timed returns the times of do for all parents from all clients.
+func (l *limit) timed(ctx context.Context, do func(name string) error) (report.Times, error) {
+	var w stopwatch
+	err := w.pass(ctx, l.size.parents, nil, func(i int) error { return do(parentName(i)) })
+	return w.times(), err
 }
 
-func (l *limit) create(ctx context.Context) (float64, error) {
+func (l *limit) create(ctx context.Context) (report.Times, error) {
 	return l.timed(ctx, func(name string) error {
 		written, err := l.client.Create(ctx, target(l.namespace, ""), parentBody(l.namespace, name, l.size, "", "1"))
 		if err != nil {
@@ -91,7 +150,7 @@ func (l *limit) owner(name string) *object.Object {
 
 // update changes parents and children. With revisions it also writes what a rolling update keeps on the way: a
 // ControllerRevision that comes, is told of each child, and goes.
-func (l *limit) update(ctx context.Context, revision string, revisions bool) (float64, error) {
+func (l *limit) update(ctx context.Context, revision string, revisions bool) (report.Times, error) {
 	return l.timed(ctx, func(name string) error {
 		if _, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, fmt.Appendf(nil, `{"spec":{"revision":%q}}`, revision)); err != nil {
 			return err
@@ -126,7 +185,7 @@ func (l *limit) update(ctx context.Context, revision string, revisions bool) (fl
 }
 
 // drift deletes one child of each parent and creates it again.
-func (l *limit) drift(ctx context.Context) (float64, error) {
+func (l *limit) drift(ctx context.Context) (report.Times, error) {
 	return l.timed(ctx, func(name string) error {
 		if err := l.client.Delete(ctx, childTarget(l.namespace, childName(name, 0))); err != nil {
 			return err
@@ -137,13 +196,13 @@ func (l *limit) drift(ctx context.Context) (float64, error) {
 }
 
 // remove deletes all parents, with their children first where the parents have a finalizer, and else after them.
-func (l *limit) remove(ctx context.Context, finalizer bool) (float64, error) {
+func (l *limit) remove(ctx context.Context, finalizer bool) (report.Times, error) {
 	if finalizer {
 		if _, err := l.timed(ctx, func(name string) error {
 			_, err := l.client.Patch(ctx, target(l.namespace, name), types.MergePatchType, []byte(`{"metadata":{"finalizers":["bench.example.com/hold"]}}`))
 			return err
 		}); err != nil {
-			return 0, err
+			return report.Times{}, err
 		}
 	}
 	return l.timed(ctx, func(name string) error {

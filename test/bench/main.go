@@ -14,11 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command bench measures the server against what the API server itself can take.
+// Command bench measures the server against what the API server itself can take, and against Metacontroller.
 //
 // One run starts a local control plane, the server with default flags, and a hook in a process of its own. For every
 // workload it measures, side by side on the same control plane, the limit (16 clients that do only the writes that must
-// be done) and the server. It prints one JSON line for each workload, and tables at the end. See docs/performance.md.
+// be done) and the server. A peer, which is Metacontroller, has a control plane of its own, and is measured in turns with the server.
+// It prints one JSON line for each workload, and tables at the end. See docs/performance.md.
 package main
 
 import (
@@ -34,8 +35,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/subject"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 func main() {
@@ -59,6 +63,8 @@ func command(ctx context.Context) error {
 	runs := flag.Int("runs", 1, "how often each workload is measured; the tables have medians. With 0 only the document is written")
 	o := options{root: "."}
 	flag.StringVar(&o.server, "server", "bin/metacontroller-apiserver", "the server's binary")
+	flag.DurationVar(&p.timeout, "timeout", p.timeout, "how long the objects of a workload may take to converge")
+	peers := peerFlags()
 	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")
 	document := flag.String("document", "", "a document in which the texts between the markers are replaced")
 	flag.StringVar(&o.profile, "profile", "", "a folder for CPU and heap profiles of the creation of 3000x3, or of the last size")
@@ -95,12 +101,43 @@ func command(ctx context.Context) error {
 		}
 		return json.NewEncoder(os.Stdout).Encode(r)
 	}
-	versions, err := measureAll(ctx, o, *runs)
-	fmt.Fprintf(os.Stderr, "\n%s\n%s\n", report.Table(results), report.Targets(results))
+	versions, err := measureAll(ctx, o, peers(), *runs)
+	fmt.Fprintf(os.Stderr, "\n%s\n%s\n%s\n", report.Table(results), report.Targets(results), report.Peers(results))
 	if *document == "" || err != nil {
 		return err
 	}
 	return write(ctx, *document, results, versions, o)
+}
+
+// definitionsFile is where Metacontroller's source has its CustomResourceDefinitions.
+const definitionsFile = "manifests/production/metacontroller-crds-v1.yaml"
+
+// peerFlags defines the flags about peers. The function that it returns says what they tell.
+func peerFlags() func() []subject.PeerOptions {
+	binary := flag.String("peer", "", "Metacontroller's binary: it is measured in turns with the server")
+	definitions := flag.String("peer-crds", "", "the file of its CustomResourceDefinitions, "+definitionsFile+" beside the binary where it is empty")
+	var arguments [][]string
+	flag.Func("peer-args", "flags of the peer, separated by spaces; given more than once, there are as many peers; without it, the peer has its default flags",
+		func(text string) error {
+			arguments = append(arguments, strings.Fields(text))
+			return nil
+		})
+	return func() []subject.PeerOptions {
+		if *binary == "" {
+			return nil
+		}
+		if *definitions == "" {
+			*definitions = filepath.Join(filepath.Dir(*binary), definitionsFile)
+		}
+		if len(arguments) == 0 {
+			arguments = [][]string{nil}
+		}
+		var peers []subject.PeerOptions
+		for _, a := range arguments {
+			peers = append(peers, subject.PeerOptions{Binary: *binary, Definitions: *definitions, Arguments: a})
+		}
+		return peers
+	}
 }
 
 // printComparison prints how the results in the second of two files differ from those in the first.
@@ -122,21 +159,28 @@ func printComparison(files string) error {
 }
 
 // measureAll measures everything as often as it is told. It returns a sentence about the machine, empty without runs.
-func measureAll(ctx context.Context, o options, runs int) (machine string, err error) {
+func measureAll(ctx context.Context, o options, peers []subject.PeerOptions, runs int) (machine string, err error) {
 	if runs < 1 {
 		return "", nil
 	}
-	b, err := newBench(ctx, o)
-	if err != nil {
+	lanes := []*lane{{options: o, start: newBench, alone: len(peers) == 0}}
+	for _, p := range peers {
+		l := &lane{options: o, start: newBench}
+		l.peer = &p
+		lanes = append(lanes, l)
+	}
+	defer func() {
+		for _, l := range lanes {
+			l.end()
+		}
+	}()
+	if err := lanes[0].open(ctx); err != nil {
 		return "", err
 	}
-	defer b.end()
-	for range runs {
-		if err := b.run(ctx); err != nil {
-			return "", err
-		}
+	if machine, err = lanes[0].bench.machine(ctx); err != nil {
+		return "", err
 	}
-	return b.machine(ctx)
+	return machine, inTurns(ctx, runs, o.plan.steps(), lanes)
 }
 
 // write writes what there is into the document.
@@ -144,6 +188,9 @@ func write(ctx context.Context, document string, results []report.Result, machin
 	texts := map[string]string{"figures": report.Table(results), "targets": report.Targets(results)}
 	if machine != "" {
 		texts["machine"] = machine
+	}
+	if peers := report.Peers(results); peers != "" {
+		texts["peers"] = peers
 	}
 	if o.profile != "" {
 		for name, arguments := range profileTexts {
@@ -185,9 +232,9 @@ func (o options) profileText(ctx context.Context, arguments ...string) (string, 
 	return "```text\n" + text + "```\n", nil
 }
 
-// machine says on what was measured.
+// machine says on what is measured. It asks the server's binary, which need not run.
 func (b *bench) machine(ctx context.Context) (string, error) {
-	body, err := b.fetch(ctx, b.cluster, b.config.Host+"/version")
+	body, err := gauge.Fetch(ctx, b.cluster, b.config.Host+"/version")
 	if err != nil {
 		return "", fmt.Errorf("reading the API server's version: %w", err)
 	}
@@ -197,15 +244,13 @@ func (b *bench) machine(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(body, &kubernetes); err != nil {
 		return "", fmt.Errorf("reading the API server's version: %w", err)
 	}
-	own, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/version", b.port))
+	printed, err := process.Output(ctx, b.server, "--version")
 	if err != nil {
 		return "", fmt.Errorf("reading the server's version: %w", err)
 	}
-	var server struct {
-		GitVersion string `json:"gitVersion"`
+	words := strings.Fields(printed)
+	if len(words) == 0 {
+		return "", fmt.Errorf("reading the server's version: %s prints nothing", b.server)
 	}
-	if err := json.Unmarshal(own, &server); err != nil {
-		return "", fmt.Errorf("reading the server's version: %w", err)
-	}
-	return report.Machine(kubernetes.GitVersion, server.GitVersion), nil
+	return report.Machine(kubernetes.GitVersion, words[len(words)-1]), nil
 }

@@ -21,10 +21,13 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 var (
@@ -89,7 +92,7 @@ func (b *bench) controller(ctx context.Context, c composite) (func(context.Conte
 	if err := b.kubectlApply(ctx, string(b.compositeBody(c))); err != nil {
 		return nil, err
 	}
-	if err := b.ready(ctx, "compositecontroller/"+c.name); err != nil {
+	if err := b.ready(ctx, c.name); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error { return b.deleteController(ctx, compositeResource, c.name) }, nil
@@ -118,10 +121,54 @@ func (b *bench) kubectlApply(ctx context.Context, manifests string) error {
 	return nil
 }
 
+// ready waits until a CompositeController runs.
 func (b *bench) ready(ctx context.Context, controller string) error {
-	wait := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "wait", "--for=condition=Ready", "--timeout=60s", controller)
+	if !b.subject.Conditions() {
+		return b.probe(ctx, controller)
+	}
+	wait := exec.CommandContext(ctx, b.kubectl, "--kubeconfig", b.kubeFile, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller/"+controller)
 	if output, err := wait.CombinedOutput(); err != nil {
 		return fmt.Errorf("waiting for %s: %w\n%s", controller, err, output)
 	}
 	return nil
+}
+
+// probe waits until a controller without conditions syncs a parent that is there for that alone, and until that parent is gone.
+func (b *bench) probe(ctx context.Context, controller string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.plan.timeout)
+	defer cancel()
+	namespace, err := b.namespace(ctx, "probe")
+	if err != nil {
+		return err
+	}
+	name := parentName(0)
+	if _, err := b.client.Create(ctx, target(namespace, ""), parentBody(namespace, name, size{1, 1}, controller, "1")); err != nil {
+		return fmt.Errorf("creating a parent for %s: %w", controller, err)
+	}
+	if err := b.poll(ctx, target(namespace, name), func(o *object.Object) bool {
+		_, synced := o.Field("status", "observedGeneration")
+		return synced
+	}); err != nil {
+		return fmt.Errorf("waiting for %s to sync a parent: %w", controller, err)
+	}
+	if err := b.client.Delete(ctx, target(namespace, name)); err != nil {
+		return fmt.Errorf("deleting the parent for %s: %w", controller, err)
+	}
+	if err := b.poll(ctx, target(namespace, name), func(*object.Object) bool { return false }); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("waiting for the end of the parent for %s: %w", controller, err)
+	}
+	return b.clear(ctx, namespace)
+}
+
+// poll reads an object until it is as it is wanted, or cannot be read.
+func (b *bench) poll(ctx context.Context, t client.Target, wanted func(*object.Object) bool) error {
+	for {
+		o, err := b.client.Get(ctx, t)
+		if err != nil || wanted(o) {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }

@@ -38,19 +38,27 @@ type meter struct {
 	namespace  string
 	controller string
 	revision   string
-	parents    *cache.Informer
 	release    []func()
+	// results are those of one.
+	results []report.Result
+	// podRevision is the revision that all pods have.
+	podRevision int
 }
 
-// newMeter returns a meter for a server that has just been started, so that growth of memory is not hidden by what the
-// server has freed before.
+// newMeter returns a meter for a subject that has just been started, so that growth of memory is not hidden by what it has
+// freed before.
 func (b *bench) newMeter(ctx context.Context, s size, controller string) (*meter, error) {
 	if !b.plan.quick {
-		b.stopServer()
-		if err := b.startServer(ctx); err != nil {
+		b.subject.Stop()
+		if err := b.subject.Start(ctx); err != nil {
 			return nil, err
 		}
-		// What the server reads and allocates to start is not the workload's.
+		if controller != "" && !b.subject.Conditions() {
+			if err := b.probe(ctx, controller); err != nil {
+				return nil, err
+			}
+		}
+		// What the subject reads and allocates to start is not the workload's.
 		if err := pause(ctx, 2*b.plan.settle); err != nil {
 			return nil, err
 		}
@@ -58,19 +66,19 @@ func (b *bench) newMeter(ctx context.Context, s size, controller string) (*meter
 	return b.meterOf(ctx, s, controller)
 }
 
-// meterOf returns a meter for the server as it is.
+// meterOf returns a meter for the subject as it is.
 func (b *bench) meterOf(ctx context.Context, s size, controller string) (*meter, error) {
 	namespace, err := b.namespace(ctx, "bench")
 	if err != nil {
 		return nil, err
 	}
 	m := &meter{bench: b, size: s, namespace: namespace, controller: controller, revision: "1"}
-	m.parents, err = m.watch(ctx, cache.Query{Resource: parentResource}, m.seeParent)
+	err = m.watch(ctx, cache.Query{Resource: parentResource}, m.seeParent)
 	return m, err
 }
 
 // watch tells handle of the changes of one resource in the namespace until the meter is closed.
-func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Event)) (*cache.Informer, error) {
+func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Event)) error {
 	informer := m.cache.Acquire(q)
 	cancel := informer.Subscribe(func(e cache.Event) { //nolint:contextcheck // Handlers have none.
 		o := e.New
@@ -84,9 +92,9 @@ func (m *meter) watch(ctx context.Context, q cache.Query, handle func(cache.Even
 	m.release = append(m.release, func() { cancel(); informer.Release() })
 	select {
 	case <-informer.Synced():
-		return informer, nil
+		return nil
 	case <-ctx.Done():
-		return informer, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -133,27 +141,27 @@ func (m *meter) seeChild(e cache.Event) {
 
 // workload is what is measured at once.
 type workload struct {
-	name  string
-	limit float64
-	run   func(context.Context) error
+	name string
+	run  func(context.Context) error
 	// per is the number of parents by which calls and usage are divided, that of the size where it is zero.
 	per int
 	// settled says that all objects are settled, so that all writes are unasked for.
 	settled bool
-	// restarts says that the server is another process afterwards.
+	// restarts says that the subject is another process afterwards.
 	restarts bool
-	// cached is the number of objects that the server caches afterwards and did not before.
+	// cached is the number of objects that the subject caches afterwards and did not before.
 	cached int
 }
 
 // measure runs a workload and says what it took.
 func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) {
-	fmt.Fprintf(os.Stderr, "%s %s …\n", w.name, m.size)
+	fmt.Fprintf(os.Stderr, "%s %s, %s …\n", w.name, m.size, m.subject.Name())
 	before, err := m.settle(ctx)
 	if err != nil {
 		return report.Result{}, err
 	}
 	m.times()
+	m.timesFromStart()
 	profiled := make(chan error, 1)
 	if m.profiles(w) {
 		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=15") }()
@@ -185,7 +193,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 
 // profiles reports whether profiles are taken of a workload: the creation of 3000×3, or else of the last size.
 func (m *meter) profiles(w workload) bool {
-	if m.profile == "" || w.name != workCreate {
+	if m.profile == "" || m.peer != nil || w.name != workCreate {
 		return false
 	}
 	sizes := m.plan.sizes
@@ -201,11 +209,10 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 	if per == 0 {
 		per = float64(m.size.parents)
 	}
-	took, calls, callsBefore := m.times(), after.hook.Total(), before.hook.Total()
-	fromStart := m.timesFromStart()
+	times, calls, callsBefore := report.TimesOf(seconds, m.times(), m.timesFromStart()), after.hook.Total(), before.hook.Total()
 	r := report.Result{
-		Workload: w.name, Parents: m.size.parents, Children: m.size.children, Seconds: seconds, Limit: w.limit,
-		P50: report.Percentile(took, 0.5), P99: report.Percentile(took, 0.99), StartP50: report.Percentile(fromStart, 0.5),
+		Measured: m.subject.Name(), Workload: w.name, Parents: m.size.parents, Children: m.size.children, Seconds: seconds,
+		P50: times.P50, P99: times.P99, StartP50: times.StartP50, StartP99: times.StartP99,
 		CallsPerParent:    float64(calls.Calls-callsBefore.Calls) / per,
 		BytesInPerParent:  float64(calls.BytesIn-callsBefore.BytesIn) / per,
 		BytesOutPerParent: float64(calls.BytesOut-callsBefore.BytesOut) / per,
@@ -213,9 +220,8 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000, RSSBefore: before.rss, RSSAfter: after.rss,
 		Mallocs: (after.mallocs - before.mallocs) / per, AllocBytes: (after.allocated - before.allocated) / per,
 	}
-	attribute(r.Requests, r.OwnRequests["GET"])
-	if w.limit > 0 {
-		r.Ratio = seconds / w.limit
+	if len(after.own) > 0 {
+		attribute(r.Requests, r.OwnRequests["GET"])
 	}
 	if w.settled {
 		writes := r.Writes()
@@ -227,7 +233,7 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 	return r
 }
 
-// attribute reduces reads to as many as the server can have made: it counts its GETs itself, watches among them, and the
+// attribute reduces reads to as many as the subject can have made: it counts its GETs itself, watches among them, and the
 // rest are the garbage collector's, which lists nothing.
 func attribute(requests map[string]int64, own int64) {
 	for key, n := range requests {
@@ -279,7 +285,7 @@ func (m *meter) createParents(ctx context.Context) error {
 	if err := each(ctx, m.size.parents, func(i int) error { return m.createParent(ctx, parentName(i)) }); err != nil {
 		return err
 	}
-	return m.await(ctx)
+	return m.await(ctx, m.plan.timeout)
 }
 
 func (m *meter) createParent(ctx context.Context, name string) error {
@@ -298,7 +304,7 @@ type waits struct {
 	mu    sync.Mutex
 	wants map[string]want
 	took  []float64
-	// began is when it was begun to wait, and fromStart how long after that each change has had its effect, in milliseconds.
+	// began is when it was begun to wait last, and fromStart how long after that each change has had its effect, in milliseconds.
 	began     time.Time
 	fromStart []float64
 
@@ -319,7 +325,7 @@ func (w *waits) expect(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wants, w.left, w.done, w.first = make(map[string]want, n), n, make(chan struct{}), time.Time{}
-	w.began, w.fromStart = time.Now(), nil
+	w.began = time.Now()
 }
 
 // note says that an object is changed now.
@@ -349,12 +355,12 @@ func (w *waits) is(key, revision string, children int) {
 	}
 }
 
-// await waits until all that is expected has happened.
-func (w *waits) await(ctx context.Context) error {
+// await waits until all that is expected has happened, and no longer than it may take.
+func (w *waits) await(ctx context.Context, most time.Duration) error {
 	w.mu.Lock()
 	done := w.done
 	w.mu.Unlock()
-	timeout := time.NewTimer(10 * time.Minute)
+	timeout := time.NewTimer(most)
 	defer timeout.Stop()
 	select {
 	case <-done:
@@ -364,7 +370,7 @@ func (w *waits) await(ctx context.Context) error {
 	case <-timeout.C:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return fmt.Errorf("%d objects have not converged in ten minutes", w.left)
+		return fmt.Errorf("%d objects have not converged in %s", w.left, most)
 	}
 }
 
@@ -377,9 +383,11 @@ func (w *waits) times() []float64 {
 	return took
 }
 
-// timesFromStart returns how long after expect each change had its effect, in milliseconds.
+// timesFromStart returns how long after expect each change since the last call had its effect, in milliseconds.
 func (w *waits) timesFromStart() []float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fromStart
+	fromStart := w.fromStart
+	w.fromStart = nil
+	return fromStart
 }

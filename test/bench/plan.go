@@ -50,7 +50,9 @@ type plan struct {
 	related, changes int
 	controllers      int
 
-	// quick saves time where times do not count: the server is not restarted for each measurement of memory, and the
+	// timeout is how long the objects of a workload may take to converge.
+	timeout time.Duration
+	// quick saves time where times do not count: the subject is not restarted for each measurement of memory, and the
 	// garbage collector gets to know the new kind while the first workloads run.
 	quick bool
 }
@@ -60,7 +62,7 @@ func defaultPlan() plan {
 		settle: 2 * time.Second, steady: 15 * time.Second, trials: 200, fresh: 100,
 		rolling: size{300, 3}, removed: size{300, 3}, slow: size{1000, 3}, delay: 50 * time.Millisecond,
 		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50, crowd: size{3000, 3},
-		pods: 5000, matching: 100,
+		pods: 5000, matching: 100, timeout: 10 * time.Minute,
 	}
 }
 
@@ -85,64 +87,41 @@ func (p plan) selected(name string) bool {
 	return false
 }
 
-// run measures every workload once.
-func (b *bench) run(ctx context.Context) error {
-	steps := []func(context.Context) error{b.collected, b.allSizes, b.others}
-	if b.plan.quick {
-		steps = []func(context.Context) error{b.others, b.allSizes, b.collected}
-	}
-	// The garbage collector deletes only what it knows, so this comes last in any case.
-	for _, step := range append(steps, b.removals) {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *bench) allSizes(ctx context.Context) error {
-	if !slices.ContainsFunc(strings.Split(sizedWorkloads, ","), b.plan.selected) {
-		return nil
-	}
-	for _, s := range b.plan.sizes {
-		if err := b.sized(ctx, s); err != nil {
-			return fmt.Errorf("measuring %s: %w", s, err)
-		}
-	}
-	return nil
-}
-
-// others measures the workloads that have a size of their own.
-func (b *bench) others(ctx context.Context) error {
-	return b.each(ctx, []named{
-		{"slow-hook", b.slowHook},
-		{"decorator", b.decorator},
-		{"customize", b.customize},
-		{"controllers", b.controllers},
-		{"neighbour", b.neighbour},
-		{"rolling", b.rolling},
-	})
-}
-
-func (b *bench) removals(ctx context.Context) error {
-	return b.each(ctx, []named{{"delete", b.remove}, {"finalize", b.finalize}})
-}
-
-type named struct {
+// step is what is measured in one turn.
+type step struct {
 	name string
-	run  func(context.Context) error
+	run  func(*bench, context.Context) error
 }
 
-func (b *bench) each(ctx context.Context, all []named) error {
-	for _, w := range all {
-		if !b.plan.selected(w.name) {
-			continue
-		}
-		if err := w.run(ctx); err != nil {
-			return fmt.Errorf("measuring %s: %w", w.name, err)
+// steps are what is measured, in this order.
+func (p plan) steps() []step {
+	var sizes, others, removals []step
+	if slices.ContainsFunc(strings.Split(sizedWorkloads, ","), p.selected) {
+		for _, s := range p.sizes {
+			sizes = append(sizes, step{s.String(), func(b *bench, ctx context.Context) error { return b.sized(ctx, s) }})
 		}
 	}
-	return nil
+	for _, s := range []step{
+		{"slow-hook", (*bench).slowHook},
+		{"decorator", (*bench).decorator},
+		{"customize", (*bench).customize},
+		{"controllers", (*bench).controllers},
+		{"neighbour", (*bench).neighbour},
+		{"rolling", (*bench).rolling},
+	} {
+		if p.selected(s.name) {
+			others = append(others, s)
+		}
+	}
+	for _, s := range []step{{"delete", (*bench).remove}, {"finalize", (*bench).finalize}} {
+		if p.selected(s.name) {
+			removals = append(removals, s)
+		}
+	}
+	if p.quick {
+		return slices.Concat(others, sizes, removals)
+	}
+	return slices.Concat(sizes, others, removals)
 }
 
 func parseWorkloads(text string) ([]string, error) {

@@ -17,8 +17,14 @@ limitations under the License.
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/subject"
 )
 
 func TestParseSizes(t *testing.T) {
@@ -80,10 +86,70 @@ func TestWaitsTellOnlyOfWhatIsExpected(t *testing.T) {
 	}
 	w.is("p0", "2", 3)
 	w.is("p0", "2", 3)
-	if err := w.await(t.Context()); err != nil {
+	if err := w.await(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.times(); len(got) != 1 {
 		t.Errorf("got %v, want one time", got)
+	}
+}
+
+func TestStepsAreTheSelectedOnes(t *testing.T) {
+	names := func(p plan) (names []string) {
+		for _, s := range p.steps() {
+			names = append(names, s.name)
+		}
+		return names
+	}
+	p := plan{sizes: []size{{300, 3}, {100, 50}}, workloads: []string{"create", "finalize", "rolling"}}
+	if got, want := names(p), []string{"300×3", "100×50", "rolling", "finalize"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	p.quick = true
+	if got, want := names(p), []string{"rolling", "300×3", "100×50", "finalize"}; !slices.Equal(got, want) {
+		t.Errorf("quick: got %v, want %v: the garbage collector gets to know the kind meanwhile", got, want)
+	}
+	if got := names(plan{sizes: p.sizes, workloads: []string{"delete"}}); !slices.Equal(got, []string{"delete"}) {
+		t.Errorf("got %v, want no size without a workload that is measured on it", got)
+	}
+}
+
+func TestTurnsAlternate(t *testing.T) {
+	var got []string
+	turn := func(lane int, s step) error {
+		got = append(got, fmt.Sprint(s.name, lane))
+		return nil
+	}
+	if err := alternate(2, []step{{name: "a"}, {name: "b"}}, 2, turn); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a0", "a1", "b1", "b0", "a1", "a0", "b0", "b1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v: each lane with each step in each run, and not always the same first", got, want)
+	}
+}
+
+func TestAPeerThatFailsIsNotTheEnd(t *testing.T) {
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name string
+		peer *subject.PeerOptions
+		want int
+	}{
+		{"Server", nil, 1},
+		{"Peer", &subject.PeerOptions{Binary: "metacontroller"}, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			turns := 0
+			steps := slices.Repeat([]step{{"a", func(*bench, context.Context) error { turns++; return broken }}}, 3)
+			l := &lane{options: options{peer: c.peer, plan: plan{quick: true}}, alone: true, start: func(context.Context, options) (*bench, error) {
+				return &bench{folder: t.TempDir()}, nil
+			}}
+			if err := inTurns(t.Context(), 1, steps, []*lane{l}); !errors.Is(err, broken) {
+				t.Errorf("got %v, want it to tell of the failure", err)
+			}
+			if turns != c.want {
+				t.Errorf("got %d turns, want %d", turns, c.want)
+			}
+		})
 	}
 }

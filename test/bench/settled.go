@@ -45,32 +45,12 @@ const (
 
 // sized measures all workloads of one size on the same parents.
 func (b *bench) sized(ctx context.Context, s size) error {
-	// A machine's speed drifts, so the limit is measured before and after.
-	before, err := b.bare(ctx, s)
-	if err != nil {
-		return err
-	}
-	results, err := b.managed(ctx, s)
-	if err != nil {
-		return err
-	}
-	after, err := b.bare(ctx, s)
-	if err != nil {
-		return err
-	}
-	for _, r := range results {
-		if limit, ok := before[r.Workload]; ok {
-			r = r.Against(limit.seconds, after[r.Workload].seconds)
-			r.LimitStartP50 = (limit.median + after[r.Workload].median) / 2
-		}
-		if err := b.keep(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.beside(ctx,
+		func(ctx context.Context) (limits, error) { return b.bare(ctx, s) },
+		func(ctx context.Context) ([]report.Result, error) { return b.managed(ctx, s) })
 }
 
-// managed measures all workloads of one size on the server, without their limits.
+// managed measures all workloads of one size on the subject, without their limits.
 func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 	m, err := b.newMeter(ctx, s, "bench")
 	if err != nil {
@@ -112,11 +92,8 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 	return results, b.clear(ctx, m.namespace)
 }
 
-// bareTimes are the seconds that the bare writes of a workload take, and the milliseconds until half of the parents are done with.
-type bareTimes struct{ seconds, median float64 }
-
 // bare measures the limits of the selected workloads.
-func (b *bench) bare(ctx context.Context, s size) (map[string]bareTimes, error) {
+func (b *bench) bare(ctx context.Context, s size) (limits, error) {
 	if !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
 		return nil, nil
 	}
@@ -124,28 +101,26 @@ func (b *bench) bare(ctx context.Context, s size) (map[string]bareTimes, error) 
 	if err != nil {
 		return nil, err
 	}
-	took := map[string]bareTimes{}
+	took := limits{}
 	for _, w := range []struct {
 		name  string
-		write func(context.Context) (float64, error)
+		write func(context.Context) (report.Times, error)
 	}{
 		{workCreate, l.create},
-		{workUpdate, func(ctx context.Context) (float64, error) { return l.update(ctx, "2", false) }},
+		{workUpdate, func(ctx context.Context) (report.Times, error) { return l.update(ctx, "2", false) }},
 		{workDrift, l.drift},
 	} {
 		if w.name != workCreate && !b.plan.selected(w.name) {
 			continue
 		}
-		seconds, err := w.write(ctx)
-		if err != nil {
+		if took[w.name], err = w.write(ctx); err != nil {
 			return nil, err
 		}
-		took[w.name] = bareTimes{seconds, report.Percentile(l.ended, 0.5)}
 	}
 	return took, b.clear(ctx, l.namespace)
 }
 
-// one measures a workload if it is selected, and keeps the result. It is run in any case, for those that need what it creates.
+// one measures a workload if it is selected, and adds the result to the meter's. It is run in any case, for those that need what it creates.
 func (m *meter) one(ctx context.Context, w workload) error {
 	if !m.plan.selected(w.name) {
 		return w.run(ctx)
@@ -154,7 +129,8 @@ func (m *meter) one(ctx context.Context, w workload) error {
 	if err != nil {
 		return err
 	}
-	return m.keep(r)
+	m.results = append(m.results, r)
+	return nil
 }
 
 func (m *meter) update(ctx context.Context) error {
@@ -169,12 +145,12 @@ func (m *meter) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.await(ctx)
+	return m.await(ctx, m.plan.timeout)
 }
 
 // drift deletes one child of each parent and waits until all are there again.
 func (m *meter) drift(ctx context.Context) error {
-	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
+	if err := m.watch(ctx, children, m.seeChild); err != nil {
 		return err
 	}
 	m.expect(m.size.parents)
@@ -186,7 +162,7 @@ func (m *meter) drift(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.await(ctx)
+	return m.await(ctx, m.plan.timeout)
 }
 
 // resync changes the controller, which syncs all parents once, and waits until the hook was called for all of them.
@@ -206,7 +182,7 @@ func (m *meter) resync(ctx context.Context) error {
 
 // awaitCalls waits until the hook was called that often.
 func (m *meter) awaitCalls(ctx context.Context, calls int64) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, m.plan.timeout)
 	defer cancel()
 	for {
 		counts, err := m.hookCounts(ctx)
@@ -224,7 +200,7 @@ func (m *meter) awaitCalls(ctx context.Context, calls int64) error {
 
 // single changes one child at a time, and measures the same kind of write to a ConfigMap of nobody in between.
 func (m *meter) single(ctx context.Context) (report.Result, error) {
-	if _, err := m.watch(ctx, children, m.seeChild); err != nil {
+	if err := m.watch(ctx, children, m.seeChild); err != nil {
 		return report.Result{}, err
 	}
 	if _, err := m.client.Create(ctx, childTarget(m.namespace, ""), plainBody(m.namespace, "nobodys", "{}", "1")); err != nil {
@@ -240,7 +216,7 @@ func (m *meter) single(ctx context.Context) (report.Result, error) {
 			if _, err := m.client.Patch(ctx, childTarget(m.namespace, child), types.MergePatchType, patch); err != nil {
 				return err
 			}
-			if err := m.await(ctx); err != nil {
+			if err := m.await(ctx, m.plan.timeout); err != nil {
 				return err
 			}
 			started := time.Now()
@@ -255,7 +231,7 @@ func (m *meter) single(ctx context.Context) (report.Result, error) {
 	return r, err
 }
 
-// restart restarts the server with everything settled, and creates parents until the restart has settled. Seconds are
+// restart restarts the subject with everything settled, and creates parents until the restart has settled. Seconds are
 // those from the start of the process until the first of them is handled.
 func (m *meter) restart(ctx context.Context) (report.Result, error) {
 	// Every write to a new object is one change that its watchers see. What is written besides was not asked for.
@@ -266,7 +242,7 @@ func (m *meter) restart(ctx context.Context) (report.Result, error) {
 		}
 	}
 	for _, q := range []cache.Query{{Resource: parentResource}, children} {
-		if _, err := m.watch(ctx, q, count); err != nil {
+		if err := m.watch(ctx, q, count); err != nil {
 			return report.Result{}, err
 		}
 	}
@@ -277,9 +253,9 @@ func (m *meter) restart(ctx context.Context) (report.Result, error) {
 		if err != nil {
 			return err
 		}
-		m.stopServer()
+		m.subject.Stop()
 		started := time.Now()
-		if err := m.startServer(ctx); err != nil {
+		if err := m.subject.Start(ctx); err != nil {
 			return err
 		}
 		created, err = m.createFresh(ctx, before)
@@ -323,5 +299,5 @@ func (m *meter) createFresh(ctx context.Context, before hookserver.Counts) (int,
 		close(m.done)
 	}
 	m.mu.Unlock()
-	return created, m.await(ctx)
+	return created, m.await(ctx, m.plan.timeout)
 }

@@ -18,6 +18,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -29,39 +30,44 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// TestMain runs the hook where the bench starts this program again for it.
+// TestMain runs the hook, or what stands in for Metacontroller, where the bench starts this program again for it.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "hook" {
-		//nolint:forbidigo // No test runs here, and this process ends when the bench ends it.
-		if err := hookserver.Run(context.Background(), os.Stdout); err != nil {
-			os.Exit(1)
-		}
-		return
+	//nolint:forbidigo // No test runs there, and those processes end when the bench ends them.
+	ctx := context.Background()
+	var err error
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "hook":
+		err = hookserver.Run(ctx, os.Stdout)
+	case slices.Contains(os.Args, standInFlag):
+		err = standIn(ctx, os.Args[1:])
+	default:
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // TestSmoke runs every workload at a small size. Times do not count here, but what was called, read and written does.
 func TestSmoke(t *testing.T) {
 	s := size{20, 2}
 	results := map[string]report.Result{}
-	b, err := newBench(t.Context(), options{
+	o := options{
 		server: server.Binary(t), root: cluster.Root(),
 		plan: plan{
 			sizes: []size{s}, settle: 250 * time.Millisecond, steady: time.Second, trials: 10, fresh: 10, quick: true,
 			rolling: s, removed: s, slow: size{20, 2}, delay: 50 * time.Millisecond, customized: size{20, 1}, related: 10, changes: 5,
-			fleet: s, controllers: 5, crowd: s, pods: 40, matching: 10,
+			fleet: s, controllers: 5, crowd: s, pods: 40, matching: 10, timeout: 5 * time.Minute,
 		},
 		keep: func(r report.Result) error {
 			results[r.Workload] = r
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	defer b.end()
-	if err := b.run(t.Context()); err != nil {
+	l := &lane{options: o, start: newBench, alone: true}
+	defer l.end()
+	if err := inTurns(t.Context(), 1, o.plan.steps(), []*lane{l}); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range expectations {
@@ -77,9 +83,28 @@ func TestSmoke(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	for _, w := range []string{"delete", "finalize"} {
-		if results[w].P50 <= 0 {
-			t.Errorf("%s: no time was measured: %+v", w, results[w])
+	for _, w := range limited {
+		expectTimes(t, results[w])
+	}
+}
+
+// limited are the workloads that are measured beside bare writes.
+var limited = []string{
+	"create", "update", "drift", "decorator", "decorator-change", "customize", "customize-change", "5-controllers", "rolling", "delete", "finalize",
+}
+
+// expectTimes checks that the times of a workload's objects and of its limit's were measured.
+func expectTimes(t *testing.T, r report.Result) {
+	t.Helper()
+	if len(r.Limits) != 2 || r.Limit <= 0 || r.Ratio <= 0 {
+		t.Errorf("%s: the limit is %v of %v, the ratio %v, want the mean of two that were measured", r.Workload, r.Limit, r.Limits, r.Ratio)
+	}
+	for name, pair := range map[string][2]float64{
+		"time": {r.P50, r.P99}, "limit's time": {r.LimitP50, r.LimitP99},
+		"time from the start": {r.StartP50, r.StartP99}, "limit's time from the start": {r.LimitStartP50, r.LimitStartP99},
+	} {
+		if pair[0] <= 0 || pair[1] < pair[0] {
+			t.Errorf("%s: the %s has a p50 of %v and a p99 of %v ms", r.Workload, name, pair[0], pair[1])
 		}
 	}
 }

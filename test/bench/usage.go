@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,12 +30,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 )
 
-// usage is what the server and the hook have used so far.
+// usage is what the subject and the hook have used so far.
 type usage struct {
 	cpu                float64 // seconds
 	rss                float64 // MB
 	mallocs, allocated float64
-	// requests are those that the API server counted, without those of the bench; own is the server's own count.
+	// requests are those that the API server counted, without those of the bench; own is the subject's own count. Those
+	// and what it has allocated are of its metrics, and zero where they do not tell.
 	requests, own map[string]int64
 	hook          hookserver.Counts
 }
@@ -45,13 +45,13 @@ type usage struct {
 func (b *bench) usage(ctx context.Context) (usage, error) {
 	var u usage
 	var errs [6]error
-	u.cpu, errs[0] = gauge.CPU(b.process.Process.Pid)
-	u.rss, errs[1] = gauge.RSS(b.process.Process.Pid)
+	u.cpu, errs[0] = gauge.CPU(b.subject.PID())
+	u.rss, errs[1] = gauge.RSS(b.subject.PID())
 	u.hook, errs[2] = b.hookCounts(ctx)
 	if err := errors.Join(errs[:]...); err != nil {
 		return u, err
 	}
-	page, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/metrics", b.port))
+	page, err := b.subject.Get(ctx, "/metrics")
 	if err != nil {
 		return u, err
 	}
@@ -67,7 +67,7 @@ func (b *bench) usage(ctx context.Context) (usage, error) {
 
 // apiRequests returns the requests that the API server counted for the workloads' resources, without those of the bench.
 func (b *bench) apiRequests(ctx context.Context) (map[string]int64, error) {
-	page, err := b.fetch(ctx, b.cluster, b.config.Host+"/metrics")
+	page, err := gauge.Fetch(ctx, b.cluster, b.config.Host+"/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (b *bench) apiRequests(ctx context.Context) (map[string]int64, error) {
 }
 
 func (b *bench) hookCounts(ctx context.Context) (hookserver.Counts, error) {
-	body, err := b.fetch(ctx, http.DefaultClient, b.hookURL+hookserver.PathCounts)
+	body, err := gauge.Fetch(ctx, http.DefaultClient, b.hookURL+hookserver.PathCounts)
 	if err != nil {
 		return nil, err
 	}
@@ -90,29 +90,9 @@ func (b *bench) hookCounts(ctx context.Context) (hookserver.Counts, error) {
 	return counts, nil
 }
 
-func (b *bench) fetch(ctx context.Context, client *http.Client, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", url, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s: %s", url, response.Status, body)
-	}
-	return body, nil
-}
-
 // writeProfile stores one of the server's profiles.
 func (b *bench) writeProfile(ctx context.Context, name, path string) error {
-	body, err := b.fetch(ctx, b.own, fmt.Sprintf("https://127.0.0.1:%d/debug/pprof/%s", b.port, path))
+	body, err := b.subject.Get(ctx, "/debug/pprof/"+path)
 	if err != nil {
 		return fmt.Errorf("reading the profile %s: %w", name, err)
 	}

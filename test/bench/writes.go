@@ -70,9 +70,6 @@ feed:
 	}
 }
 
-// writer is a method of the clients.
-type writer func(ctx context.Context, t client.Target, body []byte) (*object.Object, error)
-
 func parentName(i int) string { return fmt.Sprintf("p%d", i) }
 
 func childName(parent string, i int) string { return fmt.Sprintf("%s-%d", parent, i) }

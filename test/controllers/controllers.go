@@ -202,6 +202,9 @@ func (c *Controller) Delete() {
 	c.deleted = true
 }
 
+// Forget has the controller not be deleted with the test: it is lost with the store of its server.
+func (c *Controller) Forget() { c.deleted = true }
+
 // Deleted reports whether the test has deleted the controller.
 func (c *Controller) Deleted() bool { return c.deleted }
 

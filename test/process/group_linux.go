@@ -16,10 +16,16 @@ limitations under the License.
 
 package process
 
-import "syscall"
+import (
+	"os/exec"
+	"syscall"
+)
 
 // ownGroup puts a child into a process group of its own, so that Ctrl-C reaches us alone and the group can be ended as
-// a whole, and has it ended by the kernel should we be killed.
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+// a whole, and has it ended by the kernel should we be killed. What else the command says of its process stays.
+func ownGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGTERM
 }

@@ -18,10 +18,16 @@ limitations under the License.
 
 package process
 
-import "syscall"
+import (
+	"os/exec"
+	"syscall"
+)
 
 // ownGroup puts a child into a process group of its own, so that Ctrl-C reaches us alone and the group can be ended as
-// a whole. Only Linux ends the children of a process that is killed.
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
+// a whole. Only Linux ends the children of a process that is killed. What else the command says of its process stays.
+func ownGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
 }

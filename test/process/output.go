@@ -30,8 +30,12 @@ import (
 // holds its arguments and what it printed on standard error. When ctx is done the program is killed, and the error is the
 // context's cause.
 func Output(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.SysProcAttr = ownGroup()
+	return OutputOf(ctx, exec.CommandContext(ctx, name, args...))
+}
+
+// OutputOf is Output for a command that was made with ctx.
+func OutputOf(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	ownGroup(cmd)
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -40,7 +44,7 @@ func Output(ctx context.Context, name string, args ...string) (string, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, stderr.String())
+		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", filepath.Base(cmd.Path), strings.Join(cmd.Args[1:], " "), err, stderr.String())
 	}
 	return stdout.String(), nil
 }

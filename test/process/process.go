@@ -70,7 +70,8 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	}
 	p := &Process{name: o.Name, log: o.Log, cmd: cmd, line: make(chan string, 1), ended: make(chan struct{})}
 	cmd.Stdout = &lineWriter{file: file, wanted: o.Wanted, found: p.line}
-	cmd.Stderr, cmd.SysProcAttr = file, ownGroup()
+	cmd.Stderr = file
+	ownGroup(cmd)
 	if o.Also != nil {
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(cmd.Stdout, o.Also), io.MultiWriter(file, o.Also)
 	}
@@ -89,6 +90,9 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	return p, nil
 }
 
+// ID returns the operating system's number of the process.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
+
 // Ended is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
@@ -99,6 +103,12 @@ func (p *Process) Err() error {
 		return fmt.Errorf("%s ended: %w", p.name, p.err)
 	}
 	return fmt.Errorf("%s ended with success", p.name)
+}
+
+// Code returns the exit code of the program, -1 after a signal. It blocks until the program has ended.
+func (p *Process) Code() int {
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode()
 }
 
 // Line returns the first line that was wanted. It is an error when the program ends or ctx is done before.

@@ -83,11 +83,11 @@ func (s *Server) Metrics(ctx context.Context) (Page, error) {
 
 // fetch reads a path with an administrator's certificate. The caller closes what it returns.
 func (s *Server) fetch(ctx context.Context, path string) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL(path), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	transport, err := s.transport()
+	transport, err := s.Transport()
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,12 @@ func (s *Server) fetch(ctx context.Context, path string) (io.ReadCloser, error) 
 	return response.Body, nil
 }
 
-// transport authenticates as the cluster's administrator. Whether it is the right server does not matter.
-func (s *Server) transport() (http.RoundTripper, error) {
+// URL is where the server itself serves a path, past the cluster.
+func (s *Server) URL(path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path) }
+
+// Transport is for requests to the server itself, past the cluster, with an administrator's certificate. Whether it is the right server does
+// not matter to it.
+func (s *Server) Transport() (http.RoundTripper, error) {
 	config := s.cluster.Config(s.t)
 	// client-go keeps transports of equal configurations, so that connections are used again.
 	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{

@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -50,6 +51,8 @@ const (
 	verification = "METACONTROLLER_VERIFY=plans"
 	// logLines is how much of the log is shown when a test fails.
 	logLines = 8
+	// endLines is how much of the log End returns.
+	endLines = 80
 	// raceLines is how much of a report of the race detector is shown.
 	raceLines = 80
 )
@@ -60,8 +63,20 @@ type Options struct {
 	Kubeconfig string
 	// DataDir is the server's data directory. Empty: a new one that the test removes.
 	DataDir string
+	// Command makes a command that runs the server's program with arguments, and that is killed when ctx is done. Nil: it runs the binary.
+	Command func(ctx context.Context, args ...string) *exec.Cmd
+	// Binary is the server's binary. Empty: that of Binary.
+	Binary string
+	// Env are further variables of the server's environment, as "NAME=value".
+	Env []string
+	// Memory is how many bytes the kernel gives the server, which is killed when it needs more; only root can limit it. Zero: no limit.
+	Memory int64
 	// Args are further flags of the server.
 	Args []string
+	// Port is where the server listens, for servers that share one with --permit-port-sharing. Zero: a free one.
+	Port int
+	// Authority are the flags of register that name the authority of the server's certificate. Empty: that in DataDir.
+	Authority []string
 	// Tolerate has texts of lines in the server's log that would fail the test, since they tell of a panic or of an error that
 	// an ordinary end does not leave, but that the test provokes.
 	Tolerate []string
@@ -76,6 +91,7 @@ type Server struct {
 	port    int
 	log     string
 	process *process.Process
+	memory  *memoryGroup
 
 	// scraping guards the page of metrics that was read last, and when reading it began.
 	scraping sync.Mutex
@@ -93,7 +109,16 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
-	s := &Server{t: t, cluster: c, options: o, binary: Binary(t), port: freePort(t), log: filepath.Join(t.TempDir(), "server.log")}
+	if o.Port == 0 {
+		o.Port = freePort(t)
+	}
+	if len(o.Authority) == 0 {
+		o.Authority = []string{"--data-dir", o.DataDir}
+	}
+	if o.Binary == "" && o.Command == nil {
+		o.Binary = Binary(t)
+	}
+	s := &Server{t: t, cluster: c, options: o, binary: o.Binary, port: o.Port, log: filepath.Join(t.TempDir(), "server.log")}
 	t.Cleanup(s.end)
 	s.Restart()
 	return s
@@ -112,6 +137,7 @@ func (s *Server) end() {
 			s.t.Errorf("stopping the server: %v", err)
 		}
 	}
+	s.freeMemory()
 	printed, err := os.ReadFile(s.log)
 	if err != nil {
 		s.t.Errorf("reading the server's log: %v", err)
@@ -138,23 +164,65 @@ func (s *Server) Restart() {
 		"--secure-port", strconv.Itoa(s.port),
 	}, s.options.Args...)
 	var err error
-	command := process.Command(s.t.Context(), s.binary, args...)
-	command.Env = append(os.Environ(), verification)
+	command := s.command(context.WithoutCancel(s.t.Context()), args...)
+	command.Env = append(append(command.Environ(), verification), s.options.Env...)
 	s.process, err = process.Start(command, process.Options{Name: "the server", Log: s.log})
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.options.Memory > 0 {
+		s.freeMemory()
+		if s.memory, err = limitMemory(s.process.ID(), s.options.Memory); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	s.awaitReady()
 
 	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
 	defer cancel()
-	if _, err := process.Output(ctx, s.binary, "register",
+	if _, err := process.OutputOf(ctx, s.command(ctx, append([]string{
+		"register",
 		"--kubeconfig", s.cluster.Kubeconfig,
-		"--data-dir", s.options.DataDir,
 		"--host", "localhost",
-		"--port", strconv.Itoa(s.port)); err != nil {
+		"--port", strconv.Itoa(s.port),
+	}, s.options.Authority...)...)); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// command makes a command that runs the server's program.
+func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
+	if s.options.Command != nil {
+		return s.options.Command(ctx, args...)
+	}
+	return exec.CommandContext(ctx, s.binary, args...)
+}
+
+// PeakMemory returns how many bytes of memory the server has used at most since it was started with a limit, files that the kernel
+// remembers for it among them.
+func (s *Server) PeakMemory() int64 {
+	s.t.Helper()
+	text, err := os.ReadFile(s.memory.peak)
+	if err != nil {
+		s.t.Fatalf("reading the memory of the server: %v", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		s.t.Fatalf("reading the memory of the server: %v", err)
+	}
+	return n
+}
+
+// freeMemory removes the control group of the process that has ended.
+func (s *Server) freeMemory() {
+	s.t.Helper()
+	if s.memory == nil {
+		return
+	}
+	if err := s.memory.remove(); err != nil {
+		s.t.Error(err)
+	}
+	s.memory = nil
 }
 
 // Kill ends the server with SIGKILL, as a power cut would.
@@ -171,6 +239,15 @@ func (s *Server) Stop() error {
 func (s *Server) Ended() <-chan struct{} {
 	return s.process.Ended()
 }
+
+// End waits until the running server has ended, and returns its exit code, -1 after a signal, and the end of its log.
+func (s *Server) End() (code int, log string) {
+	<-s.process.Ended()
+	return s.process.Code(), s.process.Tail(endLines)
+}
+
+// PID is the operating system's number of the process that runs.
+func (s *Server) PID() int { return s.process.ID() }
 
 // Port is where the server listens, on 127.0.0.1.
 func (s *Server) Port() int { return s.port }

@@ -62,13 +62,23 @@ var repeatable = regexp.MustCompile(`^(kubectl (-n \S+ )?(metacontroller (status
 // as given. A command that ends with " &" is a hook that runs until the test ends.
 func (s *Shell) Play(t *testing.T, document string, least int, update bool) {
 	t.Helper()
+	s.PlaySection(t, document, "", least, update)
+}
+
+// PlaySection is Play for a section of a document: from the line of its heading to the next heading of the level.
+func (s *Shell) PlaySection(t *testing.T, document, heading string, least int, update bool) {
+	t.Helper()
 	path := filepath.Join(cluster.Root(), filepath.FromSlash(document))
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, section, after := cut(string(page), heading)
+	if section == "" {
+		t.Fatalf("%s has no section %q", document, heading)
+	}
 	commands := 0
-	written := block.ReplaceAllStringFunc(string(page), func(text string) string {
+	written := block.ReplaceAllStringFunc(section, func(text string) string {
 		command, want := split(block.FindStringSubmatch(text)[1])
 		commands++
 		got := s.play(t, command, want, update)
@@ -81,10 +91,27 @@ func (s *Shell) Play(t *testing.T, document string, least int, update bool) {
 		t.Errorf("%s has %d commands, want %d and more", document, commands, least)
 	}
 	if update && !t.Failed() {
-		if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(before+written+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// cut takes a page apart at a section, which is all of it if no heading is given, and empty if there is none.
+func cut(page, heading string) (before, section, after string) {
+	if heading == "" {
+		return "", page, ""
+	}
+	before, section, found := strings.Cut(page, "\n"+heading+"\n")
+	if !found {
+		return page, "", ""
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	section, after, found = strings.Cut(section, "\n"+level+" ")
+	if found {
+		after = "\n" + level + " " + after
+	}
+	return before, "\n" + heading + "\n" + section, after
 }
 
 // play runs a command of a document until it prints what is wanted, if it may be run again, and returns what it printed last.

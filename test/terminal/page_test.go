@@ -32,3 +32,22 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+func TestCut(t *testing.T) {
+	const page = "# Page\n\n## One\n\na\n\n### Deeper\n\nb\n\n## Two\n\nc\n"
+	for heading, want := range map[string]string{
+		"":           page,
+		"## One":     "\n## One\n\na\n\n### Deeper\n\nb\n",
+		"### Deeper": "\n### Deeper\n\nb\n\n## Two\n\nc\n",
+		"## Two":     "\n## Two\n\nc\n",
+		"## Three":   "",
+	} {
+		before, section, after := cut(page, heading)
+		if section != want {
+			t.Errorf("%s is %q, want %q", heading, section, want)
+		}
+		if section != "" && before+section+after != page {
+			t.Errorf("%s: the page has become %q", heading, before+section+after)
+		}
+	}
+}

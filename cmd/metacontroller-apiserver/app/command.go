@@ -33,6 +33,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/preflight"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/rbac"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/releasefinalizers"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/snapshot"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/transfer"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 )
 
@@ -63,7 +66,9 @@ func NewCommand() (*cobra.Command, error) {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 	})
 	addFlags(cmd, o)
-	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand())
+	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand(),
+		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
+		transfer.NewExportCommand(), transfer.NewImportCommand())
 	return cmd, nil
 }
 

@@ -54,7 +54,7 @@ func TestHelpHasSections(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\nCluster flags:", "\nStorage flags:", "\nSecure serving flags:", "\nControllers flags:", "\nFeatures flags:", "\nLogs flags:",
+		"\nCluster flags:", "\nStorage flags:", "\nSecure serving flags:", "\nControllers flags:", "\nLeader election flags:", "\nFeatures flags:", "\nLogs flags:",
 		"--data-dir", "--hook-response-limit", "--emulated-version", "--logging-format", "--escalation-check",
 	} {
 		if !strings.Contains(help, want) {
@@ -64,7 +64,10 @@ func TestHelpHasSections(t *testing.T) {
 	if strings.Contains(help, "zap-") {
 		t.Error("the help shows retired flags")
 	}
-	for _, command := range []string{"register", "register roles", "unregister", "preflight", "rbac"} {
+	for _, command := range []string{
+		"register", "register roles", "unregister", "preflight", "rbac", "snapshot save", "snapshot restore", "snapshot status",
+		"release-finalizers", "export", "import",
+	} {
 		if !regexp.MustCompile(`(?m)^  metacontroller-apiserver ` + command + `  +\S`).MatchString(help) {
 			t.Errorf("the help does not list %s:\n%s", command, help)
 		}
@@ -110,6 +113,15 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		"an unknown strategy": {[]string{"--apply-strategy=guess"}, `--apply-strategy must be dynamic-apply or server-side-apply, not "guess"`},
 		"a long manager":      {[]string{"--apply-strategy-ssa-field-manager=" + strings.Repeat("x", 129)}, "must have at most 128 bytes, not 129"},
 		"no namespace":        {[]string{"--namespace="}, "--namespace must not be empty"},
+		"two words for one":   {[]string{"--leader-election-id=a", "--leader-elect-resource-name=b"}, "--leader-election-id=a and --leader-elect-resource-name=b contradict each other"},
+		"yes and no":          {[]string{"--leader-election", "--leader-elect=false"}, "--leader-election=true and --leader-elect=false contradict each other"},
+		"another lock":        {[]string{"--leader-election-resource-lock=configmaps"}, `--leader-elect-resource-lock must be leases, not "configmaps"`},
+		"no name of a lease":  {[]string{"--leader-elect-resource-name="}, "--leader-elect-resource-name must not be empty"},
+		"half a second":       {[]string{"--leader-elect-lease-duration=1500ms"}, "--leader-elect-lease-duration must be in whole seconds, not 1.5s"},
+		"a late deadline":     {[]string{"--leader-elect-renew-deadline=15s"}, "--leader-elect-renew-deadline must be less than --leader-elect-lease-duration, not 15s"},
+		"a short deadline":    {[]string{"--leader-elect-renew-deadline=2s"}, "--leader-elect-renew-deadline must be more than 1.2 times --leader-elect-retry-period, not 2s"},
+		"no retry":            {[]string{"--leader-elect-retry-period=0"}, "--leader-elect-retry-period must be positive, not 0s"},
+		"no election":         {[]string{"--leader-elect=false", "--leader-elect-resource-name=", "--data-dir="}, "--data-dir must not be empty"},
 		"several at a time":   {[]string{"--workers=0", "--namespace="}, "not 0\n--namespace must not be empty"},
 		"flags of old still":  {[]string{"--data-dir=", "--zap-log-level=4", "--zap-devel", "--metrics-address=0", "--discovery-interval=20s"}, "--data-dir must not be empty"},
 	} {

@@ -36,6 +36,7 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 	return manager.New(ctx, manager.Config{
 		Loopback: c.Loopback,
 		Cluster:  c.Cluster,
+		Elected:  c.Elected,
 		Options: dependencies.Options{
 			Workers:             c.Controllers.Workers,
 			CacheFlushInterval:  c.Controllers.CacheFlushInterval,

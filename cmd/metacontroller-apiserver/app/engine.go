@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 )
 
 // engineGrace is how long the engine may take to stop before the API server begins to stop. It is longer than the grace of the
@@ -41,7 +42,7 @@ const engineGrace = worker.DefaultGrace + time.Second
 
 // Engine runs controllers.
 type Engine interface {
-	// Run runs the controllers until ctx ends, and returns when everything that it started has ended.
+	// Run runs the controllers, from when this process is elected until ctx ends, and returns when everything that it started has ended.
 	Run(ctx context.Context) error
 }
 
@@ -54,6 +55,8 @@ type EngineConfig struct {
 	Cluster *rest.Config
 	// Controllers are the settings.
 	Controllers options.Controllers
+	// Elected is closed when the engine may call hooks and write. Until then it fills its caches. Nil: it may at once.
+	Elected <-chan struct{}
 	// Port is where this process serves the API; no hook can be there. 0: it is not known.
 	Port int
 	// TracerProvider gets the spans of the engine. Nil: there are none.
@@ -68,14 +71,19 @@ type NewEngine func(ctx context.Context, c EngineConfig) (Engine, error)
 // newEngine creates the engine of this program.
 var newEngine NewEngine = runControllers //nolint:gochecknoglobals // The one place where the two halves meet.
 
-// engineRunner starts an engine when the API server serves, and stops it before the API server stops.
+// engineRunner runs engines, one after the other, from when the API server serves until before it stops: each while this process is elected.
+// One that waits to be elected fills its caches meanwhile.
 type engineRunner struct {
 	create NewEngine
 	config EngineConfig
-	// fail ends the process with an error. It is called when the engine ends without being stopped.
+	// elector elects this process. Nil: it is always elected.
+	elector elector
+	// leads is called when this process is elected.
+	leads func(ctx context.Context)
+	// fail ends the process with an error. It is called when an engine ends without being stopped, or does not end when it is.
 	fail func(error)
 
-	// ctx is the context of the engine; stop cancels it.
+	// ctx is the context of the engines; stop cancels it.
 	ctx  context.Context
 	stop context.CancelFunc
 	// mu guards against a start after the stop.
@@ -83,9 +91,15 @@ type engineRunner struct {
 	running sync.WaitGroup
 }
 
-func addEngine(ctx context.Context, s *genericapiserver.GenericAPIServer, create NewEngine, c EngineConfig, fail func(error)) error {
-	h := &engineRunner{create: create, config: c, fail: fail}
-	// The signal to the process cancels ctx. The engine is stopped by the pre-shutdown hook instead, which waits for it.
+// elector elects processes, as *leaderelection.Elector does.
+type elector interface {
+	Stand(ctx context.Context, lead func(term context.Context)) error
+	Fence() *leaderelection.Fence
+}
+
+// add has the API server start and stop the runner. The signal to the process cancels ctx; the engine is stopped by the pre-shutdown hook
+// instead, which waits for it.
+func (h *engineRunner) add(ctx context.Context, s *genericapiserver.GenericAPIServer) error {
 	h.ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.AddPostStartHook("start-controllers", h.start); err != nil {
 		return fmt.Errorf("adding the start of controllers: %w", err)
@@ -103,28 +117,94 @@ func (h *engineRunner) start(hook genericapiserver.PostStartHookContext) error {
 		return nil
 	}
 	h.config.Loopback = unlimited(hook.LoopbackClientConfig)
-	engine, err := h.create(h.ctx, h.config)
-	if err != nil {
-		h.fail(fmt.Errorf("preparing to run controllers: %w", err))
-		return nil
-	}
-	cut := func() {}
-	if asked, ok := engine.(inspection.Engine); ok && h.config.Inspection != nil {
-		cut = h.config.Inspection.Connect(asked)
+	if h.elector != nil {
+		h.config.Loopback.Wrap(h.elector.Fence().Wrap)
+		h.config.Cluster = rest.CopyConfig(h.config.Cluster)
+		h.config.Cluster.Wrap(h.elector.Fence().Wrap)
 	}
 	h.running.Go(func() {
-		defer cut()
-		err := engine.Run(h.ctx)
-		if h.ctx.Err() != nil {
-			err = nil
-		} else if err == nil {
-			err = errors.New("it ended by itself")
-		}
-		if err != nil {
-			h.fail(fmt.Errorf("running controllers: %w", err))
+		for h.ctx.Err() == nil && h.runOne() {
+			klog.FromContext(h.ctx).Info("Controllers have stopped here, and run again when this server is elected")
 		}
 	})
 	return nil
+}
+
+// runOne runs an engine until it is not elected any more. It returns false when the process is to end.
+func (h *engineRunner) runOne() bool {
+	elected := make(chan struct{})
+	config := h.config
+	config.Elected = elected
+	engine, err := h.create(h.ctx, config)
+	if err != nil {
+		h.fail(fmt.Errorf("preparing to run controllers: %w", err))
+		return false
+	}
+	running, stop := context.WithCancel(h.ctx)
+	standing, withdraw := context.WithCancel(h.ctx)
+	defer withdraw()
+	ended := make(chan struct{})
+	var failed error
+	outlived := false
+	go func() {
+		defer close(ended)
+		defer withdraw()
+		err := engine.Run(running)
+		if running.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("it ended by itself")
+		}
+		failed = err
+	}()
+	h.stand(standing, func(term context.Context) {
+		close(elected)
+		if asked, ok := engine.(inspection.Engine); ok && h.config.Inspection != nil {
+			defer h.config.Inspection.Connect(asked)()
+		}
+		if h.leads != nil {
+			h.leads(term)
+		}
+		<-term.Done()
+		stop()
+		outlived = !h.await(term, ended)
+	})
+	stop()
+	<-ended
+	if failed != nil {
+		h.fail(fmt.Errorf("running controllers: %w", failed))
+	}
+	return failed == nil && !outlived
+}
+
+// stand calls lead when this process is elected, if it is before ctx ends.
+func (h *engineRunner) stand(ctx context.Context, lead func(term context.Context)) {
+	if h.elector == nil {
+		lead(ctx)
+		return
+	}
+	if err := h.elector.Stand(ctx, lead); err != nil {
+		klog.FromContext(ctx).Error(err, "The next server cannot run controllers at once")
+	}
+}
+
+// await waits for an engine whose term is over. One that does not end after the Lease was lost could do what the next one does: it is ended
+// with the process, and false is returned.
+func (h *engineRunner) await(term context.Context, ended <-chan struct{}) bool {
+	timer := time.NewTimer(engineGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+	}
+	lost := errors.Is(context.Cause(term), leaderelection.ErrLost)
+	if lost {
+		h.fail(fmt.Errorf("controllers did not stop within %s after %w", engineGrace, leaderelection.ErrLost))
+	}
+	<-ended
+	return !lost
 }
 
 // shutdown stops the engine and waits for it, for engineGrace at most.

@@ -22,12 +22,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 )
 
 var errBroken = errors.New("broken")
@@ -141,5 +146,167 @@ func TestNoEngineStartsAfterTheShutdown(t *testing.T) {
 	}
 	if err := h.start(hook(t)); err != nil || len(failures) > 0 {
 		t.Errorf("starting after the shutdown: %v", err)
+	}
+}
+
+// terms is an elector that elects this process for so many terms.
+type terms struct {
+	fence leaderelection.Fence
+	left  int
+	// end ends the present term.
+	end chan struct{}
+}
+
+func (x *terms) Fence() *leaderelection.Fence { return &x.fence }
+
+func (x *terms) Stand(ctx context.Context, lead func(context.Context)) error {
+	if x.left == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	x.left--
+	term, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		<-x.end
+		end(leaderelection.ErrLost)
+	}()
+	lead(term)
+	return nil
+}
+
+func TestEachTermHasAnEngineOfItsOwn(t *testing.T) {
+	elected, ended := make(chan int), make(chan int, 9)
+	created := 0
+	h, failures := newRunner(t, func(_ context.Context, c EngineConfig) (Engine, error) {
+		created++
+		number := created
+		return engineFunc(func(ctx context.Context) error {
+			select {
+			case <-c.Elected:
+				elected <- number
+				<-ctx.Done()
+			case <-ctx.Done():
+			}
+			ended <- number
+			return nil
+		}), nil
+	})
+	x := &terms{left: 2, end: make(chan struct{})}
+	h.elector, h.config.Cluster = x, &rest.Config{}
+	if err := h.start(hook(t)); err != nil {
+		t.Fatal(err)
+	}
+	for number := 1; number <= 2; number++ {
+		if got := <-elected; got != number {
+			t.Errorf("engine %d was elected, not %d", got, number)
+		}
+		x.end <- struct{}{}
+		if got := <-ended; got != number {
+			t.Errorf("engine %d ended, not %d", got, number)
+		}
+	}
+	if err := h.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-ended; got != 3 || created != 3 {
+		t.Errorf("engine %d of %d ended, which waited for the election", got, created)
+	}
+	if len(failures) > 0 {
+		t.Errorf("the server failed: %v", <-failures)
+	}
+}
+
+func TestAnEngineThatOutlivesItsTermEndsTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		h, failures := newRunner(t, func(context.Context, EngineConfig) (Engine, error) {
+			return engineFunc(func(context.Context) error {
+				<-stuck
+				return nil
+			}), nil
+		})
+		x := &terms{left: 1, end: make(chan struct{})}
+		h.elector, h.config.Cluster = x, &rest.Config{}
+		if err := h.start(hook(t)); err != nil {
+			t.Fatal(err)
+		}
+		lost := time.Now()
+		x.end <- struct{}{}
+		if err := <-failures; !errors.Is(err, leaderelection.ErrLost) || time.Since(lost) != engineGrace {
+			t.Errorf("after %s: %v", time.Since(lost), err)
+		}
+		close(stuck)
+		if err := h.shutdown(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestEnginesAskTheFence lets an engine write before its election.
+func TestEnginesAskTheFence(t *testing.T) {
+	configs := make(chan EngineConfig, 1)
+	h, _ := newRunner(t, func(_ context.Context, c EngineConfig) (Engine, error) {
+		configs <- c
+		return engineFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}), nil
+	})
+	h.elector, h.config.Cluster = &terms{}, &rest.Config{Host: "https://cluster.test"}
+	if err := h.start(hook(t)); err != nil {
+		t.Fatal(err)
+	}
+	c := <-configs
+	for name, config := range map[string]*rest.Config{"the cluster": c.Cluster, "its own API": c.Loopback} {
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://nowhere.test/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		if !errors.Is(err, leaderelection.ErrNotLeading) {
+			t.Errorf("writing to %s: %v", name, err)
+		}
+	}
+	if err := h.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheFileOfTheLeaderCountsOnItsHost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "leader")
+	here, elsewhere := leaderFile{path, "here"}, leaderFile{path, "elsewhere"}
+	if former, err := here.read(); former != "" || err != nil {
+		t.Errorf("before the first term: %q %v", former, err)
+	}
+	for _, identity := range []string{"here_1", "here_2"} {
+		if err := here.write(identity); err != nil {
+			t.Fatal(err)
+		}
+		if former, err := here.read(); former != identity || err != nil {
+			t.Errorf("after %s led: %q %v", identity, former, err)
+		}
+	}
+	if former, err := elsewhere.read(); former != "" || err != nil {
+		t.Errorf("on another host: %q %v", former, err)
+	}
+}
+
+func TestAServerSaysWhoRunsControllers(t *testing.T) {
+	for holder, want := range map[string]string{
+		"":         "no server runs controllers at present",
+		"here_1":   "this server is about to run controllers",
+		"pod-b_77": "controllers are run by another server, pod-b_77",
+	} {
+		if got := absence(holder, "here_1"); !strings.Contains(got, want) {
+			t.Errorf("%q holds the Lease: %s", holder, got)
+		}
 	}
 }

@@ -29,15 +29,25 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
 // lostStorageGrace is how long the server may take to stop after its storage ended: no request can succeed any more.
 const lostStorageGrace = 2 * time.Second
 
-// Run serves until ctx ends, and then returns nil. With an embedded etcd, that is started before and closed after everything
-// else; when it ends without being closed, Run returns its error.
+// Run waits until the cluster responds, serves until ctx ends, and then returns nil. With an embedded etcd, that is started before and
+// closed after everything else; when it ends without being closed, Run returns its error.
 func Run(ctx context.Context, o options.Completed, create NewEngine) (err error) {
+	cluster, err := clusterConfig(o.Recommended.CoreAPI)
+	if err != nil {
+		return err
+	}
+	err = awaitCluster(ctx, cluster)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	if !o.Embedded() {
 		return run(ctx, o, nil, create)
 	}
@@ -116,26 +126,6 @@ func await(server <-chan error, s storage, fail func(error), grace time.Duration
 	case <-timer.C:
 		return nil
 	}
-}
-
-// ensureCertificate creates a serving certificate if none is given, and starts its renewal.
-func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.WaitGroup) error {
-	if !o.MakesCertificate() {
-		return nil
-	}
-	hosts := []string{o.ServerRun.ExternalHost}
-	if o.Registration.Register {
-		hosts = append(hosts, serviceHost(o))
-	}
-	manager := servingcert.New(servingcert.Options{Dir: o.CertificateDir(), Hosts: hosts})
-	files, err := manager.Ensure()
-	if err != nil {
-		return err
-	}
-	pair := &o.Recommended.SecureServing.ServerCert.CertKey
-	pair.CertFile, pair.KeyFile = files.CertFile, files.KeyFile
-	owned.Go(func() { manager.Run(ctx) })
-	return nil
 }
 
 // storageCheck is a health check that names the embedded etcd.

@@ -25,6 +25,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
@@ -34,10 +37,16 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if err != nil {
 		return nil, err
 	}
+	if err := registry.CheckReadable(ctx, &o.Recommended.Etcd.StorageConfig, config.Generic.ResourceTransformers); err != nil {
+		return nil, err
+	}
 	if etcd != nil {
 		// By now --etcd-servers names it, as if it were another one.
 		config.ProcessMetrics = true
 		config.Generic.AddHealthChecks(storageCheck(etcd))
+	}
+	if serving := config.Generic.SecureServing; serving != nil && serving.Cert != nil {
+		exposeCertificate(serving.Cert)
 	}
 	cluster, err := engineCluster(o.Recommended, config.Generic.ClientConfig)
 	if err != nil {
@@ -48,17 +57,31 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
 	}
 	if o.Recommended.Traces.ConfigFile != "" {
+		config.Generic.TracerProvider = tracing.LimitFlush(config.Generic.TracerProvider, tracing.FlushLimit)
 		engine.TracerProvider = config.Generic.TracerProvider
+	}
+	// It says that no engine runs, even where none ever does.
+	metrics.Register()
+	if create == nil || !o.Controllers.Enabled {
+		klog.FromContext(ctx).Info("Controllers are stored, but not run, because of --enable-controllers=false")
+		engine.Inspection.Explain(func() (string, bool) {
+			return "this server does not run controllers, because of --enable-controllers=false", false
+		})
+		server, err := config.Complete().New()
+		if err != nil {
+			return nil, err
+		}
+		return server.Generic, nil
+	}
+	runner := &engineRunner{create: create, config: engine, fail: fail}
+	if err := runner.elect(o, cluster, etcd != nil); err != nil {
+		return nil, err
 	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err
 	}
-	if create == nil {
-		klog.FromContext(ctx).Info("Controllers are stored, but not run")
-		return server.Generic, nil
-	}
-	if err := addEngine(ctx, server.Generic, create, engine, fail); err != nil {
+	if err := runner.add(ctx, server.Generic); err != nil {
 		server.Generic.Destroy()
 		return nil, err
 	}

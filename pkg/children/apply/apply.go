@@ -191,9 +191,12 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 	return nil
 }
 
-// lost reports whether an error leaves open what the API server did: there was no response, or one that says that it failed.
+// lost reports whether an error leaves open what the API server did: there was no response, one that could not be read, or one that says
+// that it failed, if only to an attempt before the last one.
 func lost(err error) bool {
-	if _, sent := errors.AsType[*url.Error](err); sent {
+	_, sent := errors.AsType[*url.Error](err)
+	_, repeated := errors.AsType[*client.RepeatedError](err)
+	if sent || repeated || errors.Is(err, client.ErrUnread) {
 		return true
 	}
 	var status apierrors.APIStatus

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.opentelemetry.io/otel/codes"
@@ -257,10 +258,16 @@ func TestTheOutcomeOfAWriteIsUnknownWhenTheResponseDoesNotSay(t *testing.T) {
 		server http.HandlerFunc
 		want   bool
 	}{
-		"Lost":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
-		"Failed":  {answers(http.StatusInternalServerError, "InternalError"), true},
-		"Refused": {answers(http.StatusForbidden, "Forbidden"), false},
-		"Invalid": {answers(http.StatusUnprocessableEntity, "Invalid"), false},
+		"Lost": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
+		"BrokenOff": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, `{"kind":`)
+		}, true},
+		"Unreadable":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[]`) }, true},
+		"Failed":                  {answers(http.StatusInternalServerError, "InternalError"), true},
+		"RefusedAfterFailingOnce": {failingOnce(answers(http.StatusUnprocessableEntity, "Invalid")), true},
+		"Refused":                 {answers(http.StatusForbidden, "Forbidden"), false},
+		"Invalid":                 {answers(http.StatusUnprocessableEntity, "Invalid"), false},
 	} {
 		for _, action := range []plan.Action{plan.Create, plan.Update} {
 			outcomes, err := carryOut(t.Context(), t, against(t, tc.server, apply.Options{}), one(t, action))
@@ -268,6 +275,19 @@ func TestTheOutcomeOfAWriteIsUnknownWhenTheResponseDoesNotSay(t *testing.T) {
 				t.Errorf("%s of %s: %v, outcomes %+v, want one whose outcome is unknown: %t", action, name, err, outcomes, tc.want)
 			}
 		}
+	}
+}
+
+// failingOnce fails at the first of two requests, and wants it to be sent again at once.
+func failingOnce(then http.HandlerFunc) http.HandlerFunc {
+	var requests atomic.Int32
+	return func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1)%2 == 1 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		then(w, r)
 	}
 }
 

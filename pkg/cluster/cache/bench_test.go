@@ -171,12 +171,26 @@ func BenchmarkOrphanEvent(b *testing.B) {
 			o := spec{namespace: "ns", name: "a", uid: "u", version: "1", labels: map[string]string{"key-0": "a", "tier": "x"}}.object(b)
 			s.put(o)
 			for n := range selectors {
-				s.orphansMatching("ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("key-", n): "a"}))
+				s.matching(&s.orphans, "ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("key-", n): "a"}))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				s.put(o)
 			}
 		})
+	}
+}
+
+// BenchmarkMatching measures how a rule finds the few objects with a label among the many of its namespace.
+func BenchmarkMatching(b *testing.B) {
+	s := newStore()
+	for n := range benchObjects {
+		s.put(spec{namespace: "ns", name: fmt.Sprint("n", n), version: "1", labels: map[string]string{"slot": fmt.Sprint(n % 100), "app": "a"}}.object(b))
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if found := s.matching(&s.all, "ns", labels.SelectorFromSet(labels.Set{"slot": fmt.Sprint(n % 100)})); len(found) != benchObjects/100 {
+			b.Fatalf("%d objects", len(found))
+		}
 	}
 }

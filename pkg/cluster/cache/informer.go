@@ -174,8 +174,17 @@ func (i *Informer) ControlledBy(owner types.UID) []*object.Object { return i.sto
 
 // Orphans returns the objects without controlling owner that match a selector, in a namespace, or in all when it is empty.
 func (i *Informer) Orphans(namespace string, selector labels.Selector) []*object.Object {
-	return i.store.orphansMatching(namespace, selector)
+	return i.store.matching(&i.store.orphans, namespace, selector)
 }
+
+// Matching returns the objects that match a selector, in a namespace, or in all when it is empty, in no order. It does not look at all
+// of them where the selector demands a label that selectors use again and again.
+func (i *Informer) Matching(namespace string, selector labels.Selector) []*object.Object {
+	return i.store.matching(&i.store.all, namespace, selector)
+}
+
+// Named returns the objects with one of the names, which must be sorted, in whatever namespace, in no order.
+func (i *Informer) Named(names []string) []*object.Object { return i.store.named(names) }
 
 // Subscribe calls handle for all present objects, as added, and then for all changes in their order, until cancel is called. No
 // call is under way when cancel returns. A handler must not call cancel.

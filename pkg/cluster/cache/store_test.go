@@ -119,10 +119,16 @@ func TestIndexesFindWhatAScanFinds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				check("orphans with "+text+" of "+namespace, s.orphansMatching(namespace, selector), func(o *object.Object) bool {
+				check("orphans with "+text+" of "+namespace, s.matching(&s.orphans, namespace, selector), func(o *object.Object) bool {
 					return here(o) && o.Controller() == nil && selector.Matches(labels.Set(o.Labels()))
 				})
+				check("objects with "+text+" of "+namespace, s.matching(&s.all, namespace, selector), func(o *object.Object) bool {
+					return here(o) && selector.Matches(labels.Set(o.Labels()))
+				})
 			}
+		}
+		for _, wanted := range [][]string{{"n0"}, {"n1", "n7", "none"}, nil, {"n0", "n1", "n10", "n11", "n12", "n13", "n14", "n15", "n16", "n17", "n18", "n19", "n2"}} {
+			check(fmt.Sprint("objects named ", wanted), s.named(wanted), func(o *object.Object) bool { return slices.Contains(wanted, o.Name()) })
 		}
 		for _, owner := range []types.UID{"owner0", "owner2", "nobody"} {
 			check("controlled by "+string(owner), s.controlledBy(owner), func(o *object.Object) bool {
@@ -136,14 +142,19 @@ func TestIndexesFindWhatAScanFinds(t *testing.T) {
 	for k := range all {
 		s.remove(k)
 	}
-	left := len(s.objects) + len(s.controlled) + len(s.orphans)
-	for _, p := range s.postings {
-		left += len(p.values)
+	left := len(s.all.objects) + s.all.count + len(s.controlled) + len(s.orphans.objects) + s.orphans.count
+	for _, g := range []*group{&s.all, &s.orphans} {
+		if len(g.postings) == 0 {
+			t.Error("selectors were used again and again, and no label is indexed")
+		}
+		for _, p := range g.postings {
+			left += len(p.values)
+		}
 	}
 	if left != 0 {
 		t.Errorf("%d entries are left in indexes of an empty store", left)
 	}
-	if got := s.orphansMatching("", labels.Nothing()); len(got) != 0 {
+	if got := s.matching(&s.orphans, "", labels.Nothing()); len(got) != 0 {
 		t.Errorf("a selector that matches nothing found %v", got)
 	}
 }
@@ -153,7 +164,7 @@ func TestLabelsThatNoSelectorUsesAnyMoreAreDropped(t *testing.T) {
 	s := newStore()
 	const parents = 10 * maxPostings
 	find := func(parent int) []*object.Object {
-		return s.orphansMatching("ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("parent-", parent): "yes"}))
+		return s.matching(&s.orphans, "ns", labels.SelectorFromSet(labels.Set{fmt.Sprint("parent-", parent): "yes"}))
 	}
 	for n := range parents {
 		s.put(spec{namespace: "ns", name: fmt.Sprint("n", n), uid: fmt.Sprint("u", n), version: "1", labels: map[string]string{
@@ -165,18 +176,49 @@ func TestLabelsThatNoSelectorUsesAnyMoreAreDropped(t *testing.T) {
 		if found := find(n); len(found) != 1 || found[0].Name() != fmt.Sprint("n", n) {
 			t.Fatalf("parent %d has the orphans %v", n, names(found))
 		}
-		if found := s.orphansMatching("ns", common); len(found) != parents {
+		if found := s.matching(&s.orphans, "ns", common); len(found) != parents {
 			t.Fatalf("%d orphans have the common label, want %d", len(found), parents)
 		}
 	}
-	if len(s.postings) > maxPostings {
-		t.Errorf("%d labels are indexed, want at most %d", len(s.postings), maxPostings)
+	if len(s.orphans.postings) > maxPostings {
+		t.Errorf("%d labels are indexed, want at most %d", len(s.orphans.postings), maxPostings)
 	}
-	if s.postings["app"] == nil {
+	if s.orphans.postings["app"] == nil {
 		t.Error("the label that is used all the time was dropped")
 	}
 	if found := find(0); len(found) != 1 {
 		t.Errorf("a parent whose label was dropped has the orphans %v", names(found))
+	}
+}
+
+// TestALabelIsIndexedWhenItIsWorthIt has selectors that look at one of many small namespaces.
+func TestALabelIsIndexedWhenItIsWorthIt(t *testing.T) {
+	s := newStore()
+	const namespaces, each = 50, 4
+	for n := range namespaces * each {
+		s.put(spec{namespace: fmt.Sprint("ns", n%namespaces), name: fmt.Sprint("n", n), version: "1", labels: map[string]string{
+			"app": "a", fmt.Sprint("label-", n%namespaces): "yes",
+		}}.object(t))
+	}
+	for n := range namespaces {
+		namespace, label := fmt.Sprint("ns", n), fmt.Sprint("label-", n)
+		if found := s.matching(&s.all, namespace, labels.SelectorFromSet(labels.Set{label: "yes"})); len(found) != each {
+			t.Fatalf("%s has the objects %v with its own label, want %d", namespace, names(found), each)
+		}
+	}
+	if len(s.all.postings) != 0 {
+		t.Errorf("%d labels are indexed that were looked for once, in a small namespace", len(s.all.postings))
+	}
+	for n := range namespaces {
+		if found := s.matching(&s.all, fmt.Sprint("ns", n), labels.SelectorFromSet(labels.Set{"app": "a"})); len(found) != each {
+			t.Fatalf("namespace %d has the objects %v with the common label, want %d", n, names(found), each)
+		}
+	}
+	if s.all.postings["app"] == nil || len(s.all.postings) != 1 {
+		t.Errorf("indexed are %v, want the label that all looked for", s.all.postings)
+	}
+	if len(s.all.scanned) > maxPostings {
+		t.Errorf("scans of %d labels are remembered, want at most %d", len(s.all.scanned), maxPostings)
 	}
 }
 

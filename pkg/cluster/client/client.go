@@ -174,7 +174,7 @@ func (c *Client) do(ctx context.Context, request call) (*object.Object, error) {
 	var returned *object.Object
 	err := c.server.do(ctx, request, func(body []byte) (err error) {
 		if returned, err = object.Parse(body, c.parsing); err != nil {
-			return fmt.Errorf("reading the API server's response: %w", err)
+			return fmt.Errorf("%w: %w", ErrUnread, err)
 		}
 		return nil
 	})

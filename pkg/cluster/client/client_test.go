@@ -232,6 +232,7 @@ func TestRequestsAreSentAgainWhenTheServerWantsThat(t *testing.T) {
 		"503 with a time":            {503, 1, "0", 2, true},
 		"429 for ever":               {429, 100, "0", 11, false},
 		"429 without a time":         {429, 1, "", 1, false},
+		"503 for ever":               {503, 100, "0", 11, false},
 		"500 without a time":         {500, 1, "", 1, false},
 		"409 with a time is no wait": {409, 1, "0", 1, false},
 		"a time that is no number":   {429, 1, "Wed, 21 Oct 2026 07:28:00 GMT", 1, false},
@@ -255,6 +256,9 @@ func TestRequestsAreSentAgainWhenTheServerWantsThat(t *testing.T) {
 			_, err := c.Create(t.Context(), target, []byte(`{"a":1}`))
 			if (err == nil) != test.ok || requests.Load() != test.requests {
 				t.Errorf("%d requests, error %v", requests.Load(), err)
+			}
+			if _, open := errors.AsType[*client.RepeatedError](err); open != (test.code >= 500 && err != nil && test.requests > 1) {
+				t.Errorf("the error %v leaves open what was done: %t", err, open)
 			}
 		})
 	}

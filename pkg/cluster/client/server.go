@@ -120,6 +120,8 @@ func (s *server) do(ctx context.Context, c call, read func(body []byte) error) e
 	u.Path, u.RawQuery = c.target.path(s.base.Path), c.query
 	start := time.Now()
 	defer func() { metrics.RequestLatency.Observe(ctx, c.method, u, time.Since(start)) }()
+	// failed says that an API server has failed, which leaves open what it has done before.
+	failed := false
 	for attempt := 0; ; attempt++ {
 		if s.limiter != nil {
 			waiting := time.Now()
@@ -133,10 +135,11 @@ func (s *server) do(ctx context.Context, c call, read func(body []byte) error) e
 		s.observed(ctx, c, err)
 		switch {
 		case again > 0:
-			return &RetryLaterError{After: min(again, maxRetryAfter), Err: err}
+			return repeated(failed, &RetryLaterError{After: min(again, maxRetryAfter), Err: err})
 		case again < 0 || attempt == maxRetries || ctx.Err() != nil:
-			return err
+			return repeated(failed, err)
 		}
+		failed = failed || !apierrors.IsTooManyRequests(err)
 		klog.FromContext(ctx).V(4).Info("The API server wants the request to be sent again at once", "attempt", attempt+1, "path", u.Path)
 	}
 }
@@ -176,7 +179,7 @@ func (s *server) once(outer context.Context, c call, u *url.URL, attempt int, re
 		buffer.Grow(int(response.ContentLength) + bytes.MinRead)
 	}
 	if _, err := buffer.ReadFrom(response.Body); err != nil {
-		return -1, explain(outer, ctx, fmt.Errorf("reading the API server's response to %s %s: %w", c.method, u.Path, err))
+		return -1, explain(outer, ctx, fmt.Errorf("%w to %s %s: %w", ErrUnread, c.method, u.Path, err))
 	}
 	if len(response.Header["Warning"]) > 0 {
 		warnings, _ := utilnet.ParseWarningHeaders(response.Header["Warning"])

@@ -22,6 +22,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // responses are the API server's responses to one request for each group-version.
@@ -78,7 +80,11 @@ func responseFor[T any](ctx context.Context, d *Discovery, a *responses[T], vers
 	// A response to a request of another caller, which ended while this one waited, is as good as its own.
 	if e.completed == arrived {
 		d.mu.Unlock()
-		response, err := a.ask(ctx, version)
+		var response T
+		err := recovery.Call(ctx, "asking for the kinds of "+version.String(), func() (err error) {
+			response, err = a.ask(ctx, version)
+			return err
+		})
 		d.mu.Lock()
 		if err != nil && ctx.Err() != nil {
 			return *new(T), err

@@ -43,15 +43,22 @@ func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.
 	return p.WithoutDeletions(), true
 }
 
-// undone tells the guard which deletions were not carried out.
-func (c *Control) undone(outcomes []plan.Outcome) {
-	n := 0
+// undone tells the guard which deletions were not carried out, and of which that is not known.
+func (c *Control) undone(key parent.Key, outcomes []plan.Outcome) {
+	undone, doubtful := 0, 0
 	for i := range outcomes {
-		if outcomes[i].Deletes() && !outcomes[i].Done {
-			n++
+		switch o := &outcomes[i]; {
+		case !o.Deletes() || o.Done:
+		case o.Unknown:
+			doubtful++
+		default:
+			undone++
 		}
 	}
-	if n > 0 {
-		c.config.Guard.Undone(n)
+	if undone > 0 {
+		c.config.Guard.Undone(undone)
+	}
+	if doubtful > 0 {
+		c.config.Guard.Doubtful(key, doubtful, time.Now())
 	}
 }

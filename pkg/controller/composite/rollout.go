@@ -236,7 +236,9 @@ func (k *kind) writeRevision(ctx context.Context, s *reconciler.Sync, w rollout.
 	case rollout.Update:
 		written, err = client.Update(ctx, w.Revision, metav1.UpdateOptions{})
 	case rollout.Delete:
-		err = client.Delete(ctx, w.Revision.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.Revision.UID}})
+		// A late one must not delete a revision that another engine has given children.
+		observed := &metav1.Preconditions{UID: &w.Revision.UID, ResourceVersion: &w.Revision.ResourceVersion}
+		err = client.Delete(ctx, w.Revision.Name, metav1.DeleteOptions{Preconditions: observed})
 		if o, ok := k.revisions.Get(w.Revision.Namespace, w.Revision.Name); ok && err == nil && o.UID() == w.Revision.UID {
 			s.Deleted(k.revisions, o)
 		}

@@ -49,6 +49,8 @@ type Guard struct {
 	// passed are the deletions of the last minute, before which there were so many children.
 	passed []passed
 	before int
+	// doubtful are the deletions of each parent of which it is not known whether they were carried out.
+	doubtful map[parent.Key]passed
 	// held is how many deletions of each parent are held; empty if there is no hold. began is when the last hold began.
 	held  map[parent.Key]int
 	total int
@@ -81,7 +83,9 @@ func (h Hold) Explain(controller string) string {
 }
 
 // New returns a guard without a limit. The function returns how many children the controller has; it must not call the guard.
-func New(children func() int) *Guard { return &Guard{children: children} }
+func New(children func() int) *Guard {
+	return &Guard{children: children, doubtful: map[parent.Key]passed{}}
+}
 
 // Configure takes the limit, nil for none, and the confirmation on the controller object. It returns the parents whose deletions are no
 // longer held for one of these reasons, which are to be synced.
@@ -116,12 +120,16 @@ func (g *Guard) Admit(key parent.Key, n int, now time.Time) (admitted, first, ne
 	defer g.mu.Unlock()
 	was := g.held[key]
 	if n == 0 || g.limit == nil || now.Before(g.open) {
+		delete(g.doubtful, key)
 		g.release(key)
 		return true, false, false
 	}
 	g.expire(now)
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
-	if len(g.held) == 0 && g.count()+n <= most(g.limit, g.before) {
+	again := g.repeated(key, n, now)
+	if len(g.held) == 0 && g.count()-again+n <= most(g.limit, g.before) {
+		delete(g.doubtful, key)
+		g.undo(again)
 		g.passed = append(g.passed, passed{now, n})
 		return true, false, false
 	}
@@ -140,10 +148,19 @@ func (g *Guard) Undone(n int) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i := len(g.passed) - 1; i >= 0 && n > 0; i-- {
-		back := min(n, g.passed[i].n)
-		g.passed[i].n -= back
-		n -= back
+	g.undo(n)
+}
+
+// Doubtful says that so many deletions of a parent were admitted of which it is not known whether they were carried out, since their
+// responses were lost. They count, and if the parent's next ones may be the same, those do not count again.
+func (g *Guard) Doubtful(key parent.Key, n int, now time.Time) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.limit != nil {
+		g.doubtful[key] = passed{now, n}
 	}
 }
 
@@ -152,6 +169,7 @@ func (g *Guard) Forget(key parent.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.release(key)
+	delete(g.doubtful, key)
 }
 
 // Held returns what is held, and whether anything is.
@@ -172,7 +190,7 @@ func (g *Guard) HeldOf(key parent.Key) int {
 }
 
 // Would reports whether Admit would admit n deletions of a parent now. It changes nothing.
-func (g *Guard) Would(n int, now time.Time) bool {
+func (g *Guard) Would(key parent.Key, n int, now time.Time) bool {
 	if g == nil {
 		return true
 	}
@@ -194,7 +212,7 @@ func (g *Guard) Would(n int, now time.Time) bool {
 	if g.limit.Type == intstr.String && (before == 0 || count == 0) {
 		before = g.children()
 	}
-	return count+n <= most(g.limit, before)
+	return count-min(count, g.repeated(key, n, now))+n <= most(g.limit, before)
 }
 
 // The functions below are called with the lock held.
@@ -213,6 +231,24 @@ func (g *Guard) confirmation() string { return g.began.UTC().Format(format) }
 func (g *Guard) release(key parent.Key) {
 	g.total -= g.held[key]
 	delete(g.held, key)
+}
+
+// undo counts so many deletions no more, the latest ones first.
+func (g *Guard) undo(n int) {
+	for i := len(g.passed) - 1; i >= 0 && n > 0; i-- {
+		back := min(n, g.passed[i].n)
+		g.passed[i].n -= back
+		n -= back
+	}
+}
+
+// repeated returns how many of the next n deletions of a parent count already.
+func (g *Guard) repeated(key parent.Key, n int, now time.Time) int {
+	before := g.doubtful[key]
+	if now.Sub(before.at) >= window {
+		return 0
+	}
+	return min(before.n, n, g.count())
 }
 
 // expire forgets the deletions of more than a minute ago, and notes how many children there are before the next ones.

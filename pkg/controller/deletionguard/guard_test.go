@@ -56,7 +56,7 @@ func (b *bench) configure(limit *intstr.IntOrString, confirmation string) []pare
 // want asks for n deletions of a parent.
 func (b *bench) want(name string, n int, admitted bool) {
 	b.t.Helper()
-	if got := b.Would(n, b.now); got != admitted {
+	if got := b.Would(key(name), n, b.now); got != admitted {
 		b.t.Errorf("%s: %d deletions of %s would be admitted: %v, want %v", b.now.Format(time.TimeOnly), n, name, got, admitted)
 	}
 	if got, _, _ := b.Admit(key(name), n, b.now); got != admitted {
@@ -241,6 +241,41 @@ func TestWhatWasNotDoneDoesNotCount(t *testing.T) {
 	b.Undone(1)
 	b.want("c", 2, true)
 	b.want("d", 1, false)
+}
+
+func TestWhatMayHaveBeenDoneCountsOnce(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(2))
+	for range 100 { // A deletion whose response is lost is tried again and again.
+		b.want("a", 2, true)
+		b.Doubtful(key("a"), 2, b.now)
+	}
+	b.want("b", 1, false) // One of these may have been done, and both.
+	b.want("b", 0, true)
+	b.want("a", 1, true) // The other one was done.
+	b.want("b", 1, false)
+}
+
+func TestWhatWasDoubtfulIsForgotten(t *testing.T) {
+	for name, forget := range map[string]func(*bench){
+		"NothingIsWanted": func(b *bench) { b.want("a", 0, true) },
+		"TheParentIsGone": func(b *bench) { b.Forget(key("a")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, intstr.FromInt32(1))
+			b.want("a", 1, true)
+			b.Doubtful(key("a"), 1, b.now)
+			forget(b)
+			b.want("a", 1, false)
+		})
+	}
+	b := newBench(t, intstr.FromInt32(1))
+	b.want("a", 1, true)
+	b.Doubtful(key("a"), 1, b.now)
+	b.now = b.now.Add(time.Minute)
+	b.want("b", 1, true)
+	b.want("a", 1, false)
+	var none *deletionguard.Guard
+	none.Doubtful(key("a"), 1, b.now)
 }
 
 func TestOneEventForEachParentThatIsHeld(t *testing.T) {

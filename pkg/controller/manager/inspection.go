@@ -24,6 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
@@ -46,9 +48,7 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 	if !ok {
 		return nil, nil, fmt.Errorf("a %T is no controller", object)
 	}
-	shared := *m.shared
-	shared.Expectations, shared.History = nil, nil // It writes nothing, and must not be taken for the controller that runs.
-	instance, err := builder{shared: &shared}.Build(ctx, d)
+	instance, err := m.candidate(ctx, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,4 +64,11 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 		return nil, nil, err
 	}
 	return candidate, shut, nil
+}
+
+// candidate builds a controller that does not run.
+func (m *Manager) candidate(ctx context.Context, d definition.Definition) (supervisor.Instance, error) {
+	shared := *m.shared
+	shared.Expectations, shared.History = nil, nil // It writes nothing, and must not be taken for the controller that runs.
+	return builder{shared: &shared}.Build(ctx, d)
 }

@@ -36,8 +36,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
@@ -62,6 +62,8 @@ type Manager struct {
 	selector    labels.Selector
 	controllers *controllers
 	exclusions  *exclusions
+	elected     <-chan struct{}
+	standby     *standby
 	// shutDown tells what the controllers share that the process is to end. It is called once.
 	shutDown func()
 }
@@ -74,6 +76,8 @@ type Config struct {
 	Cluster *rest.Config
 	// Options are the settings of the engine.
 	Options dependencies.Options
+	// Elected is closed when controllers may run. Until then their caches are filled, and nothing is called or written. Nil: they may at once.
+	Elected <-chan struct{}
 }
 
 // New returns a manager. It opens no connection before Run.
@@ -112,7 +116,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, err
 	}
 	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
-	m := &Manager{informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
+	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
 		Options: options, Cluster: reached, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
@@ -136,6 +140,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Parents:  parents{cluster: reached},
 		Changes:  reached.Discovery.Subscribe,
 	})
+	m.standby = newStandby(m.open, reached.Discovery.Subscribe)
 	m.controllers.ended = func(id identity, uid types.UID) { m.shared.History.Close(id.kind+" "+id.name, uid) }
 	return m, nil
 }
@@ -157,29 +162,36 @@ func (m *Manager) Run(ctx context.Context) error {
 	metrics.ObserveRequestBudget(m.shared.RequestBudget.Used)
 	metrics.ObserveResponseBudget(m.shared.ResponseBudget.Used)
 
+	watched := m.informers.Metacontroller().V1alpha1()
+	informers := []cache.SharedIndexInformer{watched.CompositeControllers().Informer(), watched.DecoratorControllers().Informer()}
+	ctx, cancel := context.WithCancel(ctx)
+	defer m.informers.Shutdown()
+	defer cancel()
+	stopWaiting, err := m.wait(ctx, informers)
+	defer stopWaiting()
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	defer metrics.EngineRuns()()
 	var excluding sync.WaitGroup
 	defer excluding.Wait()
-	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	excluding.Go(func() { m.exclusions.run(ctx) })
 	defer m.controllers.wait.Wait()
-	watched := m.informers.Metacontroller().V1alpha1()
-	for _, informer := range []cache.SharedIndexInformer{
-		watched.CompositeControllers().Informer(), watched.DecoratorControllers().Informer(),
-	} {
-		if _, err := informer.AddEventHandler(m.handler(ctx)); err != nil {
+	for _, informer := range informers {
+		if _, err := informer.AddEventHandler(m.handler(ctx, func(d definition.Definition) { m.put(ctx, d) }, m.remove)); err != nil {
+			cancel()
 			return fmt.Errorf("watching controller objects: %w", err)
 		}
 	}
 	m.informers.StartWithContext(ctx)
-	defer m.informers.Shutdown()
 	klog.FromContext(ctx).Info("Controller manager runs")
 	<-ctx.Done()
 	return nil
 }
 
-// handler puts and removes controllers as their objects change.
-func (m *Manager) handler(ctx context.Context) cache.ResourceEventHandler {
+// handler calls put and remove as controller objects change.
+func (m *Manager) handler(ctx context.Context, put, remove func(definition.Definition)) cache.ResourceEventHandler {
 	guarded := func(o any, act func(definition.Definition)) {
 		_ = recovery.Call(ctx, "handling a change of a controller object", func() error { // It logs a panic.
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -191,11 +203,10 @@ func (m *Manager) handler(ctx context.Context) cache.ResourceEventHandler {
 			return nil
 		})
 	}
-	put := func(d definition.Definition) { m.put(ctx, d) }
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { guarded(o, put) },
 		UpdateFunc: func(_, o any) { guarded(o, put) },
-		DeleteFunc: func(o any) { guarded(o, m.remove) },
+		DeleteFunc: func(o any) { guarded(o, remove) },
 	}
 }
 
@@ -236,10 +247,15 @@ const writeGrace = 3 * time.Second
 type finishing struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f finishing) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	outer := r.Context()
 	if r.Method == http.MethodGet || outer.Err() != nil {
-		return f.next.RoundTrip(r) //nolint:wrapcheck // A RoundTripper passes errors on as they are.
+		// Informers of client-go ask on goroutines of their own, whose panics would end the process.
+		err = recovery.Call(outer, "reading "+r.URL.Path, func() (err error) {
+			response, err = f.next.RoundTrip(r)
+			return err
+		})
+		return response, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(outer), writeLimit)
 	stop := context.AfterFunc(outer, func() { time.AfterFunc(writeGrace, cancel) })
@@ -247,10 +263,10 @@ func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
 		stop()
 		cancel()
 	}
-	response, err := f.next.RoundTrip(r.WithContext(ctx))
+	response, err = f.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		end()
-		return nil, err //nolint:wrapcheck // As above.
+		return nil, err //nolint:wrapcheck // A RoundTripper passes errors on as they are.
 	}
 	response.Body = body{response.Body, end}
 	return response, nil

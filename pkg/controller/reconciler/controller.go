@@ -286,6 +286,21 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
+// Hold opens the informers of a controller that does not run, and reads the schemas of its children, so that they are there for one that
+// does, until shut is called. It waits for no informer; the controller is never run.
+func (c *Controller) Hold(ctx context.Context) (shut func()) {
+	c.acquire()
+	c.children.Prepare(ctx)
+	return c.shut
+}
+
+// shut gives back what a controller that does not run has used.
+func (c *Controller) shut() {
+	c.hooks.Close()
+	c.expectations.Close()
+	c.informers.Close()
+}
+
 // Started is closed when the informers have synced and parents are being reconciled.
 func (c *Controller) Started() <-chan struct{} { return c.started }
 

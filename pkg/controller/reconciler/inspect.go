@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
@@ -113,7 +115,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	if patch == nil {
 		return done, nil
 	}
-	written, changes, err := c.restore(ctx, s, patch, o)
+	written, changes, err := c.restore(ctx, s, former.Parent, patch, o)
 	if err != nil {
 		return none, err
 	}
@@ -130,7 +132,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 // restore patches the parent of a rollback, and returns it with what changed. A write that was begun is ended though its caller has gone,
 // so that it is known. No sync makes it: a right that it lacks is missing nowhere else, and is not noted.
 func (c *Controller) restore(
-	ctx context.Context, s *Sync, patch []byte, o inspection.RollbackOptions,
+	ctx context.Context, s *Sync, former map[string]any, patch []byte, o inspection.RollbackOptions,
 ) (written *object.Object, changes []v1alpha1.FieldChange, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("before it was written: %w", err)
@@ -138,6 +140,11 @@ func (c *Controller) restore(
 	writing, end := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer end()
 	written, err = c.shared.Cluster.Client.Unobserved().Restore(writing, s.Target, patch, o.DryRun)
+	if last, repeated := errors.AsType[*client.RepeatedError](err); repeated && o.DryRun {
+		err = last.Err // No attempt can have changed anything.
+	} else if repeated {
+		written, err = c.whatWasRestored(writing, s, former, last)
+	}
 	if err == nil {
 		changes, err = restored(s, written)
 	}
@@ -148,6 +155,27 @@ func (c *Controller) restore(
 		klog.FromContext(ctx).Error(err, "It is not known whether a parent was rolled back", "parent", s.Key, "user", o.User)
 	}
 	return nil, nil, fmt.Errorf("%w: %w", inspection.ErrOutcomeUnknown, err)
+}
+
+// whatWasRestored looks at the parent after a write that was sent again, because an API server has failed, and ended with an error. It
+// returns the parent if that has exactly the wanted fields: then the write that failed was done, and the one after it was refused because
+// of that. It returns the refusal if the parent is as it was.
+func (c *Controller) whatWasRestored(ctx context.Context, s *Sync, former map[string]any, last *client.RepeatedError) (*object.Object, error) {
+	live, err := c.shared.Cluster.Client.Unobserved().Get(ctx, s.Target)
+	if err != nil {
+		return nil, errors.Join(last, fmt.Errorf("reading the parent: %w", err))
+	}
+	if live.UID() == s.Parent.UID() && live.ResourceVersion() == s.Parent.ResourceVersion() {
+		return nil, last.Err
+	}
+	after, err := parent.Restored(s.Parent, live, s.Source.Resource.HasStatus)
+	if err != nil {
+		return nil, err
+	}
+	if live.UID() != s.Parent.UID() || !reflect.DeepEqual(after, former) {
+		return nil, fmt.Errorf("the parent is neither as it was nor as it was to be: %w", last)
+	}
+	return live, nil
 }
 
 // restored returns what a rollback changed of the parent of a sync.
@@ -161,6 +189,9 @@ func restored(s *Sync, written *object.Object) ([]v1alpha1.FieldChange, error) {
 
 // refused reports whether an error says that an API server did not do what it was asked for.
 func refused(err error) bool {
+	if _, repeated := errors.AsType[*client.RepeatedError](err); repeated {
+		return false
+	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.Status().Code < http.StatusInternalServerError
 }

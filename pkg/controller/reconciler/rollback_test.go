@@ -51,7 +51,7 @@ func (revising) Former(s *reconciler.Sync, _ string) (reconciler.Former, error) 
 func rolling(t *testing.T, patch http.HandlerFunc, change func(*scene)) *reconciler.Controller {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPatch {
+		if r.Method != http.MethodPatch && !strings.HasSuffix(r.URL.Path, "/things/a") {
 			http.NotFound(w, r)
 			return
 		}
@@ -129,6 +129,52 @@ func TestARollbackThatMayBeWrittenIsToldFromOneThatIsNot(t *testing.T) {
 			_, err := rolling(t, tc.respond, func(*scene) {}).Rollback(t.Context(), rolledParent, inspection.RollbackOptions{})
 			if err == nil || errors.Is(err, inspection.ErrOutcomeUnknown) != tc.unknown {
 				t.Errorf("the error is %v, want one that leaves it open: %t", err, tc.unknown)
+			}
+		})
+	}
+}
+
+// TestARollbackThatWasSentTwiceIsKnownByTheParent has an API server that fails at first and wants the request to be sent again at once,
+// which it refuses then. Whether it has written the parent at first shows in the parent.
+func TestARollbackThatWasSentTwiceIsKnownByTheParent(t *testing.T) {
+	was := strings.NewReplacer(`"resourceVersion":"2"`, `"resourceVersion":"1"`, `{"a":"x","admitted":true}`, `{"a":"y"}`).Replace(stored)
+	for name, tc := range map[string]struct {
+		// live is the parent after both requests; empty: it cannot be read.
+		live              string
+		done, unknown     bool
+		conflict, dryRuns bool
+	}{
+		"done":               {live: strings.Replace(stored, `,"admitted":true`, "", 1), done: true},
+		"not done":           {live: was, conflict: true},
+		"something else":     {live: stored, unknown: true, conflict: true},
+		"another parent":     {live: strings.Replace(stored, "uid-a", "uid-b", 1), unknown: true, conflict: true},
+		"not to be read":     {unknown: true, conflict: true},
+		"a dry run, refused": {live: strings.Replace(stored, `,"admitted":true`, "", 1), dryRuns: true, conflict: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			c := rolling(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method == http.MethodGet && tc.live == "":
+					refusal(http.StatusForbidden, "Forbidden")(w, r)
+				case r.Method == http.MethodGet:
+					fmt.Fprint(w, tc.live)
+				case requests.Add(1) == 1:
+					w.Header().Set("Retry-After", "0")
+					refusal(http.StatusInternalServerError, "InternalError")(w, r)
+				default:
+					refusal(http.StatusConflict, "Conflict")(w, r)
+				}
+			}, func(*scene) {})
+			done, err := c.Rollback(t.Context(), rolledParent, inspection.RollbackOptions{DryRun: tc.dryRuns})
+			if (err == nil) != tc.done || errors.Is(err, inspection.ErrOutcomeUnknown) != tc.unknown || apierrors.IsConflict(err) != tc.conflict {
+				t.Errorf("got %+v, error %v; want done %t, unknown %t, conflict %t", done, err, tc.done, tc.unknown, tc.conflict)
+			}
+			if tc.done && (done.ResourceVersion != "2" || len(done.Changes) != 1 || done.Changes[0].Path != "spec.a") {
+				t.Errorf("the rollback is %+v", done)
+			}
+			if n := requests.Load(); n != 2 {
+				t.Errorf("%d requests", n)
 			}
 		})
 	}

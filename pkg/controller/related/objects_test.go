@@ -19,9 +19,11 @@ package related
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -31,10 +33,9 @@ type thing struct {
 	labels          map[string]string
 }
 
-func (t *thing) Namespace() string         { return t.namespace }
-func (t *thing) Name() string              { return t.name }
-func (t *thing) Labels() map[string]string { return t.labels }
-func (t *thing) String() string            { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
+func (t *thing) Namespace() string { return t.namespace }
+func (t *thing) Name() string      { return t.name }
+func (t *thing) String() string    { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
 
 // parse reads "namespace/name a=1 b=2"; without a slash the object is cluster-scoped.
 func parse(s string) *thing {
@@ -76,11 +77,22 @@ func (i *things) Get(namespace, name string) (*thing, bool) {
 	return nil, false
 }
 
-func (i *things) List(namespace string) []*thing {
+func (i *things) Named(names []string) []*thing {
 	i.lists++
+	return i.wanted(func(o *thing) bool { return slices.Contains(names, o.name) })
+}
+
+func (i *things) Matching(namespace string, selector labels.Selector) []*thing {
+	i.lists++
+	return i.wanted(func(o *thing) bool {
+		return (namespace == "" || o.namespace == namespace) && selector.Matches(labels.Set(o.labels))
+	})
+}
+
+func (i *things) wanted(want func(*thing) bool) []*thing {
 	var out []*thing
 	for _, o := range i.objects {
-		if namespace == "" || o.namespace == namespace {
+		if want(o) {
 			out = append(out, o)
 		}
 	}

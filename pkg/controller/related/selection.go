@@ -32,8 +32,6 @@ type Object interface {
 	Namespace() string
 	// Name of the object.
 	Name() string
-	// Labels of the object. They are not modified.
-	Labels() map[string]string
 }
 
 // Informer holds the observed objects of one resource.
@@ -42,8 +40,10 @@ type Informer[O Object] interface {
 	HasSynced() bool
 	// Get returns the object of that name; the namespace is empty for cluster-scoped objects.
 	Get(namespace, name string) (O, bool)
-	// List returns the objects of a namespace, or all objects for an empty one, in any order.
-	List(namespace string) []O
+	// Named returns the objects with one of the names, which are sorted, in whatever namespace, in any order.
+	Named(names []string) []O
+	// Matching returns the objects that a selector matches, of a namespace or of all for an empty one, in any order.
+	Matching(namespace string, selector labels.Selector) []O
 }
 
 // Informers gives access to informers that are running.
@@ -67,8 +67,7 @@ type Group[O Object] struct {
 // Select returns the objects that the rules select (docs/reference/contract.md#s16.2), in groups by type, sorted by key. The error is a
 // *NotSyncedError when an informer that is needed has not synced.
 //
-// Each name is a lookup when the rule has a namespace or its type is cluster-scoped; names in all namespaces, and selectors,
-// scan the objects of the resource or of the selected namespaces.
+// Names are lookups, in one namespace or in each; what selectors cost is the informer's affair.
 func Select[O Object](rules Rules, informers Informers[O]) ([]Group[O], error) {
 	if err := checkSynced(rules, informers); err != nil {
 		return nil, err
@@ -118,31 +117,13 @@ func appendSelected[O Object](out []O, r *rule, informers Informers[O]) []O {
 			}
 		}
 	case len(r.names) > 0:
-		for _, o := range informer.List("") {
-			if _, ok := slices.BinarySearch(r.names, o.Name()); ok {
-				out = append(out, o)
-			}
-		}
+		out = append(out, informer.Named(r.names)...)
 	case r.namespaces != nil:
-		for _, namespace := range informers.Namespaces.List("") {
-			if r.namespaces.Matches(labels.Set(namespace.Labels())) {
-				out = appendMatching(out, informer.List(namespace.Name()), r.labels)
-			}
+		for _, namespace := range informers.Namespaces.Matching("", r.namespaces) {
+			out = append(out, informer.Matching(namespace.Name(), r.labels)...)
 		}
 	default:
-		out = appendMatching(out, informer.List(r.namespace), r.labels)
-	}
-	return out
-}
-
-func appendMatching[O Object](out, objects []O, selector labels.Selector) []O {
-	if selector.Empty() {
-		return append(out, objects...)
-	}
-	for _, o := range objects {
-		if selector.Matches(labels.Set(o.Labels())) {
-			out = append(out, o)
-		}
+		out = append(out, informer.Matching(r.namespace, r.labels)...)
 	}
 	return out
 }

@@ -123,7 +123,7 @@ const (
 	Create Operation = "Create"
 	// Update the revision. It carries the observed resourceVersion, so that a concurrent change is a conflict.
 	Update Operation = "Update"
-	// Delete the revision, with its UID as a precondition.
+	// Delete the revision, with its UID and resourceVersion as preconditions.
 	Delete Operation = "Delete"
 )
 

@@ -1906,7 +1906,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerRollbackStatus(ref common
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "changes are those of the parent. Absent: it had these fields already, and nothing was written.",
+							Description: "changes are those of the parent. Absent: nothing was changed, because it had these fields already, or because what admits it changed all of them back.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

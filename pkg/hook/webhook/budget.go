@@ -19,6 +19,8 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
@@ -35,42 +37,214 @@ const (
 	freeBytes = 64 << 10
 )
 
+// quotaParts is the number of clients that it takes to fill a budget, and the part of it that is kept for controllers that hold nothing.
+const quotaParts = 4
+
 // Budget bounds the bytes that the clients of a process hold at once. It is safe for concurrent use. Nil has no bound.
+//
+// Controllers that wait have turns: the one that holds least is next, so that one which waits for much does not hold up another one that
+// waits for little. What a controller holds already it cannot be made to give back, and its hook decides for how long it reads. So a
+// quarter of the budget is kept for controllers that hold nothing, unless there is one controller alone.
 type Budget struct {
 	bytes int64
-	room  *semaphore.Weighted
-	used  atomic.Int64
+
+	mu   sync.Mutex
+	used int64
+	// users are the controllers that have clients, hold bytes or wait for them.
+	users map[string]*user
+	// waits counts those who have waited, for their order.
+	waits uint64
+}
+
+// user is one controller of a budget.
+type user struct {
+	// clients is how many of its clients are not closed.
+	clients int
+	held    int64
+	// waiting are its requests in their order.
+	waiting []*waiter
+}
+
+// waiter is a request that waits.
+type waiter struct {
+	bytes   int64
+	order   uint64
+	granted chan struct{}
 }
 
 // NewBudget returns a budget of a number of bytes, which must be positive.
 func NewBudget(bytes int64) *Budget {
-	return &Budget{bytes: bytes, room: semaphore.NewWeighted(bytes)}
+	return &Budget{bytes: bytes, users: map[string]*user{}}
 }
 
-// Used returns the bytes that are reserved now, and the whole budget. It does not block.
-func (b *Budget) Used() (used, limit int64) { return b.used.Load(), b.bytes }
+// Used returns the bytes that are reserved now, and the whole budget.
+func (b *Budget) Used() (used, limit int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, b.bytes
+}
 
-// quotaParts is the number of clients that it takes to fill a budget.
-const quotaParts = 4
+// join adds a client of a controller, until leave is called.
+func (b *Budget) join(controller string) (leave func()) {
+	if b == nil {
+		return func() {}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.user(controller).clients++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.user(controller).clients--
+		b.tidy(controller)
+		// It may have left all to the only other one.
+		b.grant()
+	}
+}
+
+// reserve waits for room until ctx ends. More than the whole budget is the whole budget.
+func (b *Budget) reserve(ctx context.Context, controller string, bytes int64) (*reservation, error) {
+	if b == nil {
+		return nil, nil
+	}
+	bytes = min(bytes, b.bytes)
+	w := b.enter(controller, bytes)
+	select {
+	case <-w.granted:
+		return newReservation(b, controller, bytes), nil
+	case <-ctx.Done():
+	}
+	if b.abandon(controller, w) {
+		return nil, fmt.Errorf("waiting for room: %w", ctx.Err())
+	}
+	return newReservation(b, controller, bytes), nil
+}
+
+// tryReserve returns nil and false when there is no room now.
+func (b *Budget) tryReserve(bytes int64) (*reservation, bool) {
+	if b == nil {
+		return nil, true
+	}
+	const nobody = ""
+	w := b.enter(nobody, bytes)
+	if b.abandon(nobody, w) {
+		return nil, false
+	}
+	return newReservation(b, nobody, bytes), true
+}
+
+// enter asks for bytes for a controller.
+func (b *Budget) enter(controller string, bytes int64) *waiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits++
+	w := &waiter{bytes: bytes, order: b.waits, granted: make(chan struct{})}
+	u := b.user(controller)
+	u.waiting = append(u.waiting, w)
+	b.grant()
+	return w
+}
+
+// abandon ends a wait, and reports whether it did: what has been granted meanwhile is the caller's.
+func (b *Budget) abandon(controller string, w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u := b.user(controller)
+	i := slices.Index(u.waiting, w)
+	if i < 0 {
+		return false
+	}
+	u.waiting = slices.Delete(u.waiting, i, i+1)
+	b.tidy(controller)
+	// It may have held up those behind it.
+	b.grant()
+	return true
+}
+
+// free gives bytes back.
+func (b *Budget) free(controller string, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= bytes
+	b.user(controller).held -= bytes
+	b.tidy(controller)
+	b.grant()
+}
+
+// The functions below are called with the lock held.
+
+func (b *Budget) user(controller string) *user {
+	u := b.users[controller]
+	if u == nil {
+		u = &user{}
+		b.users[controller] = u
+	}
+	return u
+}
+
+// tidy forgets a controller that is not there any more.
+func (b *Budget) tidy(controller string) {
+	if u := b.users[controller]; u != nil && u.clients == 0 && u.held == 0 && len(u.waiting) == 0 {
+		delete(b.users, controller)
+	}
+}
+
+// grant gives room to those who wait, in turns, for as long as there is enough for the next one.
+func (b *Budget) grant() {
+	for {
+		next := b.next()
+		if next == nil || b.used+next.waiting[0].bytes > b.limit(next) {
+			return
+		}
+		w := next.waiting[0]
+		next.waiting = next.waiting[1:]
+		next.held += w.bytes
+		b.used += w.bytes
+		close(w.granted)
+	}
+}
+
+// next returns the controller whose turn it is: of those that wait, the one that holds least, and of several the one that waits longest.
+func (b *Budget) next() *user {
+	var next *user
+	for _, u := range b.users {
+		if len(u.waiting) == 0 {
+			continue
+		}
+		if next == nil || u.held < next.held || u.held == next.held && u.waiting[0].order < next.waiting[0].order {
+			next = u
+		}
+	}
+	return next
+}
+
+// limit is how much may be used after something was given to a controller.
+func (b *Budget) limit(u *user) int64 {
+	if u.held == 0 || len(b.users) == 1 {
+		return b.bytes
+	}
+	return b.bytes - b.bytes/quotaParts
+}
 
 // quota is what one client may reserve of a budget: a part of it, so that a client whose hook does not read leaves room for the others.
 // Nil has no bound.
 type quota struct {
-	budget *Budget
-	bytes  int64
-	room   *semaphore.Weighted
+	budget     *Budget
+	controller string
+	bytes      int64
+	room       *semaphore.Weighted
 }
 
-// quota returns the part of one client.
-func (b *Budget) quota() *quota {
+// quota returns the part of one client of a controller.
+func (b *Budget) quota(controller string) *quota {
 	if b == nil {
 		return nil
 	}
 	bytes := max(1, b.bytes/quotaParts)
-	return &quota{budget: b, bytes: bytes, room: semaphore.NewWeighted(bytes)}
+	return &quota{budget: b, controller: controller, bytes: bytes, room: semaphore.NewWeighted(bytes)}
 }
 
-// reserve waits for room, in the order of the calls, until ctx ends: first in the quota, so that what waits for the budget is no more than
+// reserve waits for room until ctx ends: first in the quota, in the order of the calls, so that what waits for the budget is no more than
 // the quota either. More than the quota is the quota.
 func (q *quota) reserve(ctx context.Context, bytes int64) (*reservation, error) {
 	if q == nil {
@@ -80,7 +254,7 @@ func (q *quota) reserve(ctx context.Context, bytes int64) (*reservation, error) 
 	if err := q.room.Acquire(ctx, bytes); err != nil {
 		return nil, fmt.Errorf("waiting for room beside other calls of the hook: %w", err)
 	}
-	r, err := q.budget.reserve(ctx, bytes)
+	r, err := q.budget.reserve(ctx, q.controller, bytes)
 	if err != nil {
 		q.room.Release(bytes)
 		return nil, err
@@ -89,47 +263,18 @@ func (q *quota) reserve(ctx context.Context, bytes int64) (*reservation, error) 
 	return r, nil
 }
 
-// free gives bytes back.
-func (b *Budget) free(bytes int64) {
-	b.used.Add(-bytes)
-	b.room.Release(bytes)
-}
-
-// reserve waits for room, in the order of the calls, until ctx ends. More than the whole budget is the whole budget.
-func (b *Budget) reserve(ctx context.Context, bytes int64) (*reservation, error) {
-	if b == nil {
-		return nil, nil
-	}
-	bytes = min(bytes, b.bytes)
-	if err := b.room.Acquire(ctx, bytes); err != nil {
-		return nil, fmt.Errorf("waiting for room: %w", err)
-	}
-	return newReservation(b, bytes), nil
-}
-
-// tryReserve returns nil and false when there is no room now.
-func (b *Budget) tryReserve(bytes int64) (*reservation, bool) {
-	if b == nil {
-		return nil, true
-	}
-	if !b.room.TryAcquire(bytes) {
-		return nil, false
-	}
-	return newReservation(b, bytes), true
-}
-
 // reservation is a part of a budget, which is given back when all its holders have released it. Nil is one of nothing.
 type reservation struct {
-	budget *Budget
+	budget     *Budget
+	controller string
 	// quota is nil if the budget alone was asked.
 	quota   *quota
 	bytes   int64
 	holders atomic.Int32
 }
 
-func newReservation(b *Budget, bytes int64) *reservation {
-	b.used.Add(bytes)
-	r := &reservation{budget: b, bytes: bytes}
+func newReservation(b *Budget, controller string, bytes int64) *reservation {
+	r := &reservation{budget: b, controller: controller, bytes: bytes}
 	r.holders.Store(1)
 	return r
 }
@@ -144,7 +289,7 @@ func (r *reservation) share() {
 // shrink gives back what exceeds a number of bytes. Only the first holder calls it, before there is another one.
 func (r *reservation) shrink(bytes int64) {
 	if r != nil && bytes < r.bytes {
-		r.budget.free(r.bytes - bytes)
+		r.budget.free(r.controller, r.bytes-bytes)
 		r.bytes = bytes
 	}
 }
@@ -152,7 +297,7 @@ func (r *reservation) shrink(bytes int64) {
 // release ends the use by one holder.
 func (r *reservation) release() {
 	if r != nil && r.holders.Add(-1) == 0 {
-		r.budget.free(r.bytes)
+		r.budget.free(r.controller, r.bytes)
 		if r.quota != nil {
 			r.quota.room.Release(r.bytes)
 		}

@@ -47,6 +47,9 @@ type Client struct {
 	hidden hidden
 	etags  *etagCache // nil: entity tags are off
 	series *series
+	// controller is who holds what the client has of the budgets, and leave is called when the client is closed.
+	controller string
+	leave      []func()
 	// requests is the client's part of the budget of requests.
 	requests *quota
 
@@ -104,13 +107,16 @@ func New(config Config) (*Client, error) {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	metrics.Register()
+	controller := config.ControllerKind + "-" + config.ControllerName
 	c := &Client{
-		config:   config,
-		url:      u,
-		endpoint: display(u),
-		security: security{settings: settings, credentials: config.Credentials},
-		hidden:   hiddenOf(u),
-		requests: config.RequestBudget.quota(),
+		config:     config,
+		url:        u,
+		endpoint:   display(u),
+		security:   security{settings: settings, credentials: config.Credentials},
+		hidden:     hiddenOf(u),
+		controller: controller,
+		leave:      []func(){config.RequestBudget.join(controller), config.ResponseBudget.join(controller)},
+		requests:   config.RequestBudget.quota(controller),
 	}
 	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
 	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
@@ -252,6 +258,9 @@ func (c *Client) Close() {
 	c.closed = true
 	c.retire()
 	c.series.release()
+	for _, leave := range c.leave {
+		leave()
+	}
 	if c.etags != nil {
 		c.etags.close()
 	}
@@ -375,7 +384,7 @@ func (c *Client) readBody(ctx context.Context, response *http.Response) (body []
 }
 
 func (c *Client) reserve(ctx context.Context, bytes int64) (*reservation, error) {
-	held, err := c.config.ResponseBudget.reserve(ctx, bytes)
+	held, err := c.config.ResponseBudget.reserve(ctx, c.controller, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoRoom, err)
 	}

@@ -55,9 +55,10 @@ type Credentials interface {
 type Config struct {
 	// Hook is the hook to call. Required.
 	Hook hook.Name
-	// ControllerKind is CompositeController or DecoratorController. It goes into metrics.
+	// ControllerKind is CompositeController or DecoratorController. It goes into metrics. With ControllerName it tells whose turn it is in
+	// ResponseBudget and RequestBudget.
 	ControllerKind string
-	// ControllerName is the controller's metadata.name. It goes into metrics.
+	// ControllerName is the controller's metadata.name.
 	ControllerName string
 	// Webhook is the hook's address and more. Required. It is not modified, and must not be.
 	Webhook *v1alpha1.Webhook

@@ -22,37 +22,42 @@ import (
 	"strings"
 )
 
-// whole is the format of measures of which no fraction counts.
-const whole = "%.0f"
+const (
+	// whole is the format of measures of which no fraction counts, hundredths that of others.
+	whole      = "%.0f"
+	hundredths = "%.2f"
+)
 
-// compared are the measures that versions are compared by. Smaller is better for all of them.
+// compared are the measures that versions, and the server and its peers, are compared by. Smaller is better for all of them.
 var compared = []struct {
 	name, format string
 	value        func(Result) float64
+	// told says that only a program's own metrics tell it, so that zero is what was not told.
+	told bool
 }{
-	{"time ÷ limit", "%.2f", func(r Result) float64 { return r.Ratio }},
-	{"seconds", "%.2f", func(r Result) float64 { return r.Seconds }},
-	{"p50 ms", whole, func(r Result) float64 { return r.P50 }},
-	{"p99 ms", whole, func(r Result) float64 { return r.P99 }},
-	{"hook calls per parent", "%.2f", func(r Result) float64 { return r.CallsPerParent }},
-	{"writes", whole, func(r Result) float64 { return float64(r.Writes()) }},
-	{"CPU s per 1,000 parents", "%.2f", func(r Result) float64 { return r.PerThousand }},
-	{"allocations per parent", whole, func(r Result) float64 { return r.Mallocs }},
-	{"KB allocated per parent", whole, func(r Result) float64 { return r.AllocBytes / 1024 }},
-	{"RSS MB after", whole, func(r Result) float64 { return r.RSSAfter }},
-	{"bytes per cached object", whole, func(r Result) float64 { return r.BytesPerObject }},
+	{"time ÷ limit", hundredths, ratio, false},
+	{"median from the start ÷ limit's", hundredths, Result.StartRatio, false},
+	{"seconds", hundredths, func(r Result) float64 { return r.Seconds }, false},
+	{"p50 ms", whole, func(r Result) float64 { return r.P50 }, false},
+	{"p99 ms", whole, func(r Result) float64 { return r.P99 }, false},
+	{"hook calls per parent", hundredths, func(r Result) float64 { return r.CallsPerParent }, false},
+	{"reads", whole, func(r Result) float64 { return float64(r.Reads("things", "configmaps", "pods")) }, false},
+	{"writes", whole, func(r Result) float64 { return float64(r.Writes()) }, false},
+	{"CPU s per 1,000 parents", hundredths, func(r Result) float64 { return r.PerThousand }, false},
+	{"allocations per parent", whole, func(r Result) float64 { return r.Mallocs }, true},
+	{"KB allocated per parent", whole, func(r Result) float64 { return r.AllocBytes / 1024 }, true},
+	{"RSS MB after", whole, func(r Result) float64 { return r.RSSAfter }, false},
+	{"bytes per cached object", whole, func(r Result) float64 { return r.BytesPerObject }, false},
 }
 
-// Comparison returns the medians of two versions as a table in Markdown, each with the least and the greatest value, for the workloads and
-// sizes that both have. The difference is that of the medians; one within the spread of either version says nothing.
+// Comparison returns the medians of two versions of the server as a table in Markdown, each with the least and the greatest value, for the
+// workloads and sizes that both have. The difference is that of the medians; one within the spread of either version says nothing.
 func Comparison(base, changed []Result) string {
 	var b strings.Builder
 	b.WriteString("| workload | parents × children | measure | base | changed | difference |\n|---|---|---|---|---|---|\n")
-	others := groups(changed)
-	for _, g := range groups(base) {
-		i := slices.IndexFunc(others, func(o group) bool {
-			return o.workload == g.workload && o.parents == g.parents && o.children == g.children
-		})
+	others := ownGroups(changed)
+	for _, g := range ownGroups(base) {
+		i := slices.IndexFunc(others, g.same)
 		if i < 0 {
 			continue
 		}
@@ -70,6 +75,70 @@ func Comparison(base, changed []Result) string {
 		}
 	}
 	return b.String()
+}
+
+// Peers returns the medians of the server's peers beside its own as a table in Markdown, with each peer's divided by the server's, for
+// the workloads and sizes that a peer has. It is empty where no peer was measured. What only one of them tells is left empty of the other.
+func Peers(results []Result) string {
+	names := peerNames(results)
+	if len(names) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("| workload | parents × children | measure | " + Server)
+	for _, name := range names {
+		b.WriteString(" | " + name + " | ÷ the server's")
+	}
+	b.WriteString(" |\n|---|---|---|---" + strings.Repeat("|---|---", len(names)) + "|\n")
+	all := groups(results)
+	for _, g := range ownGroups(results) {
+		peers := make([]*group, len(names))
+		for i, name := range names {
+			if n := slices.IndexFunc(all, func(o group) bool { return o.measured == name && o.same(g) }); n >= 0 {
+				peers[i] = &all[n]
+			}
+		}
+		if slices.ContainsFunc(peers, func(p *group) bool { return p != nil }) {
+			b.WriteString(g.besidePeers(peers))
+		}
+	}
+	return b.String()
+}
+
+// besidePeers returns a line for each measure. A peer that was not measured is nil.
+func (g group) besidePeers(peers []*group) string {
+	var b strings.Builder
+	for _, m := range compared {
+		own := g.median(m.value)
+		shown := own != 0
+		var cells strings.Builder
+		for _, p := range peers {
+			figure, quotient := "", ""
+			if p != nil && (!m.told || p.median(m.value) != 0) {
+				figure = fmt.Sprintf(m.format, p.median(m.value))
+				shown = shown || p.median(m.value) != 0
+			}
+			if own != 0 && figure != "" {
+				quotient = fmt.Sprintf(hundredths, p.median(m.value)/own)
+			}
+			fmt.Fprintf(&cells, " | %s | %s", figure, quotient)
+		}
+		if shown {
+			fmt.Fprintf(&b, "| %s | %d×%d | %s | %s%s |\n", g.workload, g.parents, g.children, m.name, fmt.Sprintf(m.format, own), cells.String())
+		}
+	}
+	return b.String()
+}
+
+// peerNames returns who was measured but for the server, in the order in which each came first.
+func peerNames(results []Result) []string {
+	var names []string
+	for _, g := range groups(results) {
+		if g.measured != Server && !slices.Contains(names, g.measured) {
+			names = append(names, g.measured)
+		}
+	}
+	return names
 }
 
 // spread returns the median of a measure, and between which values it is the median.

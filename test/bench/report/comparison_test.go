@@ -35,3 +35,36 @@ func TestComparison(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionsAreComparedWithoutTheirPeers(t *testing.T) {
+	got := Comparison([]Result{{Workload: "create", Seconds: 1}}, []Result{{Workload: "create", Seconds: 1, Measured: "metacontroller"}})
+	if strings.Contains(got, "create") {
+		t.Errorf("a version is compared with a peer:\n%s", got)
+	}
+}
+
+func TestPeers(t *testing.T) {
+	server := Result{Measured: Server, Workload: "create", Parents: 300, Children: 3, Seconds: 2, PerThousand: 2, Mallocs: 100}
+	peer := Result{Measured: "metacontroller", Workload: "create", Parents: 300, Children: 3, Seconds: 5, PerThousand: 5}
+	tuned := Result{Measured: "metacontroller --workers=20", Workload: "create", Parents: 300, Children: 3, Seconds: 3, PerThousand: 6}
+	got := Peers([]Result{server, peer, tuned, peer, {Workload: "update", Parents: 300, Children: 3, Seconds: 1}})
+	for _, want := range []string{
+		"| workload | parents × children | measure | metacontroller-apiserver | metacontroller | ÷ the server's | metacontroller --workers=20 | ÷ the server's |\n" +
+			"|---|---|---|---|---|---|---|---|\n",
+		"| create | 300×3 | seconds | 2.00 | 5.00 | 2.50 | 3.00 | 1.50 |\n",
+		"| create | 300×3 | CPU s per 1,000 parents | 2.00 | 5.00 | 2.50 | 6.00 | 3.00 |\n",
+		"| create | 300×3 | allocations per parent | 100 |  |  |  |  |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the table lacks %q:\n%s", want, got)
+		}
+	}
+	for _, missing := range []string{"update", "p50 ms"} {
+		if strings.Contains(got, missing) {
+			t.Errorf("%s was not measured of a peer, but is shown:\n%s", missing, got)
+		}
+	}
+	if got := Peers([]Result{server}); got != "" {
+		t.Errorf("got %q without a peer, want nothing", got)
+	}
+}

@@ -25,10 +25,31 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 )
+
+// Server is what results call the server, as against its peers.
+const Server = "metacontroller-apiserver"
+
+// Times are those of one workload. Those of its objects are in milliseconds.
+type Times struct {
+	Seconds float64
+	// P50 and P99 are from an object's change to its convergence, StartP50 and StartP99 from the start of the workload.
+	P50, P99, StartP50, StartP99 float64
+}
+
+// TimesOf returns the times of a workload that took some seconds. Took and fromStart are those of each object.
+func TimesOf(seconds float64, took, fromStart []float64) Times {
+	return Times{
+		Seconds: seconds, P50: Percentile(took, 0.5), P99: Percentile(took, 0.99),
+		StartP50: Percentile(fromStart, 0.5), StartP99: Percentile(fromStart, 0.99),
+	}
+}
 
 // Result is one workload of one run.
 type Result struct {
+	// Measured is Server, also where it is empty, or the name of a peer.
+	Measured string `json:"measured,omitempty"`
 	Workload string `json:"workload"`
 	Parents  int    `json:"parents"`
 	Children int    `json:"children"`
@@ -38,47 +59,81 @@ type Result struct {
 	Limit   float64   `json:"limit,omitempty"`
 	Ratio   float64   `json:"ratio,omitempty"`
 	Limits  []float64 `json:"limits,omitempty"`
-	// P50 and P99 are milliseconds from a change to its convergence; WriteP50 and WriteP99 those of bare writes that
-	// were made meanwhile.
+	// P50 and P99 are milliseconds from an object's change to its convergence; LimitP50 and LimitP99 those of the limit's objects, from
+	// the first of its bare writes to the end of the last; WriteP50 and WriteP99 those of bare writes that were made meanwhile.
 	P50      float64 `json:"p50ms,omitempty"`
 	P99      float64 `json:"p99ms,omitempty"`
+	LimitP50 float64 `json:"limitP50ms,omitempty"`
+	LimitP99 float64 `json:"limitP99ms,omitempty"`
 	WriteP50 float64 `json:"writeP50ms,omitempty"`
 	WriteP99 float64 `json:"writeP99ms,omitempty"`
-	// StartP50 is milliseconds from the start of the workload until half of the parents have converged, LimitStartP50 until the bare
-	// writes are done with half of them.
+	// StartP50 and StartP99 are milliseconds from the start of the workload until half of the objects, and 99 of 100, have converged,
+	// LimitStartP50 and LimitStartP99 until the bare writes are done with them. Where objects are changed one after the other, it is
+	// from the start of each change.
 	StartP50      float64 `json:"startP50ms,omitempty"`
+	StartP99      float64 `json:"startP99ms,omitempty"`
 	LimitStartP50 float64 `json:"limitStartP50ms,omitempty"`
+	LimitStartP99 float64 `json:"limitStartP99ms,omitempty"`
 	// CallsPerParent are hook calls, BytesInPerParent and BytesOutPerParent the bodies that the hook got and sent.
 	CallsPerParent    float64 `json:"callsPerParent"`
 	BytesInPerParent  float64 `json:"bytesInPerParent"`
 	BytesOutPerParent float64 `json:"bytesOutPerParent"`
 	// Requests are those that the API server counted for the workload's resources, those of the bench subtracted, by
-	// verb and resource; OwnRequests are the server's own count of all its requests, by HTTP method.
+	// verb and resource; OwnRequests are the subject's own count of all its requests, by HTTP method.
 	Requests    map[string]int64 `json:"requests"`
 	OwnRequests map[string]int64 `json:"ownRequests"`
 	// UnaskedWrites are writes to objects that were settled already; nil where a workload has no such objects.
 	UnaskedWrites *int64 `json:"unaskedWrites,omitempty"`
-	// CPU is the processor time of the server's process in seconds, PerThousand that for 1,000 parents.
+	// CPU is the processor time of the subject's process in seconds, PerThousand that for 1,000 parents.
 	CPU         float64 `json:"cpuSeconds"`
 	PerThousand float64 `json:"cpuSecondsPer1000"`
-	// RSSBefore and RSSAfter are the server's resident memory in MB; BytesPerObject the growth by cached object.
+	// RSSBefore and RSSAfter are its resident memory in MB; BytesPerObject the growth by cached object.
 	RSSBefore      float64 `json:"rssBeforeMB"`
 	RSSAfter       float64 `json:"rssAfterMB"`
 	BytesPerObject float64 `json:"bytesPerObject,omitempty"`
-	// Mallocs and AllocBytes are what the server has allocated for each parent.
+	// Mallocs and AllocBytes are what it has allocated for each parent, zero where its metrics do not tell.
 	Mallocs    float64 `json:"mallocsPerParent"`
 	AllocBytes float64 `json:"allocBytesPerParent"`
 }
 
-// Against returns the result compared with the times of the bare writes, at least one.
-func (r Result) Against(limits ...float64) Result {
-	var sum float64
-	for _, l := range limits {
-		sum += l
+// Against returns the result compared with the bare writes of its limit, which were measured at least once. The means of their times count.
+func (r Result) Against(limits ...Times) Result {
+	mean := func(f func(Times) float64) float64 {
+		var sum float64
+		for _, l := range limits {
+			sum += f(l)
+		}
+		return sum / float64(len(limits))
 	}
-	r.Limits, r.Limit = limits, sum/float64(len(limits))
+	r.Limits = nil
+	for _, l := range limits {
+		r.Limits = append(r.Limits, l.Seconds)
+	}
+	r.Limit = mean(func(t Times) float64 { return t.Seconds })
+	r.LimitP50, r.LimitP99 = mean(func(t Times) float64 { return t.P50 }), mean(func(t Times) float64 { return t.P99 })
+	r.LimitStartP50, r.LimitStartP99 = mean(func(t Times) float64 { return t.StartP50 }), mean(func(t Times) float64 { return t.StartP99 })
 	r.Ratio = r.Seconds / r.Limit
 	return r
+}
+
+// StartRatio returns how much later than the limit's half of the objects have converged, both from the start of the workload, zero where
+// there is no limit.
+func (r Result) StartRatio() float64 {
+	if r.LimitStartP50 == 0 {
+		return 0
+	}
+	return r.StartP50 / r.LimitStartP50
+}
+
+// StatusWrites returns the number of writes to the statuses of the workload's resources.
+func (r Result) StatusWrites() int64 {
+	var n int64
+	for key, count := range r.Requests {
+		if verbOf(key) != "GET" && strings.HasSuffix(key, "/status") {
+			n += count
+		}
+	}
+	return n
 }
 
 // Reads returns the number of GETs and LISTs of the workload's resources.

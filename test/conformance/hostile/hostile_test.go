@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
@@ -52,10 +53,12 @@ func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
 // TestFiftyHostileHooks is about docs/reference/compatibility.md#d2.2.
 func TestFiftyHostileHooks(t *testing.T) {
-	s := fixture.SetUp(t, fixture.Options{Limit: limit})
+	figures := report.For(t, report.HostileHooks)
+	s := fixture.SetUp(t, fixture.Options{Limit: limit, Server: limited()})
 	hostile, other := &stage{s.NewTest(t)}, hooktest.NewServer(t)
 	work := newWork(s.NewTest(t))
 	work.converge(0)
+	alone := work.latency("alone")
 
 	hostile.secret("login", token)
 	hostile.secret("smuggled", token+"\r\nX-Admin: "+token)
@@ -71,6 +74,7 @@ func TestFiftyHostileHooks(t *testing.T) {
 	for round := range rounds {
 		work.converge(round + 1)
 	}
+	beside := work.latency("beside")
 	for _, r := range running {
 		r.controller.AwaitStatus("what is wrong: "+r.hook.want, func(status *v1alpha1.ControllerStatus) bool {
 			return strings.Contains(said(status), r.hook.want)
@@ -83,6 +87,7 @@ func TestFiftyHostileHooks(t *testing.T) {
 		t.Fatal("the server ended")
 	default:
 	}
+	work.compare(figures, alone, beside)
 	if n := len(other.Requests("/sync")); n > 0 {
 		t.Errorf("another server got %d requests", n)
 	}

@@ -97,7 +97,7 @@ kind: ClusterRole
 metadata: {name: first-hour}
 rules:
 - apiGroups: ["", apps, example.com, apiextensions.k8s.io, apiregistration.k8s.io, admissionregistration.k8s.io, authentication.k8s.io,
-    authorization.k8s.io, discovery.k8s.io, events.k8s.io, flowcontrol.apiserver.k8s.io, metacontroller.k8s.io, rbac.authorization.k8s.io]
+    authorization.k8s.io, coordination.k8s.io, discovery.k8s.io, events.k8s.io, flowcontrol.apiserver.k8s.io, metacontroller.k8s.io, rbac.authorization.k8s.io]
   resources: ["*"]
   verbs: ["*"]
 - nonResourceURLs: ["*"]

@@ -30,7 +30,12 @@ import (
 
 // TestHelloWorld is the tutorial, from the first object to the garbage collector.
 func TestHelloWorld(t *testing.T) {
-	s := setUp(t)
+	follow(t, setUp(t))
+}
+
+// follow does and sees what the tutorial says.
+func follow(t *testing.T, s *scene) {
+	t.Helper()
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", file("hello.yaml"))
 
 	first := s.awaitGreeting(t, "your-name", "Hello, Your Name!")

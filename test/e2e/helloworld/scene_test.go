@@ -28,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/container"
 	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -39,7 +40,12 @@ const (
 	limit = time.Minute
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func TestMain(m *testing.M) {
+	if status, inside := container.Main(); inside {
+		os.Exit(status)
+	}
+	os.Exit(cluster.Main(m))
+}
 
 // A scene is the example up to and including its controller, in a namespace of its own.
 type scene struct {
@@ -48,11 +54,17 @@ type scene struct {
 	namespace string
 }
 
-// setUp follows the example's README. Everything ends with the test.
+// setUp follows the example's README, with the server's binary. Everything ends with the test.
 func setUp(t *testing.T) *scene {
 	t.Helper()
+	return setUpWith(t, server.Options{})
+}
+
+// setUpWith is setUp with a server that is started in another way.
+func setUpWith(t *testing.T, o server.Options) *scene {
+	t.Helper()
 	c := cluster.Shared(t)
-	s := &scene{Cluster: c, server: server.Start(t, c, server.Options{}), namespace: c.Namespace(t)}
+	s := &scene{Cluster: c, server: server.Start(t, c, o), namespace: c.Namespace(t)}
 	url := examplehook.Start(t, file("sync.py")) + "/sync"
 
 	c.Kubectl(t, "apply", "-f", file("crd.yaml"))

@@ -75,7 +75,7 @@ func TestOverlaysAreAccepted(t *testing.T) {
 		container string
 	}{
 		"single-node":     {pods: 1, container: "apiserver"},
-		"production":      {pods: 1, container: "apiserver"},
+		"production":      {pods: 2, container: "apiserver"},
 		"least-privilege": {pods: 1, container: "apiserver"},
 	} {
 		t.Run(overlay, func(t *testing.T) {
@@ -162,6 +162,9 @@ func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 		{"create", "tokenreviews.authentication.k8s.io"},
 		{"create", "subjectaccessreviews.authorization.k8s.io"},
 		{"get", "configmaps/extension-apiserver-authentication", "-n", "kube-system"},
+		{"create", "leases.coordination.k8s.io", "-n", "metacontroller"},
+		{"update", "leases.coordination.k8s.io", "-n", "metacontroller"},
+		{"watch", "leases.coordination.k8s.io", "-n", "metacontroller"},
 		{"patch", "apiservices.apiregistration.k8s.io/" + apiService},
 		{"create", "apiservices.apiregistration.k8s.io/" + apiService},
 		{"get", "clusterroles.rbac.authorization.k8s.io/metacontroller-apiserver"},

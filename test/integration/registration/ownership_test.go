@@ -134,8 +134,8 @@ func TestNarrowedRolesStayNarrow(t *testing.T) {
 		}
 		for _, want := range []string{
 			"ClusterRole " + role + " was written by kubectl-patch and is not changed; --restore-roles replaces it\n",
-			"  it lacks: * * in *\n", "  it lacks: create, get, update leases in coordination.k8s.io\n", "  it has besides: get /metrics\n",
-			"applied ClusterRole metacontroller-apiserver\n",
+			"  it lacks: * * in *\n", "  it lacks: create, patch, update events in events.k8s.io\n", "  it has besides: get /metrics\n",
+			"applied ClusterRole metacontroller-apiserver\n", "applied Role metacontroller/metacontroller-apiserver:leader-election\n",
 		} {
 			if !strings.Contains(progress, want) {
 				t.Errorf("register does not say %q:\n%s", want, progress)

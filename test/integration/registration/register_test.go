@@ -86,6 +86,7 @@ func TestCommandsRegisterAndUnregister(t *testing.T) {
 			{"apiservice", apiService},
 			{"service", "-n", "metacontroller", "metacontroller-apiserver"},
 			{"clusterrole", "metacontroller-apiserver", "metacontroller-controllers", "aggregate-metacontroller-view", "aggregate-metacontroller-edit"},
+			{"role", "-n", "metacontroller", "metacontroller-apiserver:leader-election"},
 		} {
 			if exists(t, gone...) {
 				t.Errorf("%v is still there", gone)

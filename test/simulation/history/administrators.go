@@ -18,6 +18,7 @@ package history
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
@@ -111,6 +112,8 @@ func (r *runner) restoreKind(s Step) {
 
 func (r *runner) start() {
 	if r.engine == none {
+		r.follow()
+		r.tracker.Starts(r.world.Now())
 		r.engine = r.world.Start()
 		r.happened()
 	}
@@ -125,6 +128,29 @@ func (r *runner) killEngine(Step) {
 		r.notef("world", "the engine is killed")
 		r.happened()
 	}
+}
+
+// killLate kills the engine when a write of it is under way, which arrives when the next engine has begun to work.
+func (r *runner) killLate(s Step) {
+	underWay := func() bool {
+		return slices.ContainsFunc(r.ready(), func(p world.Pending) bool { return writes(p) && p.Engine == r.engine })
+	}
+	for n := 0; r.engine != none && !underWay() && n < heldFor; n++ {
+		if _, ok := r.decide(); r.check() || !ok && !r.world.Idle(anything) {
+			return
+		}
+	}
+	if r.engine == none || !underWay() {
+		return
+	}
+	r.world.KillLate(r.engine)
+	r.engine, r.late = none, true
+	r.notef("world", "the engine is killed, and what it writes last arrives late")
+	r.happened()
+	r.pass(Step{Millis: s.Millis})
+	r.start()
+	r.decisions(s.Count, nil)
+	r.late = false
 }
 
 func (r *runner) stopEngine(Step) {
@@ -149,17 +175,52 @@ func (r *runner) behave(s Step) {
 
 // touch changes an annotation of the object with a UID, so that its hooks are asked again.
 func (r *runner) touch(uid string) {
-	o := r.tracker.Object(uid)
-	kind, ok := o["kind"].(string)
-	if !ok {
-		return
+	if o := r.tracker.Object(uid); o != nil {
+		r.merge(placeOfObject(o).path(), "", metadata(map[string]any{"annotations": map[string]any{"touched": r.world.Now().String()}}))
 	}
-	for i, k := range hooks.Kinds {
-		if k.Name == kind {
-			p := place{i, hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}
-			r.merge(p.path(), "", metadata(map[string]any{"annotations": map[string]any{"touched": r.world.Now().String()}}))
+}
+
+// resumeAll ends the pauses of all controllers.
+func (r *runner) resumeAll() {
+	for i, d := range r.definitions {
+		if d != nil && d.paused {
+			r.editDefinition(Step{Controller: i, How: "resume"})
 		}
 	}
+}
+
+// confirmDeletions confirms what a controller holds, with the annotation that its condition names.
+func (r *runner) confirmDeletions(s Step) {
+	r.follow()
+	d := r.definitions[s.Controller]
+	confirmation := r.tracker.Confirmation(controllerName(s.Controller))
+	if d == nil || confirmation == "" {
+		return
+	}
+	_, resource := d.kind()
+	r.merge(ownGroup+resource+"/"+controllerName(s.Controller), "",
+		metadata(map[string]any{"annotations": map[string]any{invariant.ConfirmDeletions: confirmation}}))
+}
+
+// confirmAll confirms what is held until nothing is, which ends: a confirmation is one of all that is wanted within ten minutes.
+func (r *runner) confirmAll() bool {
+	for range Controllers * len(hooks.Kinds) {
+		held := false
+		for i := range r.definitions {
+			if r.tracker.Confirmation(controllerName(i)) != "" {
+				held = true
+				r.confirmDeletions(Step{Controller: i})
+			}
+		}
+		if !held {
+			return true
+		}
+		if !r.settle() {
+			return false
+		}
+	}
+	r.violatedf(invariant.DeletionsGuarded, "deletions are held though they were confirmed again and again")
+	return false
 }
 
 const (

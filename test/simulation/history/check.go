@@ -55,8 +55,9 @@ func (r *runner) end() {
 	r.start()
 	r.freeWatches(Step{})
 	r.freeObjects()
+	r.resumeAll()
 	r.forgive()
-	if !r.restoreAll() || !r.settle() || !r.upgraded() || !r.flush() || !r.atRest() || !r.retried() {
+	if !r.restoreAll() || !r.settle() || !r.confirmAll() || !r.upgraded() || !r.flush() || !r.confirmAll() || !r.atRest() || !r.retried() {
 		return
 	}
 	r.quiet(invariant.ResyncWritesNothing, func() { r.wait(resyncs + margin) })
@@ -90,7 +91,7 @@ func (r *runner) restoreAll() bool {
 		if !waiting {
 			return true
 		}
-		if !r.settle() {
+		if !r.settle() || !r.confirmAll() {
 			return false
 		}
 	}
@@ -167,7 +168,7 @@ func (r *runner) retried() bool {
 	for wrote, rounds := true, 0; wrote && rounds < 5 && r.tracker.Failing(); rounds++ {
 		before := len(r.world.API.Journal())
 		r.wait(longestBackoff + margin)
-		if !r.settle() {
+		if !r.settle() || !r.confirmAll() {
 			return false
 		}
 		wrote = slices.ContainsFunc(r.world.API.Journal()[before:], func(w apiserver.Write) bool { return !passing(w) && !stored(w) })

@@ -33,6 +33,8 @@ func (r *runner) editChildAt(p place) {
 			r.editMetadata(field(o, "metadata"))
 		case p.kind == hooks.ConfigMap:
 			r.editEntries(field(o, "data"), "color", "level", "own-more")
+		case p.kind == hooks.Deployment:
+			r.editDeployment(field(o, "spec"))
 		default:
 			r.editSpec(field(o, "spec"))
 		}
@@ -59,7 +61,7 @@ func (r *runner) contestChild(s Step) {
 
 // contestAt edits a child, by appending to its lists if it has some.
 func (r *runner) contestAt(p place) {
-	if p.kind == hooks.ConfigMap {
+	if p.kind != hooks.Gadget {
 		r.editChildAt(p)
 		return
 	}
@@ -144,6 +146,74 @@ func (r *runner) editSpec(spec map[string]any) {
 	}
 }
 
+// podTemplate returns the spec of a Deployment with a spec of its Pods.
+func podTemplate(spec map[string]any) map[string]any {
+	return map[string]any{"template": map[string]any{"spec": spec}}
+}
+
+// editDeployment changes the spec of a Deployment somewhere.
+func (r *runner) editDeployment(spec map[string]any) {
+	template := field(spec, "template")
+	pods := field(template, "spec")
+	containers, _ := pods["containers"].([]any) // A Deployment has one at least.
+	if len(containers) == 0 {
+		return
+	}
+	chosen := field(map[string]any{"": containers[r.random.IntN(len(containers))]}, "")
+	env, _ := chosen["env"].([]any) // Absent: none.
+	switch r.random.IntN(7) {
+	case 0:
+		chosen["image"] = "foreign:1"
+	case 1:
+		pods["containers"] = append(containers, map[string]any{"name": fmt.Sprintf("f-%d", r.random.IntN(1000)), "image": "f:1"})
+	case 2:
+		chosen["env"] = append(env, map[string]any{"name": fmt.Sprintf("f-%d", r.random.IntN(1000)), "value": r.color()})
+	case 3:
+		if len(env) > 0 {
+			field(map[string]any{"": env[0]}, "")["value"] = "foreign"
+		}
+	case 4:
+		spec["replicas"] = int64(5)
+	case 5:
+		if len(containers) > 1 {
+			pods["containers"] = containers[1:]
+		}
+	case 6:
+		field(field(template, "metadata"), "annotations")["f-restarted"] = r.color()
+	}
+}
+
+// rollOut writes the status of Deployments as their controller does, whose Pods may be available or not.
+func (r *runner) rollOut(s Step) {
+	r.follow()
+	for _, o := range r.tracker.Objects(hooks.Deployment) {
+		r.report(o, s.How == "done" || s.How == "some" && r.random.IntN(2) == 0)
+	}
+}
+
+// report writes the status of a Deployment, and the annotation with its revision.
+func (r *runner) report(deployment map[string]any, done bool) {
+	path := placeOfObject(deployment).path()
+	generation := fmt.Sprint(field(deployment, "metadata")["generation"])
+	r.merge(path, "", metadata(map[string]any{"annotations": map[string]any{"deployment.kubernetes.io/revision": generation}}))
+	r.merge(path, "status", map[string]any{"status": hooks.Rollout(deployment, done)})
+}
+
+// collect has the controller of Deployments finish what has begun, one Deployment with each call. It returns false if it has nothing to do.
+func (r *runner) collect() bool {
+	if !r.history.Options.Workloads {
+		return false
+	}
+	r.follow()
+	for _, o := range r.tracker.Objects(hooks.Deployment) {
+		if !hooks.RolledOut(o) && !hooks.Deleting(o) {
+			r.report(o, true)
+			return true
+		}
+	}
+	return false
+}
+
 // applyChild applies fields with server-side apply.
 func (r *runner) applyChild(s Step) {
 	p := childOf(s)
@@ -155,9 +225,13 @@ func (r *runner) applyChild(s Step) {
 		"apiVersion": k.APIVersion(k.Versions[0]), "kind": k.Name,
 		"metadata": map[string]any{"name": p.name, "namespace": p.namespace, "labels": map[string]any{"f-applied": r.color()}},
 	}
-	if p.kind == hooks.ConfigMap {
+	switch p.kind {
+	case hooks.ConfigMap:
 		o["data"] = map[string]any{"f-applied": r.color()}
-	} else {
+	case hooks.Deployment:
+		env := []any{map[string]any{"name": "f-applied", "value": r.color()}}
+		o["spec"] = podTemplate(map[string]any{"containers": []any{map[string]any{"name": "own-main", "env": env}}})
+	default:
 		o["spec"] = map[string]any{"foreign": r.color(), "settings": map[string]any{"f-applied": r.color()}}
 	}
 	r.apply(p, "kubectl", o)
@@ -206,7 +280,7 @@ func (r *runner) replaceAt(p place, how, app string) {
 }
 
 func (r *runner) childStatus(s Step) {
-	if p := childOf(s); hooks.Kinds[p.kind].HasStatus {
+	if p := childOf(s); p.kind == hooks.Gadget {
 		r.merge(p.path(), "status", map[string]any{"status": map[string]any{"phase": r.color(), "f-seen": r.color()}})
 	}
 }
@@ -223,9 +297,16 @@ func (r *runner) strangerAt(p place, how, app string) {
 	case "controlled":
 		field(o, "metadata")["ownerReferences"] = []any{r.somebodyElse(p)}
 	}
-	if p.kind == hooks.ConfigMap {
+	switch p.kind {
+	case hooks.ConfigMap:
 		o["data"] = map[string]any{"f-stranger": r.color()}
-	} else {
+	case hooks.Deployment:
+		spec := podTemplate(map[string]any{"containers": []any{map[string]any{"name": "f-stranger", "image": r.color()}}})
+		// As that of a child: no update could change it.
+		spec["selector"] = map[string]any{"matchLabels": map[string]any{"deployment": p.name}}
+		field(field(spec, "template"), "metadata")["labels"] = map[string]any{"deployment": p.name}
+		o["spec"] = spec
+	default:
 		o["spec"] = map[string]any{"foreign": r.color()}
 	}
 	r.create(p, o)

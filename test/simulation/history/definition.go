@@ -19,6 +19,7 @@ package history
 import (
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -36,6 +37,7 @@ type definition struct {
 	chain     bool
 	server    bool
 	patient   bool
+	workloads bool
 	parents   []parentRule
 	children  []hooks.Rule
 	finalize  bool
@@ -45,6 +47,9 @@ type definition struct {
 	ignore    bool
 	resync    int64
 	workers   int64
+	paused    bool
+	// guard is the limit of deletions, empty for none.
+	guard string
 }
 
 type parentRule struct {
@@ -62,7 +67,7 @@ var (
 // define returns a definition for a controller.
 func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
-		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
+		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, workloads: o.Workloads, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
 		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0,
 	}
 	d.resetParents(r)
@@ -83,7 +88,7 @@ func (d *definition) resetParents(r *rand.Rand) {
 		return
 	}
 	d.parents = nil
-	for _, kind := range r.Perm(len(hooks.Kinds))[:1+r.IntN(3)] {
+	for _, kind := range r.Perm(hooks.Parents)[:1+r.IntN(3)] {
 		d.parents = append(d.parents, d.parent(kind, r))
 	}
 }
@@ -95,6 +100,9 @@ func (d *definition) parent(kind int, r *rand.Rand) parentRule {
 
 func (d *definition) resetChildren(r *rand.Rand) {
 	kinds := []int{hooks.Gadget, hooks.ConfigMap}
+	if d.workloads {
+		kinds = append(kinds, hooks.Deployment)
+	}
 	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	kinds = kinds[:1+r.IntN(len(kinds))]
 	if d.chain && d.index == 1 {
@@ -108,15 +116,20 @@ func (d *definition) resetChildren(r *rand.Rand) {
 
 func (d *definition) child(kind int, r *rand.Rand) hooks.Rule {
 	versions := hooks.Kinds[kind].Versions
-	return hooks.Rule{
+	rule := hooks.Rule{
 		Kind: kind, Version: versions[r.IntN(len(versions))], Method: methods[r.IntN(len(methods))], Apply: applies[r.IntN(len(applies))],
 	}
+	rule.Checked = kind == hooks.Deployment && !d.decorator() && r.IntN(2) == 0
+	return rule
 }
 
 // edits are the variants of EditDefinition.
 var edits = []string{
 	"kinds", "order", "version", "strategy", "apply", "finalize", "customize", "selector", "resync", "hook-version", "workers", "parents", "ignore",
 }
+
+// guards are the limits of deletions that a definition may have.
+var guards = []string{"", "", "0", "1", "2", "50%"}
 
 // edit changes the definition.
 func (d *definition) edit(how string, r *rand.Rand) {
@@ -157,6 +170,10 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		d.workers = []int64{0, 1, 3}[r.IntN(3)]
 	case "ignore":
 		d.ignore = !d.ignore
+	case "pause", "resume":
+		d.paused = how == "pause"
+	case "guard":
+		d.guard = guards[r.IntN(len(guards))]
 	}
 }
 
@@ -194,6 +211,12 @@ func (d *definition) object() map[string]any {
 	if d.workers > 0 {
 		spec["workers"] = d.workers
 	}
+	if d.paused {
+		spec["paused"] = true
+	}
+	if d.guard != "" {
+		spec["deletionGuard"] = map[string]any{"maxDeletions": limit(d.guard)}
+	}
 	children := []any{}
 	for _, c := range d.children {
 		children = append(children, c.Declaration())
@@ -208,6 +231,14 @@ func (d *definition) object() map[string]any {
 		"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": kind,
 		"metadata": map[string]any{"name": controllerName(d.index), "annotations": annotations}, "spec": spec,
 	}
+}
+
+// limit returns a limit as a definition has it: a number, or a percentage.
+func limit(text string) any {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	return text
 }
 
 func (d *definition) parentRules() []any {

@@ -74,7 +74,7 @@ const (
 // stress different pairs.
 func Generate(seed uint64) History {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x51e4)), choices: choices()}
-	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0}
+	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0, Workloads: g.IntN(4) == 0}
 	g.weigh()
 	g.narrow()
 	g.preamble()
@@ -107,7 +107,9 @@ func (g *generator) insist() {
 		for kind := range hooks.Kinds {
 			g.add(Step{Do: RestoreKind, Kind: kind})
 		}
-		g.add(Step{Do: Define, Controller: g.controllers[g.IntN(len(g.controllers))]})
+		controller := g.controllers[g.IntN(len(g.controllers))]
+		g.add(Step{Do: Define, Controller: controller})
+		g.add(Step{Do: EditDefinition, Controller: controller, How: "resume"})
 		g.add(g.object(Step{Do: CreateObject}))
 		g.add(g.object(Step{Do: EditObject}))
 		g.add(Step{Do: RunOn, Count: 20})
@@ -204,7 +206,11 @@ func (g *generator) child(s Step) Step {
 			s.Kind = hooks.Gadget
 		}
 	}
-	s.On, s.Child = g.IntN(g.objects[s.Kind]), g.IntN(4)
+	children := childrenOfParents
+	if g.options.Workloads {
+		children += deploymentsOfParents
+	}
+	s.On, s.Child = g.IntN(g.objects[s.Kind]), g.IntN(children)
 	return s
 }
 
@@ -252,6 +258,17 @@ func some(a Action, most int, hows ...string) func(*generator) Step {
 	}
 }
 
+// onAny completes a step with a kind of objects.
+func onAny(a Action, kinds ...int) func(*generator) Step {
+	return func(g *generator) Step {
+		if g.options.Workloads {
+			kinds := append(slices.Clip(kinds), hooks.Deployment, hooks.Deployment)
+			return onKind(a, kinds...)(g)
+		}
+		return onKind(a, kinds...)(g)
+	}
+}
+
 // meanwhile completes a step with what somebody does, and with the decisions that follow.
 func meanwhile(step func(*generator) Step) func(*generator) Step {
 	return func(g *generator) Step {
@@ -288,6 +305,12 @@ func userChoices() []choice {
 		{weight: 1, make: onChild(HoldChild)},
 		{weight: 2, make: onChild(FreeChild)},
 		{weight: 4, make: onChild(ChildStatus)},
+		{weight: 4, make: func(g *generator) Step {
+			if !g.options.Workloads {
+				return onChild(ChildStatus)(g)
+			}
+			return Step{Do: RollOut, How: []string{"done", "done", "begun", "some"}[g.IntN(4)]}
+		}},
 		{weight: 2, make: onChild(Stranger, "plain", "matching", "controlled")},
 		{weight: 2, make: onChild(ReplaceChild, "plain", "matching", "controlled")},
 		{weight: 4, make: func(g *generator) Step {
@@ -304,6 +327,10 @@ func administratorChoices() []choice {
 		{weight: 4, make: onController(Define), essential: true},
 		{weight: 8, make: onController(EditDefinition, edits...), essential: true},
 		{weight: 2, make: onController(DeleteDefinition)},
+		{weight: 3, make: onController(EditDefinition, "pause")},
+		{weight: 4, make: onController(EditDefinition, "resume"), essential: true},
+		{weight: 5, make: onController(EditDefinition, "guard")},
+		{weight: 2, make: onController(ConfirmDeletions)},
 		{weight: 3, make: onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
 		{weight: 1, make: onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{weight: 3, make: onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget), essential: true},
@@ -324,14 +351,15 @@ func faultChoices() []choice {
 		{weight: 2, make: some(LoseResponse, 3)},
 		{weight: 2, make: some(Refuse, 6, "429", "500", "503", "409", "conflict", "conflict", "403")},
 		{weight: 0.5, make: some(Hang, 1)},
-		{weight: 2, make: onKind(BreakWatch, all...)},
-		{weight: 1.5, make: onKind(ExpireWatch, all...)},
-		{weight: 4, make: onKind(HoldWatch, all...)},
+		{weight: 2, make: onAny(BreakWatch, all...)},
+		{weight: 1.5, make: onAny(ExpireWatch, all...)},
+		{weight: 4, make: onAny(HoldWatch, all...)},
 		{weight: 5, make: onKind(FreeWatches, all...), essential: true},
-		{weight: 3, make: onKind(StaleAfterWrite, all...)},
-		{weight: 2, make: onKind(SkipEvents, all...)},
+		{weight: 3, make: onAny(StaleAfterWrite, all...)},
+		{weight: 2, make: onAny(SkipEvents, all...)},
 		{weight: 3, make: some(KillAfterWrite, 6)},
-		{weight: 5, make: meanwhile(onKind(Intercept, hooks.Thing, hooks.Realm, hooks.Gadget, hooks.Gadget, hooks.ConfigMap, hooks.ConfigMap))},
+		{weight: 4, make: some(KillLate, 40)},
+		{weight: 5, make: meanwhile(onAny(Intercept, hooks.Thing, hooks.Realm, hooks.Gadget, hooks.Gadget, hooks.ConfigMap, hooks.ConfigMap))},
 		{weight: 5, make: meanwhile(onChild(Undermine))},
 		{weight: 3, make: meanwhile(onChild(MissChange))},
 		{weight: 2, make: some(FaultyHooks, 4, "hang", "lose", "slow")},

@@ -63,6 +63,8 @@ type Options struct {
 	ServerSide bool `json:"serverSide,omitempty"`
 	// Patient has composites ask for a resync in the far future.
 	Patient bool `json:"patient,omitempty"`
+	// Workloads has controllers whose children are Deployments, too.
+	Workloads bool `json:"workloads,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.
@@ -167,6 +169,8 @@ const (
 	ReplaceChild Action = "replace-child"
 	// ChildStatus writes the status of a child.
 	ChildStatus Action = "child-status"
+	// RollOut has the controller of Deployments write their status; How says how far they are.
+	RollOut Action = "roll-out"
 	// Stranger creates an object with the name of a child; How says what it looks like.
 	Stranger Action = "stranger"
 
@@ -185,6 +189,8 @@ const (
 	Define           Action = "define"
 	EditDefinition   Action = "edit-definition"
 	DeleteDefinition Action = "delete-definition"
+	// ConfirmDeletions confirms the deletions that a controller holds.
+	ConfirmDeletions Action = "confirm-deletions"
 	// UpgradeKind changes the definition of a kind, RemoveKind deletes it, and RestoreKind brings it back.
 	UpgradeKind Action = "upgrade-kind"
 	RemoveKind  Action = "remove-kind"
@@ -223,6 +229,9 @@ const (
 	MissChange Action = "miss"
 	// FaultyHooks has the next Count calls of hooks hang, be lost or be slow, as How says.
 	FaultyHooks Action = "faulty-hooks"
+	// KillLate kills the engine when writes of it are under way, and starts it again after the time. They arrive after Count more decisions,
+	// when the next engine has begun to work.
+	KillLate Action = "kill-late"
 	// KillAfterWrite kills the engine right after its Count-th write from now, and starts it again after the time.
 	KillAfterWrite Action = "kill-after-write"
 )
@@ -299,7 +308,7 @@ func acting() []Action {
 	var all []Action
 	for _, a := range slices.Sorted(maps.Keys(actions)) {
 		switch a {
-		case RunOn, Pass, Rest, StaleAfterWrite, SkipEvents, KillAfterWrite:
+		case RunOn, Pass, Rest, StaleAfterWrite, SkipEvents, KillAfterWrite, KillLate:
 		default:
 			all = append(all, a)
 		}

@@ -117,19 +117,22 @@ type runner struct {
 	denials bool
 	// held are the resources whose watches are held back.
 	held map[string]bool
+	// late says that requests of an engine that was killed are held back, and arriving is the engine of one that arrives now, none otherwise.
+	late     bool
+	arriving int
 	// weights are how likely what is pending is chosen, by what it is.
 	weights map[string]float64
 }
 
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
-		history: h, logged: logged, engine: none, held: map[string]bool{}, denied: map[place]bool{}, weights: map[string]float64{},
+		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, weights: map[string]float64{},
 		asked:  map[time.Duration]string{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
-		Seed: h.Seed, Hook: r.hook, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
+		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs},
 	})
 	r.seed(0)
@@ -163,7 +166,11 @@ func (r *runner) prepare() {
 }
 
 func (r *runner) engineOf(user string) (int, bool) {
-	return r.engine, user == world.ClusterUser || user == world.LoopbackUser
+	engine := r.engine
+	if r.arriving != none {
+		engine = r.arriving
+	}
+	return engine, user == world.ClusterUser || user == world.LoopbackUser
 }
 
 func (r *runner) seed(seed uint32) {
@@ -316,15 +323,16 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
-		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, Stranger: (*runner).stranger,
+		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, RollOut: (*runner).rollOut, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
-		UpgradeKind: (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
+		ConfirmDeletions: (*runner).confirmDeletions,
+		UpgradeKind:      (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
 		KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
 		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents,
-		Intercept: (*runner).intercept, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite,
+		Intercept: (*runner).intercept, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite, KillLate: (*runner).killLate,
 		RunOn: (*runner).runOn, Pass: (*runner).pass, Rest: (*runner).rest,
 	}
 }

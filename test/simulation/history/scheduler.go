@@ -58,7 +58,9 @@ func writes(p world.Pending) bool {
 
 // ready returns what may happen next.
 func (r *runner) ready() []world.Pending {
-	return slices.DeleteFunc(r.world.Pending(), func(p world.Pending) bool { return p.Kind == world.Event && r.held[p.Resource] })
+	return slices.DeleteFunc(r.world.Pending(), func(p world.Pending) bool {
+		return p.Kind == world.Event && r.held[p.Resource] || p.Abandoned && r.late
+	})
 }
 
 // decide lets one thing happen. It returns what that was, false if nothing can happen now.
@@ -79,9 +81,13 @@ func (r *runner) decide() (world.Pending, bool) {
 func (r *runner) release(p world.Pending) {
 	fault := r.faultFor(p)
 	before := len(r.world.API.Journal())
+	if p.Abandoned {
+		r.arriving = p.Engine
+	}
 	r.world.Release(p, fault)
 	r.result.Decisions++
 	r.follow()
+	r.arriving = none
 	if fault.Kind == world.Lose && len(r.world.API.Journal()) > before {
 		r.tracker.Unacknowledged()
 	}
@@ -92,6 +98,9 @@ func (r *runner) choose(ready []world.Pending) world.Pending {
 	total, weights := 0.0, make([]float64, len(ready))
 	for i, p := range ready {
 		class := p.Kind.String() + p.Resource + p.Controller
+		if p.Abandoned {
+			class = "late"
+		}
 		weight, ok := r.weights[class]
 		if !ok {
 			weight = math.Exp(1.5 * r.random.NormFloat64())
@@ -113,7 +122,7 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 	switch {
 	case r.faults.hooks > 0 && (p.Kind == world.Call || p.Kind == world.CallResponse):
 		return r.hookFault(p)
-	case p.Kind != world.Request:
+	case p.Kind != world.Request || p.Abandoned:
 	case r.faults.lose > 0 && writes(p):
 		r.faults.lose--
 		r.notef("fault", "the response to %s is lost", p)
@@ -221,12 +230,27 @@ func (r *runner) restful() bool {
 // settle lets everything happen until nothing does any more.
 func (r *runner) settle() bool {
 	r.faults = faults{}
+	r.arrive()
 	if err := r.world.Settle(patience); err != nil {
 		r.follow()
 		r.violatedf(invariant.ComesToRest, "%v", err)
 		return false
 	}
 	return !r.check()
+}
+
+// arrive lets everything arrive that engines which were killed have sent.
+func (r *runner) arrive() {
+	r.late = false
+	for _, p := range r.world.Pending() {
+		if p.Abandoned {
+			r.follow()
+			r.arriving = p.Engine
+			r.world.Release(p, world.Fault{})
+			r.follow()
+			r.arriving = none
+		}
+	}
 }
 
 func (r *runner) loseResponse(s Step) { r.faults.lose = s.Count; r.happened() }

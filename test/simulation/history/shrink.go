@@ -78,7 +78,12 @@ func simplify(h History, holds func(History) bool) History {
 			}
 		}
 	}
-	for _, change := range []func(*Options){func(o *Options) { o.Chain = false }, func(o *Options) { o.ServerSide = false }, func(o *Options) { o.Patient = false }} {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Chain = false },
+		func(o *Options) { o.ServerSide = false },
+		func(o *Options) { o.Patient = false },
+		func(o *Options) { o.Workloads = false },
+	} {
 		candidate := h
 		change(&candidate.Options)
 		if candidate.Options != h.Options && holds(candidate) {

@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 
@@ -43,6 +44,17 @@ func (p place) path() string {
 	return k.Path(k.Versions[0], p.namespace, p.name)
 }
 
+// placeOfObject returns the place of an object of one of the kinds.
+func placeOfObject(o map[string]any) place {
+	apiVersion, _ := o["apiVersion"].(string) // The API server has made it.
+	kind, _ := o["kind"].(string)             // As above.
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group = ""
+	}
+	return place{hooks.ByName(group, kind), hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}
+}
+
 // placeOf returns the place of object i of a kind.
 func placeOf(kind, i int) place {
 	k := hooks.Kinds[kind]
@@ -53,10 +65,16 @@ func placeOf(kind, i int) place {
 	return p
 }
 
+// childrenOfParents is the number of children of a parent that steps may refer to without Deployments, and deploymentsOfParents that of these.
+const childrenOfParents, deploymentsOfParents = 4, 2
+
 // childOf returns the place of the child that a step refers to.
 func childOf(s Step) place {
 	parent := placeOf(s.Kind, s.On)
 	kind, i := []int{hooks.Gadget, hooks.ConfigMap}[s.Child%2], s.Child/2
+	if s.Child >= childrenOfParents {
+		kind, i = hooks.Deployment, s.Child-childrenOfParents
+	}
 	p := place{kind, parent.namespace, fmt.Sprintf("%s-%s-%s%d", parent.name, controllerName(s.Controller), hooks.Kinds[kind].Letter, i)}
 	if p.namespace == "" {
 		p.namespace = hooks.Namespaces[i%len(hooks.Namespaces)]

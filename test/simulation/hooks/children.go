@@ -20,6 +20,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Rule is a declared kind of children or attachments.
@@ -30,6 +31,8 @@ type Rule struct {
 	Version string
 	// Method and Apply are as declared, empty where they are not.
 	Method, Apply string
+	// Checked says that a rollout waits until an updated child is Available. It is not read from a declaration.
+	Checked bool
 }
 
 // rules returns the kinds that a controller declares in a field of its spec, each once: the last rule of a kind counts.
@@ -104,12 +107,15 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 		meta["namespace"] = Namespaces[int(i)%len(Namespaces)]
 	}
 	o := map[string]any{"apiVersion": kind.APIVersion(rule.Version), "kind": kind.Name, "metadata": meta}
-	if rule.Kind == Gadget {
+	switch rule.Kind {
+	case Gadget:
 		o["spec"] = gadgetSpec(r, wish, step)
 		if wish.has(WithExtra) && !serverSide(r, rule) {
 			within(o, "spec")["extra"] = wish.Color
 		}
-	} else {
+	case Deployment:
+		o["spec"] = deploymentSpec(r, wish, step, name)
+	default:
 		o["data"] = configData(r, wish, step)
 	}
 	return o
@@ -181,6 +187,9 @@ func (r Rule) Declaration() map[string]any {
 	}
 	if r.Apply != "" {
 		strategy["apply"] = r.Apply
+	}
+	if r.Checked && strings.HasPrefix(r.Method, "Rolling") {
+		strategy["statusChecks"] = map[string]any{"conditions": []any{map[string]any{"type": Available, "status": "True"}}}
 	}
 	if len(strategy) > 0 {
 		declared["updateStrategy"] = strategy

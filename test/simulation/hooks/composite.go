@@ -44,7 +44,7 @@ func compose(r *Request) *Response {
 	}
 	ready := int64(0)
 	for _, o := range observed {
-		if WishOf(o).Color == wish.Color && !Deleting(o) {
+		if (WishOf(o).Color == wish.Color || text(o, "kind") == Kinds[Deployment].Name && RolledOut(o)) && !Deleting(o) {
 			ready++
 		}
 	}

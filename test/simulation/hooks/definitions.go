@@ -28,10 +28,10 @@ type Edition struct {
 	Single bool
 }
 
-// CustomResourceDefinition returns the definition of a custom kind in an edition. It is nil for ConfigMaps.
+// CustomResourceDefinition returns the definition of a custom kind in an edition. It is nil for a kind of Kubernetes'.
 func CustomResourceDefinition(kind int, e Edition) map[string]any {
 	k := Kinds[kind]
-	if k.Group == "" {
+	if k.Group != Group {
 		return nil
 	}
 	var versions []any

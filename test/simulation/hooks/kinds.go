@@ -37,7 +37,12 @@ const (
 	Realm
 	Gadget
 	ConfigMap
+	// Deployment is a kind of children alone.
+	Deployment
 )
+
+// Parents is the number of kinds that may be parents or targets: the first ones.
+const Parents = Deployment
 
 // Kinds are all kinds of histories, which refer to them by their index.
 var Kinds = []Kind{
@@ -45,6 +50,7 @@ var Kinds = []Kind{
 	{Name: "Realm", Resource: "realms", Group: Group, Versions: []string{"v1"}, HasStatus: true, Letter: "r"},
 	{Name: "Gadget", Resource: "gadgets", Group: Group, Versions: []string{"v1", "v2"}, Namespaced: true, HasStatus: true, Letter: "g"},
 	{Name: "ConfigMap", Resource: "configmaps", Versions: []string{"v1"}, Namespaced: true, Letter: "m"},
+	{Name: "Deployment", Resource: "deployments", Group: "apps", Versions: []string{"v1"}, Namespaced: true, HasStatus: true, Letter: "p"},
 }
 
 // Namespaces are where histories happen.

@@ -99,6 +99,15 @@ func writerOfTarget(field string, before, after object) string {
 	return ""
 }
 
+// finalizing returns the name of the controller whose finalizer it is, "" for one of others.
+func finalizing(f string) string {
+	_, name, ok := strings.Cut(f, "controller-")
+	if !ok || !strings.HasPrefix(f, "metacontroller.io/") {
+		return ""
+	}
+	return name
+}
+
 // controllerOf returns the controller to which a child belongs, and the UID of its parent. The name is "" if there is none.
 func (t *Tracker) controllerOf(child object) (controller, parent string) {
 	by, ok := child.controller()

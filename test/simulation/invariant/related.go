@@ -118,7 +118,7 @@ func (t *Tracker) upgradedAtRest(c Cluster, name string, rule, o object) *Violat
 func (t *Tracker) Upgraded(c Cluster) *Violation {
 	for name := range t.definitions {
 		d := t.definition(name)
-		if d == nil || d.deleting() {
+		if d == nil || d.deleting() || pauses(d) {
 			continue
 		}
 		for _, rule := range c.runs(d) {

@@ -139,6 +139,12 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 	if d.deleting() {
 		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
 	}
+	if pauses(d) {
+		return t.pausedAtRest(c, d)
+	}
+	if v := t.holdsAtRest(c, name, d); v != nil {
+		return v
+	}
 	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
 	ready, why := readiness(d)
 	failing := strings.HasPrefix(why, syncsFailing) || strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil
@@ -324,7 +330,7 @@ const eventsBurst = 8
 
 // childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
 func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object) *Violation {
-	wanted := call.Response.Wanted()
+	wanted, held := call.Response.Wanted(), holds(t.definition(name), heldCondition)
 	methods := map[int]string{}
 	for _, rule := range hooks.Rules(call.Request.Controller) {
 		methods[rule.Kind] = rule.Method
@@ -348,12 +354,16 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if have.deleting() || method == "" || method == "OnDelete" {
 			continue
 		}
+		// What would be recreated, and what waits for that, is held.
+		if held && (strings.HasSuffix(method, "Recreate") || rolls(call.Request.Controller)) {
+			continue
+		}
 		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
 			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it: %s", have, o, name, d)
 		}
 	}
 	for _, child := range t.children(name, call.Request.Controller, o, c) {
-		if find(wanted, child) == nil && !child.deleting() {
+		if find(wanted, child) == nil && !child.deleting() && !held {
 			return New(ChildrenAsWanted, c.At, "%s of %s is there, and %s does not want it", child, o, name)
 		}
 	}
@@ -412,13 +422,13 @@ func (t *Tracker) statusAsWanted(c Cluster, call *Call, o object) *Violation {
 func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 	for _, f := range o.finalizers() {
 		_, controller, ok := strings.Cut(f, "controller-")
-		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) {
+		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) || pauses(t.definition(controller)) {
 			continue
 		}
 		return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
 	}
 	for _, controller := range slices.Sorted(maps.Keys(t.definitions)) {
-		if d := t.definition(controller); d != nil && finalizes(d, o.kind()) {
+		if d := t.definition(controller); d != nil && finalizes(d, o.kind()) && !pauses(d) {
 			if v := t.finalizerOnParent(c, d, o); v != nil {
 				return v
 			}
@@ -436,7 +446,10 @@ func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
 		}
 		carries, chosen := slices.Contains(o.finalizers(), finalizerOf(d)), selected(rule, o)
 		if carries && t.held(o) {
-			continue // Its children have finalizers of their own, of controllers that may wait for a kind.
+			continue // Its children have finalizers of their own, of controllers that may wait for a kind, or are paused.
+		}
+		if carries && holds(d, heldCondition) {
+			continue // It is not finalized before its children are deleted.
 		}
 		if carries != (chosen && !o.deleting()) {
 			return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v",

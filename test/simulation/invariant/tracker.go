@@ -81,6 +81,9 @@ type Tracker struct {
 	customized map[syncing]*Call
 	// upgraded is when the definition of a kind was changed last.
 	upgraded time.Duration
+	// engines counts the engines that were started, and brakes are those of the controllers, by name.
+	engines int
+	brakes  map[string]*brakes
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
 }
@@ -111,6 +114,7 @@ func NewTracker(o Options) *Tracker {
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
 		finalized: map[string]int{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{},
 		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
+		brakes: map[string]*brakes{},
 	}
 }
 
@@ -157,6 +161,12 @@ func (t *Tracker) Write(w apiserver.Write) {
 		return
 	case "compositecontrollers", "decoratorcontrollers":
 		t.define(c)
+		t.brake(c.Name, t.definition(c.Name), c.at)
+		return
+	case "controllerrevisions":
+		if c.before, c.after = w.Before, w.After; c.byEngine {
+			t.checkPaused(c)
+		}
 		return
 	}
 	kind := hooks.ByResource(w.Group, w.Resource)
@@ -169,6 +179,8 @@ func (t *Tracker) Write(w apiserver.Write) {
 		t.checkOwner(c)
 		t.checkDeletion(c)
 		t.checkFinalizers(c)
+		t.checkPaused(c)
+		t.checkGuard(c)
 		t.expect(c)
 	}
 	t.note(c)
@@ -238,6 +250,9 @@ func (t *Tracker) Call(c *Call) {
 	}
 	t.checkAlone(c)
 	t.checkSelected(c)
+	if b := t.brakes[c.Controller]; b != nil && b.paused {
+		t.violated(New(PausedRests, c.At, "the %s hook of %s is asked about %s, and it is paused", c.Hook, c.Controller, object(c.Request.Parent)))
+	}
 	key := syncing{c.Engine, c.Controller, hooks.Meta(c.Request.Parent, "uid")}
 	if c.Hook == hook.Customize {
 		t.customized[key] = c

@@ -57,6 +57,11 @@ const (
 	OneSyncAtATime = "one-sync-at-a-time"
 	// ParentsAsSelected: hooks are asked about objects that the controller selects, and those that carry its finalizer still.
 	ParentsAsSelected = "parents-as-selected"
+	// PausedRests: while a controller is paused, and the engine knows it, no hook of it is asked, and nothing of it is written but its status.
+	PausedRests = "paused-rests"
+	// DeletionsGuarded: no more children are deleted within a minute than the controller's guard allows, and deletions are held that
+	// a response wants.
+	DeletionsGuarded = "deletions-guarded"
 	// ComesToRest: what users do has an end, and so has what the engine does about it.
 	ComesToRest = "comes-to-rest"
 	// LatestSeen: at rest, the last request to the hook shows everything as it is now.
@@ -94,6 +99,8 @@ var sources = map[string]string{
 	HooksWithinLimit:     "docs/reference/compatibility.md#d19.1",
 	OneSyncAtATime:       "docs/architecture.md, how a change is reconciled",
 	ParentsAsSelected:    "docs/reference/contract.md#s15",
+	PausedRests:          "docs/reference/controllers.md#pausing-a-controller",
+	DeletionsGuarded:     "docs/reference/controllers.md#guarding-deletions",
 	ComesToRest:          "docs/reference/compatibility.md#d12.4",
 	LatestSeen:           "docs/reference/contract.md#s5.2",
 	ChildrenAsWanted:     "docs/reference/contract.md#s11",

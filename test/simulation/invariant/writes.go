@@ -233,8 +233,8 @@ func find(list []map[string]any, o object) object {
 // checkFinalizers checks that a finalizer that an engine takes off is one that the hook is done with, or of which nobody is to be asked.
 func (t *Tracker) checkFinalizers(c *change) {
 	for _, f := range missing(c.before.finalizers(), c.after.finalizers()) {
-		_, name, ok := strings.Cut(f, "controller-")
-		if !ok || !strings.HasPrefix(f, "metacontroller.io/") {
+		name := finalizing(f)
+		if name == "" {
 			continue
 		}
 		if call := t.last[syncing{c.engine, name, c.UID}]; call != nil && call.Response != nil && call.Response.Finalized {

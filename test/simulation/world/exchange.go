@@ -31,6 +31,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
 
+// Bug is with what engines panic at the fault [Panic].
+const Bug = "a simulated bug"
+
 // errDisconnected is what a client sees of a connection that breaks.
 var errDisconnected = fmt.Errorf("read tcp: %w", syscall.ECONNRESET)
 
@@ -55,6 +58,8 @@ type exchange struct {
 type outcome struct {
 	response *http.Response
 	err      error
+	// panics says that the sender is to panic in place of getting a response.
+	panics bool
 }
 
 func (x *exchange) fail(err error) {
@@ -139,6 +144,9 @@ func (i *item) wait(detail string) (*http.Response, error) {
 	}
 	select {
 	case o := <-x.done:
+		if o.panics {
+			panic(Bug) //nolint:forbidigo // It is what the world was told to do.
+		}
 		return o.response, o.err
 	case <-x.http.Context().Done():
 		w.abandon(i)
@@ -168,11 +176,13 @@ func (w *World) wake() {
 	}
 }
 
-// abandon drops an item whose sender does not wait for it any more.
+// abandon drops an item whose sender does not wait for it any more, unless it is one that arrives all the same.
 func (w *World) abandon(i *item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.items.remove(i)
+	if !i.Abandoned {
+		w.items.remove(i)
+	}
 }
 
 // httpResponse is a response with a body that is complete.

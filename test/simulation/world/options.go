@@ -37,6 +37,9 @@ type Options struct {
 	Hook func(HookCall) HookResponse
 	// Faults says which faults [World.Step] makes. The zero value: none.
 	Faults Faults
+	// Collect does one write of a controller of the cluster that the API server does not have, as [apiserver.Server.Collect] does, and returns
+	// false if it has nothing to do. It is called by [World.Settle]. Nil: there is none.
+	Collect func() bool
 	// Trace keeps the entries that [World.Trace] returns. Without it only their hash is kept.
 	Trace bool
 	// Quiet is how long nothing may become pending until the world is at rest, see [World.Settle]. Default 90 s, which is longer than

@@ -69,6 +69,8 @@ const (
 	Forbidden
 	// Conflict refuses a Request with 409, as quotas and webhooks may whatever its version is.
 	Conflict
+	// Panic makes the code of the engine panic that waits for a Request or Call, which does not arrive, or for a Response or CallResponse.
+	Panic
 )
 
 // String implements fmt.Stringer.
@@ -76,6 +78,7 @@ func (f Fault) String() string {
 	text := [...]string{
 		"", "refused with 429", "refused with 500", "refused with 503", "expired", "connection broken before", "connection broken after", "hangs",
 		"arrives late", "delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
+		"its sender panics",
 	}[f.Kind]
 	switch f.Kind {
 	case Delay:
@@ -208,6 +211,9 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 	case Disconnect:
 		x.fail(errDisconnected)
 		return ""
+	case Panic:
+		x.panic()
+		return ""
 	case Hang:
 		x.failure = errDisconnected
 		w.again(i, i.Kind+1, hangs)
@@ -247,6 +253,11 @@ func (w *World) releaseResponse(i *item, f Fault) {
 		w.again(i, i.Kind, hangs)
 	case f.Kind == Lose:
 		x.drop()
+	case f.Kind == Panic:
+		if x.watch != nil {
+			x.watch.Close()
+		}
+		x.panic()
 	case x.failure != nil:
 		x.fail(x.failure)
 	default:
@@ -269,6 +280,9 @@ func (w *World) again(i *item, kind Kind, after time.Duration) {
 	i.Since, i.due = w.Now(), w.Now()+after
 	w.items.insert(i)
 }
+
+// panic has the sender of a request panic.
+func (x *exchange) panic() { x.done <- outcome{panics: true} }
 
 // drop lets the sender of a request see a broken connection.
 func (x *exchange) drop() {

@@ -194,7 +194,7 @@ func (w *World) Settle(limit time.Duration) error {
 	clear(w.holds)
 	end, requests := w.Now()+limit, w.requests
 	for {
-		collected := w.API.Collect()
+		collected := w.API.Collect() || w.options.Collect != nil && w.options.Collect()
 		ready := w.ready()
 		for _, i := range ready {
 			w.release(i, Fault{})

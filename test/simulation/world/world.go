@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -154,19 +155,37 @@ func (w *World) jitterOf() float64 {
 func (w *World) Kill(number int) {
 	e := w.engines[number]
 	w.Note(e.String(), "is killed")
-	w.kill(e)
+	w.kill(e, func(Pending) bool { return false })
 	synctest.Wait()
 }
 
-func (w *World) kill(e *engine) {
+// KillLate ends an engine as a crash does whose last writes are on their way: they stay pending, abandoned, and arrive when they are released.
+func (w *World) KillLate(number int) {
+	e := w.engines[number]
+	w.Note(e.String(), "is killed while writes of it are under way")
+	w.kill(e, func(p Pending) bool { return p.Kind == Request && slices.Contains(writing, p.Verb) })
+	synctest.Wait()
+}
+
+// writing are the verbs of writes.
+var writing = []string{"create", "update", "patch", "apply", "delete"}
+
+// kill ends an engine, of which some requests are left.
+func (w *World) kill(e *engine, stays func(Pending) bool) {
 	w.mu.Lock()
 	e.dead = true
 	var left items
 	for _, i := range w.items {
 		if i.Engine != e.number {
 			left = append(left, i)
-		} else if i.exchange != nil {
+			continue
+		}
+		if i.exchange != nil {
 			i.exchange.fail(errDisconnected)
+			if stays(i.Pending) {
+				i.Abandoned = true
+				left = append(left, i)
+			}
 		}
 	}
 	w.items = left
@@ -228,7 +247,7 @@ func (w *World) Running() []int {
 // recovered, and the engines that did not end. What else is left in the bubble makes synctest fail.
 func (w *World) Close() error {
 	for _, e := range w.engines {
-		w.kill(e)
+		w.kill(e, func(Pending) bool { return false })
 	}
 	synctest.Wait()
 	var errs []error

@@ -93,6 +93,44 @@ func TestKilledEngineIsReplaced(t *testing.T) {
 	}
 }
 
+// TestWritesOfAKilledEngineArriveLate has what the first engine wrote last arrive when the second one has come to rest.
+func TestWritesOfAKilledEngineArriveLate(t *testing.T) {
+	arrived := 0
+	for _, steps := range []int{40, 60, 80, 90, 100, 110, 120, 130} {
+		synctest.Test(t, func(t *testing.T) {
+			s := begin(t, world.Options{Trace: true, Seed: uint64(steps)})
+			defer s.close()
+			first := s.Start()
+			s.create(own+"compositecontrollers", composite)
+			s.createThing("a", 2, "x")
+			s.steps(steps)
+			s.KillLate(first)
+			s.editThing("a", 3, "y")
+			s.Start()
+			for range 200 {
+				if ready := slices.DeleteFunc(s.Pending(), func(p world.Pending) bool { return p.Abandoned }); len(ready) > 0 {
+					s.Release(ready[0], world.Fault{})
+				} else {
+					s.Advance(100 * time.Millisecond)
+				}
+			}
+			for _, p := range s.Pending() {
+				if p.Abandoned {
+					if p.Engine != first || p.Verb == "watch" || p.Verb == "list" || !s.Release(p, world.Fault{}) {
+						s.failf("%s is abandoned", p)
+					}
+					arrived++
+				}
+			}
+			s.settle()
+			s.expect(map[string]string{"a": "y"}, 3)
+		})
+	}
+	if arrived == 0 {
+		t.Error("no engine was killed while a write of it was under way")
+	}
+}
+
 func TestEngineStopsGracefully(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, world.Options{Trace: true})

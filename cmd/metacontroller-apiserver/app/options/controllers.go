@@ -43,6 +43,8 @@ const (
 // Controllers are the options of the engine that runs controllers. The flags are those of docs/reference/contract.md#s19.1;
 // defaults differ where docs/reference/compatibility.md#d19.1 says so.
 type Controllers struct {
+	// Enabled says that controllers are run. Without, the API is served alone. Default true.
+	Enabled bool
 	// Workers is the maximum number of concurrent hook calls of one controller, unless its spec.workers is set. Default 20.
 	Workers int
 	// DiscoveryInterval is accepted for compatibility and has no effect: CRDs and APIServices are watched.
@@ -81,6 +83,7 @@ type Controllers struct {
 
 func newControllers() *Controllers {
 	return &Controllers{
+		Enabled:            true,
 		Workers:            20,
 		DiscoveryInterval:  30 * time.Second,
 		CacheFlushInterval: 30 * time.Minute,
@@ -106,6 +109,8 @@ func ownNamespace() string {
 }
 
 func (c *Controllers) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&c.Enabled, "enable-controllers", c.Enabled, "Run controllers. If false, this server serves the API alone: nothing is "+
+		"reconciled unless another replica does, and what the status of a controller says may be from before.")
 	fs.IntVar(&c.Workers, "workers", c.Workers, "Number of calls of each controller's hooks that are made at the same time. "+
 		"A controller's spec.workers overrides it.")
 	fs.DurationVar(&c.CacheFlushInterval, "cache-flush-interval", c.CacheFlushInterval,
@@ -134,7 +139,8 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 			"quarter. Further requests wait for room within the timeout of their call.")
 	fs.Var(&c.HookResponseBudget, "hook-response-budget",
 		"Size of the responses of all hooks that are held at once, without those of up to 64Ki. Further responses wait for room within "+
-			"the timeout of their call. A response of unknown length needs room for --hook-response-limit while it is read.")
+			"the timeout of their call, in turns: the controller that holds least is next. A quarter is kept for controllers that hold nothing, if "+
+			"there are several. A response of unknown length needs room for --hook-response-limit while it is read.")
 	fs.Var(&c.HookEtagBudget, "hook-etag-budget",
 		"Size of the responses of all hooks that are remembered by their entity tags. What exceeds it is not remembered.")
 	c.Webhooks.addFlags(fs)

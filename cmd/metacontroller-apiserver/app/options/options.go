@@ -41,12 +41,16 @@ type Options struct {
 	Recommended *genericoptions.RecommendedOptions
 	// Storage is the data directory.
 	Storage *Storage
+	// Certificates are the options of a serving certificate whose authority is in the cluster.
+	Certificates *Certificates
 	// Registration says how the server registers itself.
 	Registration *Registration
 	// Admission are the options of the plugins of this server.
 	Admission *Admission
 	// Controllers are the options of the engine that runs controllers.
 	Controllers *Controllers
+	// LeaderElection are the options of the election of the server that runs them.
+	LeaderElection *LeaderElection
 	// Logs is the logging.
 	Logs *logsapi.LoggingConfiguration
 	// Registry has the feature gates and effective versions.
@@ -70,14 +74,16 @@ func NewOptions() (*Options, error) {
 		return nil, err
 	}
 	o := &Options{
-		ServerRun:    newServerRun(registry),
-		Recommended:  genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
-		Storage:      newStorage(),
-		Registration: newRegistration(),
-		Admission:    newAdmission(),
-		Controllers:  newControllers(),
-		Logs:         logsapi.NewLoggingConfiguration(),
-		Registry:     registry,
+		ServerRun:      newServerRun(registry),
+		Recommended:    genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
+		Storage:        newStorage(),
+		Certificates:   newCertificates(),
+		Registration:   newRegistration(),
+		Admission:      newAdmission(),
+		Controllers:    newControllers(),
+		LeaderElection: newLeaderElection(),
+		Logs:           logsapi.NewLoggingConfiguration(),
+		Registry:       registry,
 	}
 	o.Recommended.FeatureGate = registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = runtime.NewMultiGroupVersioner(
@@ -96,9 +102,11 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.Etcd.AddFlags(sets.FlagSet("storage"))
 	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	describeServing(sets.FlagSet("secure serving"))
+	o.Certificates.addFlags(sets.FlagSet("secure serving"))
 	o.Registration.addFlags(sets.FlagSet("registration"))
 	o.Controllers.addFlags(sets.FlagSet("controllers"))
 	addRetiredFlags(sets.FlagSet("controllers"))
+	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
 	r.Authentication.AddFlags(sets.FlagSet("authentication"))
 	r.Authorization.AddFlags(sets.FlagSet("authorization"))
 	r.Audit.AddFlags(sets.FlagSet("auditing"))
@@ -123,6 +131,7 @@ func (o *Options) Complete() Completed {
 		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
 	}
 	o.Admission.complete(o.Recommended.Admission)
+	o.LeaderElection.complete(o.Controllers.Namespace)
 	if o.ServerRun.ExternalHost == "" {
 		o.ServerRun.ExternalHost = "localhost"
 	}
@@ -134,6 +143,7 @@ func (c Completed) Validate() error {
 	var errs []error
 	errs = append(errs, c.ServerRun.Validate()...)
 	errs = append(errs, c.Storage.validate(c.Recommended.Etcd)...)
+	errs = append(errs, c.Certificates.validate(c.Recommended.SecureServing)...)
 	r := *c.Recommended
 	if c.Embedded() {
 		// --etcd-servers is set when the embedded etcd runs.
@@ -144,6 +154,7 @@ func (c Completed) Validate() error {
 	errs = append(errs, r.Validate()...)
 	errs = append(errs, c.Registration.validate(c.MakesCertificate())...)
 	errs = append(errs, c.Controllers.validate()...)
+	errs = append(errs, c.LeaderElection.validate()...)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("the flags are not usable: %w", err)
 	}

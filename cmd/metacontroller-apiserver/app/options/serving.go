@@ -56,10 +56,10 @@ func defaultServing(o *genericoptions.SecureServingOptionsWithLoopback) {
 
 func describeServing(fs *pflag.FlagSet) {
 	fs.Lookup("cert-dir").Usage = "Directory of the serving certificate that the server makes and renews, with its own " +
-		"certificate authority, if no --tls-cert-file is given. Default: serving-certificates in --data-dir."
+		"certificate authority, if no --tls-cert-file and no --serving-cert-secret is given. Default: serving-certificates in --data-dir."
 }
 
-// MakesCertificate reports whether the server creates its serving certificate itself.
+// MakesCertificate reports whether the server creates its serving certificate itself, in CertificateDir or for Certificates.Secret.
 func (c Completed) MakesCertificate() bool {
 	pair := c.Recommended.SecureServing.ServerCert.CertKey
 	return pair.CertFile == "" && pair.KeyFile == ""

@@ -53,4 +53,7 @@ func (s *Storage) validate(etcd *genericoptions.EtcdOptions) []error {
 }
 
 // EtcdDir is the directory of the embedded etcd.
-func (s *Storage) EtcdDir() string { return filepath.Join(s.DataDir, "etcd") }
+func (s *Storage) EtcdDir() string { return EtcdDir(s.DataDir) }
+
+// EtcdDir is the directory of the embedded etcd in a data directory of the server.
+func EtcdDir(dataDir string) string { return filepath.Join(dataDir, "etcd") }

@@ -33,6 +33,7 @@ type options struct {
 	kubeconfig    string
 	dataDir       string
 	caFile        string
+	caSecret      string
 	host          string
 	port          int
 	timeout       time.Duration
@@ -48,11 +49,12 @@ func NewRegisterCommand() *cobra.Command {
 		Short: "Register a server that runs outside of the cluster, and wait until it is available",
 		Long: `Register a server that runs outside of the cluster.
 
-Creates the namespace metacontroller if there is none, and applies the ClusterRoles, a Service that names the host, and
-the APIService v1alpha1.metacontroller.k8s.io with the authority of the server's certificate. Then waits until the
-cluster's kube-apiserver reaches the server. Doing it again is harmless; unregister takes it back.
+Creates the namespace metacontroller if there is none, and applies the ClusterRoles, the Role for the Lease of the
+server that runs controllers, a Service that names the host, and the APIService v1alpha1.metacontroller.k8s.io with the
+authority of the server's certificate. Then waits until the cluster's kube-apiserver reaches the server. Doing it again is
+harmless; unregister takes it back.
 
-A namespace that exists is not changed, and neither is a ClusterRole whose rules somebody else has written: what it lacks
+A namespace that exists is not changed, and neither is a role whose rules somebody else has written: what it lacks
 is printed, and --restore-roles replaces it.
 
 It refuses, and changes nothing, when CustomResourceDefinitions serve the group in this cluster, or when it is
@@ -77,17 +79,20 @@ registered for another server.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.dataDir, "data-dir", "", "data directory of the server, in which it keeps the certificates that it made")
 	flags.StringVar(&o.caFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
+	flags.StringVar(&o.caSecret, "ca-secret", "", "NAMESPACE/NAME of the Secret with the certificate authority that the server's replicas share, "+
+		"their --serving-cert-secret, in place of the one in --data-dir")
 	flags.StringVar(&o.host, "host", "localhost", "DNS name or IPv4 address at which the cluster's kube-apiserver reaches the server")
 	flags.IntVar(&o.port, "port", 0, "port at which the cluster's kube-apiserver reaches the server")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the certificate authority, and then for the server "+
 		"to be available; 0 does not wait")
 	flags.BoolVar(&o.publishCAOnly, "publish-ca-only", false, "make the certificates in --data-dir if there are none, and put their "+
 		"authority into the APIService that exists, nothing else: for a server inside of the cluster, before it starts")
-	cmd.MarkFlagsOneRequired("data-dir", "ca-file")
-	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file")
+	cmd.MarkFlagsOneRequired("data-dir", "ca-file", "ca-secret")
+	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
 	cmd.MarkFlagsOneRequired("port", "publish-ca-only")
 	cmd.MarkFlagsMutuallyExclusive("port", "publish-ca-only")
 	cmd.MarkFlagsMutuallyExclusive("ca-file", "publish-ca-only")
+	cmd.MarkFlagsMutuallyExclusive("ca-secret", "publish-ca-only")
 	return cmd
 }
 
@@ -96,8 +101,9 @@ func newRolesCommand() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
 		Use:   "roles --kubeconfig FILE",
-		Short: "Apply the ClusterRoles alone, before a server starts that is no administrator",
-		Long: `Apply the ClusterRoles alone.
+		Short: "Apply the roles alone, before a server starts that is no administrator",
+		Long: `Apply the roles alone: the ClusterRoles, and the Role for the Lease of the server that runs controllers, in the namespace
+metacontroller, which is created if there is none.
 
 A server that acts as a user who is no administrator needs its rights when it starts: apply the roles, bind them to that
 user, start the server, and register it.`,
@@ -158,11 +164,7 @@ func (o *options) register(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	path := o.caFile
-	if path == "" {
-		path = servingcert.FilesIn(servingcert.Directory(o.dataDir)).CAFile
-	}
-	bundle, err := readAuthority(cmd.Context(), path, o.timeout, cmd.OutOrStdout())
+	bundle, err := o.authority(cmd, config)
 	if err != nil {
 		return err
 	}
@@ -170,6 +172,18 @@ func (o *options) register(cmd *cobra.Command) error {
 		Config: config, Host: o.host, Port: o.port, CABundle: bundle, Timeout: o.timeout, RestoreRoles: o.restoreRoles,
 		Progress: cmd.OutOrStdout(),
 	})
+}
+
+// authority returns the certificate authority that the flags name.
+func (o *options) authority(cmd *cobra.Command, config *rest.Config) ([]byte, error) {
+	if o.caSecret != "" {
+		return readSecret(cmd.Context(), config, o.caSecret, o.timeout, cmd.OutOrStdout())
+	}
+	path := o.caFile
+	if path == "" {
+		path = servingcert.FilesIn(servingcert.Directory(o.dataDir)).CAFile
+	}
+	return readAuthority(cmd.Context(), path, o.timeout, cmd.OutOrStdout())
 }
 
 func (o *options) publish(cmd *cobra.Command) error {

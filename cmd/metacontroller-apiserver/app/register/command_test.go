@@ -44,7 +44,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"NoAuthority":         {arguments: []string{"--port=1"}, want: "at least one of the flags in the group [data-dir ca-file] is required"},
+		"NoAuthority":         {arguments: []string{"--port=1"}, want: "at least one of the flags in the group [data-dir ca-file ca-secret] is required"},
 		"TwoAuthorities":      {arguments: []string{"--port=1", "--data-dir=d", "--ca-file=f"}, want: "[ca-file data-dir] were all set"},
 		"NoPort":              {arguments: []string{"--data-dir=d"}, want: "[port publish-ca-only] is required"},
 		"PositionalArgument":  {arguments: []string{"now"}, want: `unknown command "now"`},

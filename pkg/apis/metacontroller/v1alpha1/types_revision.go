@@ -131,7 +131,8 @@ type ControllerRollbackStatus struct {
 	// +optional
 	// +k8s:optional
 	From string `json:"from,omitempty"`
-	// changes are those of the parent. Absent: it had these fields already, and nothing was written.
+	// changes are those of the parent. Absent: nothing was changed, because it had these fields already, or because what admits it changed
+	// all of them back.
 	// +optional
 	// +k8s:optional
 	// +listType=atomic

@@ -111,11 +111,14 @@ func (s *subresource) controller(ctx context.Context, name string) (inspection.C
 
 func (s *subresource) engine() (inspection.Engine, error) {
 	engine, ok := s.config.Engine.Engine()
-	if !ok {
-		return nil, apierrors.NewServiceUnavailable("this server does not run controllers at present, so that it knows nothing of their " +
-			"parents. It may be starting or ending: try again")
+	if ok {
+		return engine, nil
 	}
-	return engine, nil
+	why, _ := s.config.Engine.Absence()
+	if why == "" {
+		why = "this server does not run controllers at present. It may be starting or ending: try again"
+	}
+	return nil, apierrors.NewServiceUnavailable("nothing is known here of the parents of controllers: " + why)
 }
 
 const (

@@ -1,0 +1,99 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+)
+
+// ensureCertificate creates a serving certificate if none is given, and starts its renewal.
+func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.WaitGroup) error {
+	if !o.MakesCertificate() {
+		return nil
+	}
+	serving := &o.Recommended.SecureServing.ServerCert
+	if o.Certificates.Secret != "" {
+		replica, err := newReplica(o)
+		if err != nil {
+			return err
+		}
+		if err := replica.Ensure(ctx); err != nil {
+			return fmt.Errorf("preparing serving certificate: %w", err)
+		}
+		serving.GeneratedCert = replica
+		owned.Go(func() { replica.Run(ctx) })
+		return nil
+	}
+	manager := servingcert.New(servingcert.Options{Dir: o.CertificateDir(), Hosts: certificateHosts(o)})
+	files, err := manager.Ensure()
+	if err != nil {
+		return err
+	}
+	serving.CertKey.CertFile, serving.CertKey.KeyFile = files.CertFile, files.KeyFile
+	owned.Go(func() { manager.Run(ctx) })
+	return nil
+}
+
+// certificateHosts are the names of the server's own certificate besides those that servingcert adds.
+func certificateHosts(o options.Completed) []string {
+	hosts := []string{o.ServerRun.ExternalHost}
+	if o.Registration.Register {
+		hosts = append(hosts, serviceHost(o))
+	}
+	return hosts
+}
+
+// newReplica returns what keeps the certificate of one of the servers that share an authority.
+func newReplica(o options.Completed) (*servingcert.Replica, error) {
+	config, err := clusterConfig(o.Recommended.CoreAPI)
+	if err != nil {
+		return nil, err
+	}
+	config = unlimited(config)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for the Secret with the serving authority: %w", err)
+	}
+	trust, err := registration.NewTrust(config)
+	if err != nil {
+		return nil, err
+	}
+	namespace, name := o.Certificates.SecretName()
+	return servingcert.NewReplica(servingcert.ReplicaOptions{
+		SecretName: name, Secrets: client.CoreV1().Secrets(namespace), Registration: trust,
+		Lifetimes: o.Certificates.Lifetimes, Hosts: certificateHosts(o),
+	}), nil
+}
+
+// exposeCertificate shows the end of the certificate that is served as a metric, wherever it comes from.
+func exposeCertificate(served dynamiccertificates.CertKeyContentProvider) {
+	metrics.ObserveServingCertificate(func() (time.Time, bool) {
+		certificate, _ := served.CurrentCertKeyContent()
+		return servingcert.Expiration(certificate)
+	})
+}

@@ -1,0 +1,101 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package releasefinalizers
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// report prints what is found and done. It is for one goroutine at a time.
+type report struct {
+	out io.Writer
+	// held are the controllers that somebody runs, and force says that this does not matter.
+	held  map[controllerobject.Reference]bool
+	force bool
+	// kept counts the objects by the controllers for which they are left alone.
+	kept map[controllerobject.Reference]int
+}
+
+// plan prints what each object carries, and returns those that may be released.
+func (r *report) plan(found []object) (free []object) {
+	r.kept = map[controllerobject.Reference]int{}
+	for i := range found {
+		o := &found[i]
+		if r.held[o.controller] && !r.force {
+			r.kept[o.controller]++
+			continue
+		}
+		free = append(free, *o)
+	}
+	if len(found) == 0 {
+		fmt.Fprintln(r.out, "No object carries the finalizer of a controller.")
+	}
+	return free
+}
+
+// offer prints what would be done.
+func (r *report) offer(free []object) {
+	for i := range free {
+		o := &free[i]
+		fate := ""
+		if o.deleting {
+			fate = ", which is being deleted and will go if nothing else holds it"
+		}
+		fmt.Fprintf(r.out, "would take %s off %s%s\n", o.finalizer, o, fate)
+	}
+	if len(free) > 0 {
+		fmt.Fprintf(r.out, "\n%s. Nothing was written. Add --yes to do it.\n", number(len(free)))
+	}
+}
+
+// released prints what became of an object.
+func (r *report) released(o *object, gone bool, err error) {
+	switch {
+	case err != nil:
+		fmt.Fprintf(r.out, "could not take %s off %s: %v\n", o.finalizer, o, err)
+	case gone:
+		fmt.Fprintf(r.out, "%s is gone\n", o)
+	default:
+		fmt.Fprintf(r.out, "took %s off %s\n", o.finalizer, o)
+	}
+}
+
+// refused returns an error if objects are left alone.
+func (r *report) refused() error {
+	var lines []string
+	for controller, n := range r.kept {
+		lines = append(lines, fmt.Sprintf("%s/%s exists, and a server runs it; left alone: %s. Deleting it with kubectl releases its objects; "+
+			"--force takes the finalizer off objects that it does not name any more", controller.Kind, controller.Name, number(n)))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(lines)
+	return fmt.Errorf("%s", strings.Join(lines, "\n"))
+}
+
+func number(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}

@@ -1,0 +1,124 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// NewExportCommand returns the subcommand export. It prints the objects to the command's standard output, and notes to the other one.
+func NewExportCommand() *cobra.Command {
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print all controllers and ControllerRevisions as YAML, for import",
+		Long: `Print all controllers and ControllerRevisions as YAML, for import.
+
+They are read from whoever serves the API group in the cluster: this server, or the CustomResourceDefinitions of
+Metacontroller. What another server gives objects anew is left out, and so is their status, except for the resources on
+whose objects a controller may have put its finalizer. The revisions are first, since a controller that finds none ends
+a rolling update by updating all children at once.`,
+		Example:      "  metacontroller-apiserver export > controllers.yaml",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := client(kubeconfig)
+			if err != nil {
+				return err
+			}
+			return export(cmd.Context(), config, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	addKubeconfig(cmd, &kubeconfig)
+	return cmd
+}
+
+// NewImportCommand returns the subcommand import. It prints what became of each object to the command's standard output.
+func NewImportCommand() *cobra.Command {
+	var kubeconfig, filename string
+	o := importing{}
+	cmd := &cobra.Command{
+		Use:   "import -f FILE",
+		Short: "Create the controllers and ControllerRevisions in a file",
+		Long: `Create the controllers and ControllerRevisions in a file: of export, or of kubectl get -o yaml.
+
+What is there already is left alone, so it can be done again. Of each object is printed what became of it, and the
+status is not zero if one is not as in the file. A ControllerRevision is left out if the parent to which it belongs is gone,
+or was replaced by another object of the name: it would be collected as garbage.`,
+		Example: `  metacontroller-apiserver import -f controllers.yaml
+
+  # Look first at what the controllers would do: kubectl metacontroller resume lets each of them go on
+  metacontroller-apiserver import -f controllers.yaml --paused`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			objects, err := readFile(filename, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			config, err := client(kubeconfig)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), config, objects, cmd.OutOrStdout())
+		},
+	}
+	addKubeconfig(cmd, &kubeconfig)
+	flags := cmd.Flags()
+	flags.StringVarP(&filename, "filename", "f", "", "file with the objects; - is the standard input")
+	flags.BoolVar(&o.paused, "paused", false, "create controllers with spec.paused: true, so that they do nothing until they are resumed")
+	flags.BoolVar(&o.replace, "replace", false, "change objects that exist into what the file says")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "have the server check everything, and change nothing")
+	_ = cmd.MarkFlagRequired("filename") // The flag exists.
+	return cmd
+}
+
+func addKubeconfig(cmd *cobra.Command, kubeconfig *string) {
+	cmd.Flags().StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster; empty: the environment variable KUBECONFIG, then "+
+		"~/.kube/config, then the service account of the Pod")
+}
+
+func client(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config.QPS = -1 // One request follows the other.
+	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	return config, nil
+}
+
+// open returns a file, or the standard input for -.
+func open(filename string, in io.Reader) (io.ReadCloser, error) {
+	if filename == "-" {
+		return io.NopCloser(in), nil
+	}
+	f, err := os.Open(filename) //nolint:gosec // The user names the file.
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s", filename)
+	}
+	return f, err
+}

@@ -1,0 +1,215 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// fieldManager is the name under which the API server records what is created.
+const fieldManager = "metacontroller-apiserver-import"
+
+// importing says how objects are created.
+type importing struct {
+	paused, replace, dryRun bool
+}
+
+// run creates objects in their order. It goes on after one that it cannot create, and returns how many are not as in the file.
+func (o importing) run(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured, out io.Writer) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	asked, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	owners := owners{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(asked))}
+	failed := 0
+	for _, object := range objects {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		k, _ := kindOf(object) // Others were refused when the file was read.
+		done, err := o.one(ctx, client, owners, k, object)
+		if err != nil {
+			failed++
+			done = err.Error()
+		}
+		fmt.Fprintf(out, "%s: %s\n", describe(k, object), done)
+		for _, line := range leftovers(k, object) {
+			fmt.Fprintln(out, "  "+line)
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d objects are not as in the file: see above", failed, len(objects))
+	}
+	return nil
+}
+
+// one creates an object, and says in a word what was done.
+func (o importing) one(ctx context.Context, client dynamic.Interface, owners owners, k kind, object *unstructured.Unstructured) (string, error) {
+	if k.namespaced {
+		if why, err := owners.missing(ctx, object); why != "" || err != nil {
+			return "left out: " + why, err
+		}
+	}
+	wanted := clean(object)
+	unstructured.RemoveNestedField(wanted.Object, "status")
+	if o.paused && k.controller {
+		if err := unstructured.SetNestedField(wanted.Object, true, "spec", "paused"); err != nil {
+			return "", fmt.Errorf("not created: setting spec.paused: %w", err)
+		}
+	}
+	objects := client.Resource(k.resource()).Namespace(object.GetNamespace())
+	existing, err := objects.Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		// Fields that the server does not know are an error rather than lost.
+		_, err = objects.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict, DryRun: o.dry()})
+		if err != nil {
+			return "", fmt.Errorf("not created: %w", err)
+		}
+		return o.done("created"), nil
+	case err != nil:
+		return "", fmt.Errorf("not created: looking whether it exists: %w", err)
+	}
+	return o.compare(ctx, objects, existing, wanted)
+}
+
+// compare deals with an object that exists.
+func (o importing) compare(ctx context.Context, objects dynamic.ResourceInterface, existing, wanted *unstructured.Unstructured) (string, error) {
+	replacement := existing.DeepCopy()
+	for _, field := range []string{"spec", "parentPatch", "children"} {
+		if value, found := wanted.Object[field]; found {
+			replacement.Object[field] = value
+		} else {
+			delete(replacement.Object, field)
+		}
+	}
+	replacement.SetLabels(wanted.GetLabels())
+	replacement.SetAnnotations(wanted.GetAnnotations())
+	replacement.SetOwnerReferences(wanted.GetOwnerReferences())
+	// What the server makes of it counts: it fills in defaults.
+	checked, err := objects.Update(ctx, replacement, metav1.UpdateOptions{
+		FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll},
+	})
+	if err != nil {
+		return "", fmt.Errorf("exists, and cannot be made what the file says: %w", err)
+	}
+	differing := differences(existing, checked)
+	switch {
+	case len(differing) == 0:
+		return "unchanged", nil
+	case !o.replace:
+		return "", fmt.Errorf("exists, and differs in %s; --replace makes it what the file says", strings.Join(differing, ", "))
+	case o.dryRun:
+		return o.done("replaced"), nil
+	}
+	if _, err := objects.Update(ctx, replacement, metav1.UpdateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict}); err != nil {
+		return "", fmt.Errorf("not replaced: %w", err)
+	}
+	return "replaced", nil
+}
+
+// differences names the parts in which two objects differ that are not the server's own.
+func differences(a, b *unstructured.Unstructured) []string {
+	var parts []string
+	for _, field := range []string{"spec", "parentPatch", "children"} {
+		if !equality.Semantic.DeepEqual(a.Object[field], b.Object[field]) {
+			parts = append(parts, field)
+		}
+	}
+	if !maps.Equal(a.GetLabels(), b.GetLabels()) {
+		parts = append(parts, "labels")
+	}
+	if !maps.Equal(a.GetAnnotations(), b.GetAnnotations()) {
+		parts = append(parts, "annotations")
+	}
+	if !equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) {
+		parts = append(parts, "owners")
+	}
+	return parts
+}
+
+func (o importing) dry() []string {
+	if o.dryRun {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+func (o importing) done(what string) string {
+	if o.dryRun {
+		return "would be " + what
+	}
+	return what
+}
+
+// leftovers says of which resources objects may carry the finalizer of a controller that does not finalize them any more.
+func leftovers(k kind, object *unstructured.Unstructured) (lines []string) {
+	recorded, _, _ := unstructured.NestedSlice(object.Object, "status", finalizedResources)
+	declared := declared(object)
+	for _, entry := range recorded {
+		fields, _ := entry.(map[string]any)
+		group, _ := fields["group"].(string)
+		name, _ := fields["resource"].(string)
+		full := strings.TrimSuffix(name+"."+group, ".")
+		if !slices.Contains(declared, full) {
+			lines = append(lines, fmt.Sprintf("objects of %s may carry its finalizer, and the definition does not finalize them: metacontroller-apiserver "+
+				"release-finalizers %s/%s --resource %s --force --yes", full, k.plural[:len(k.plural)-1], object.GetName(), full))
+		}
+	}
+	return lines
+}
+
+// declared returns the resources whose objects a definition finalizes.
+func declared(object *unstructured.Unstructured) (resources []string) {
+	if hook, _, _ := unstructured.NestedMap(object.Object, "spec", "hooks", "finalize"); len(hook) == 0 {
+		return nil
+	}
+	rules, _, _ := unstructured.NestedSlice(object.Object, "spec", "resources")
+	if parent, found, _ := unstructured.NestedMap(object.Object, "spec", "parentResource"); found {
+		rules = append(rules, parent)
+	}
+	for _, rule := range rules {
+		fields, _ := rule.(map[string]any)
+		version, _ := fields["apiVersion"].(string)
+		name, _ := fields["resource"].(string)
+		group, _, grouped := strings.Cut(version, "/")
+		if !grouped {
+			group = ""
+		}
+		resources = append(resources, strings.TrimSuffix(name+"."+group, "."))
+	}
+	return resources
+}

@@ -1,0 +1,108 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package transfer
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// readFile returns the objects in a file, in the order in which they are to be created.
+func readFile(filename string, in io.Reader) ([]*unstructured.Unstructured, error) {
+	f, err := open(filename, in)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	objects, err := read(f)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filename, err)
+	}
+	return objects, nil
+}
+
+// read returns the objects in documents of YAML or JSON. Lists are taken apart.
+func read(in io.Reader) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	for n := 1; ; n++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		found, err := decode(document)
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		objects = append(objects, found...)
+	}
+	order := map[string]int{}
+	for i, k := range kinds() {
+		order[k.name] = i
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(order[a.GetKind()], order[b.GetKind()]) })
+	return objects, nil
+}
+
+// decode returns the objects in one document.
+func decode(document []byte) ([]*unstructured.Unstructured, error) {
+	encoded, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := json.Unmarshal(encoded, &content); err != nil {
+		return nil, errors.New("it is no object")
+	}
+	if len(content) == 0 {
+		return nil, nil
+	}
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON(encoded); err != nil {
+		return nil, err
+	}
+	if !o.IsList() {
+		if _, ok := kindOf(o); !ok {
+			return nil, fmt.Errorf("%s %s is neither a controller nor a ControllerRevision", o.GetKind(), o.GetName())
+		}
+		return []*unstructured.Unstructured{o}, nil
+	}
+	list, err := o.ToList()
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for i := range list.Items {
+		if _, ok := kindOf(&list.Items[i]); !ok {
+			return nil, fmt.Errorf("%s %s is neither a controller nor a ControllerRevision", list.Items[i].GetKind(), list.Items[i].GetName())
+		}
+		objects = append(objects, &list.Items[i])
+	}
+	return objects, nil
+}

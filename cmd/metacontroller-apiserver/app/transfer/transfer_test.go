@@ -1,0 +1,102 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package transfer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const stored = `
+apiVersion: v1
+kind: List
+items:
+- apiVersion: metacontroller.k8s.io/v1alpha1
+  kind: CompositeController
+  metadata:
+    name: web
+    uid: a
+    resourceVersion: "1"
+    generation: 2
+    creationTimestamp: "2026-01-02T03:04:05Z"
+    managedFields: [{manager: kubectl}]
+    finalizers: [metacontroller.k8s.io/parents, example.com/other]
+    labels: {team: web}
+  spec:
+    hooks: {finalize: {webhook: {url: "http://hook/"}}}
+    parentResource: {apiVersion: example.com/v1, resource: websites}
+  status:
+    observedGeneration: 2
+    finalizedResources: [{group: example.com, resource: websites}, {group: "", resource: configmaps}]
+- apiVersion: metacontroller.k8s.io/v1alpha1
+  kind: ControllerRevision
+  metadata:
+    name: websites.example.com-0
+    namespace: team
+    ownerReferences: [{apiVersion: example.com/v1, kind: Website, name: web, uid: b, controller: true}]
+  parentPatch: {spec: {}}
+`
+
+func TestWhatIsExportedAndRead(t *testing.T) {
+	objects, err := read(strings.NewReader(stored))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(objects) != 2 || objects[0].GetKind() != "ControllerRevision" {
+		t.Fatalf("read %v, want the revision first", objects)
+	}
+	if owners := clean(objects[0]).GetOwnerReferences(); len(owners) != 1 || owners[0].UID != "b" {
+		t.Errorf("the owners of the revision are %v", owners)
+	}
+	controller := objects[1]
+	got := clean(controller).Object
+	want := map[string]any{
+		"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositeController",
+		"metadata": map[string]any{"name": "web", "finalizers": []any{"example.com/other"}, "labels": map[string]any{"team": "web"}},
+		"spec":     controller.Object["spec"],
+		"status": map[string]any{"finalizedResources": []any{
+			map[string]any{"group": "example.com", "resource": "websites"}, map[string]any{"group": "", "resource": "configmaps"},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	k, _ := kindOf(controller)
+	lines := leftovers(k, controller)
+	if len(lines) != 1 || !strings.Contains(lines[0], "release-finalizers compositecontroller/web --resource configmaps --force --yes") {
+		t.Errorf("of what is not finalized any more is said: %q", lines)
+	}
+}
+
+func TestOtherObjectsAreRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"AnotherKind":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n",
+		"OfKubernetes":  "apiVersion: apps/v1\nkind: ControllerRevision\nmetadata: {name: web}\n",
+		"NoObject":      "- a\n- b\n",
+		"NoYAML":        "a: b: c\n",
+		"WithinAList":   "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: web}}]\n",
+		"SecondOfAFile": stored + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if objects, err := read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "document ") {
+				t.Errorf("read %v with error %v, want an error that names the document", objects, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/release/archive"
+)
+
+// GoModule is the path under which Go itself is among the modules of a program.
+const GoModule = "go"
+
+// thirdParty is the folder of the licenses of others.
+const thirdParty = "third-party-licenses"
+
+// legal matches the files of a module that have to be handed on with what is built from it.
+var legal = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS|COPYRIGHT)[-.\w]*$`)
+
+// A Module is something of others that is in a program or an image.
+type Module struct {
+	// Path is the module's path, or GoModule.
+	Path string
+	// Version is that of the module, with a leading v, or that of Go, such as go1.26.0.
+	Version string
+	// Folder is where its files are on this machine.
+	Folder string
+}
+
+// Legal returns the module's license files, under third-party-licenses. A module without one is an error.
+func (m *Module) Legal() ([]archive.File, error) {
+	files, err := legalFiles(m.Folder, path.Join(thirdParty, m.Path))
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", m.Path, err)
+	}
+	return files, nil
+}
+
+// modules returns Go and the modules from whose packages a program is built.
+func (b *Builder) modules(ctx context.Context, name string, platform Platform) ([]Module, error) {
+	goroot, err := b.Go(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}`
+	listed, err := b.goCommand(ctx, b.Root, platform, "list", "-deps", "-f", format, "./cmd/"+name)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	var modules []Module
+	for line := range strings.Lines(listed) {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		if len(fields) != 3 || seen[fields[0]] {
+			continue
+		}
+		seen[fields[0]] = true
+		modules = append(modules, Module{Path: fields[0], Version: fields[1], Folder: fields[2]})
+	}
+	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.Path, b.Path) })
+	return append([]Module{goroot}, modules...), nil
+}
+
+// Go returns the Go that builds: its version and its folder.
+func (b *Builder) Go(ctx context.Context) (Module, error) {
+	output, err := b.goCommand(ctx, b.Root, Platform{}, "env", "GOVERSION", "GOROOT")
+	if err != nil {
+		return Module{}, err
+	}
+	version, folder, _ := strings.Cut(strings.TrimSpace(output), "\n")
+	return Module{Path: GoModule, Version: version, Folder: folder}, nil
+}
+
+// Tool returns a module that the module of this package requires.
+func (b *Builder) Tool(ctx context.Context, path string) (Module, error) {
+	output, err := b.goCommand(ctx, filepath.Join(b.Root, "hack", "release"), Platform{}, "list", "-m", "-f", "{{.Version}} {{.Dir}}", path)
+	if err != nil {
+		return Module{}, err
+	}
+	version, folder, found := strings.Cut(strings.TrimSpace(output), " ")
+	if !found {
+		return Module{}, fmt.Errorf("module %s has no folder: %s", path, output)
+	}
+	return Module{Path: path, Version: version, Folder: folder}, nil
+}
+
+// licenses returns our license and those of modules.
+func (b *Builder) licenses(modules []Module) ([]archive.File, error) {
+	ours, err := os.ReadFile(filepath.Join(b.Root, "LICENSE"))
+	if err != nil {
+		return nil, fmt.Errorf("reading our license: %w", err)
+	}
+	files := []archive.File{{Name: "LICENSE", Data: ours}}
+	for i := range modules {
+		of, err := modules[i].Legal()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, of...)
+	}
+	return files, nil
+}
+
+// legalFiles returns the legal files of a module's folder, for a folder of an archive.
+func legalFiles(folder, to string) ([]archive.File, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("looking for its license: %w", err)
+	}
+	var files []archive.File
+	for _, entry := range entries {
+		if entry.IsDir() || !legal.MatchString(entry.Name()) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading its license: %w", err)
+		}
+		files = append(files, archive.File{Name: path.Join(to, entry.Name()), Data: data})
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("there is no license in %s", folder)
+	}
+	return files, nil
+}

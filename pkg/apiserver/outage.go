@@ -1,0 +1,179 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// patience is how long etcd may take. A client of etcd waits until the request's own end while no member can be reached, and that is later
+// than what clients of Kubernetes wait for at most.
+const patience = 10 * time.Second
+
+// errLate ends what waits for etcd longer.
+var errLate = fmt.Errorf("it did not respond within %s", patience)
+
+// retryAfter is how long clients wait before they repeat a request that etcd did not serve, in seconds. Clients of Kubernetes repeat
+// it ten times: longer than the election of a leader takes.
+const retryAfter = 1
+
+// outages has the storages of a getter tell of an etcd that does not serve, be it external or embedded, with 503 Service Unavailable,
+// its cause and Retry-After. The generic API server would make 500 of it, which clients do not repeat.
+type outages struct{ generic.RESTOptionsGetter }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g outages) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	o, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return o, err
+	}
+	decorate := o.Decorator
+	o.Decorator = func(
+		config *storagebackend.ConfigForResource, prefix string, keyOf func(runtime.Object) (string, error),
+		newObject, newList func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		decorated, destroy, err := decorate(config, prefix, keyOf, newObject, newList, attributes, triggers, indexers)
+		if err != nil {
+			return nil, nil, err
+		}
+		return outageStorage{decorated}, destroy, nil
+	}
+	return o, nil
+}
+
+// outageStorage is a storage of outages.
+type outageStorage struct{ storage.Interface }
+
+// etcdsTurn is a context that ends when etcd has been waited for too long.
+type etcdsTurn struct {
+	context.Context
+
+	timer *time.Timer
+	stop  context.CancelFunc
+}
+
+func newTurn(ctx context.Context) *etcdsTurn {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &etcdsTurn{ctx, time.AfterFunc(patience, func() { cancel(errLate) }), func() { cancel(nil) }}
+}
+
+// pause is for what does not wait for etcd, such as admission, which may take longer. The function that it returns ends the pause.
+func (t *etcdsTurn) pause() (end func()) {
+	t.timer.Stop()
+	return func() { t.timer.Reset(patience) }
+}
+
+// end ends the turn, and returns the error for clients.
+func (t *etcdsTurn) end(err error) error {
+	t.timer.Stop()
+	late := context.Cause(t) == errLate //nolint:errorlint // It is this one, or that of the request.
+	t.stop()
+	if err != nil && late {
+		return unavailable(errLate)
+	}
+	return explainOutage(err)
+}
+
+// Create implements storage.Interface.
+func (s outageStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.Create(turn, key, obj, out, ttl))
+}
+
+// Delete implements storage.Interface.
+func (s outageStorage) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc,
+	cached runtime.Object, o storage.DeleteOptions,
+) error {
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.Delete(turn, key, out, preconditions, func(_ context.Context, o runtime.Object) error {
+		defer turn.pause()()
+		return validate(ctx, o)
+	}, cached, o))
+}
+
+// Watch implements storage.Interface.
+func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, o)
+	return w, explainOutage(err)
+}
+
+// Get implements storage.Interface.
+func (s outageStorage) Get(ctx context.Context, key string, o storage.GetOptions, out runtime.Object) error {
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.Get(turn, key, o, out))
+}
+
+// GetList implements storage.Interface.
+func (s outageStorage) GetList(ctx context.Context, key string, o storage.ListOptions, list runtime.Object) error {
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.GetList(turn, key, o, list))
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (s outageStorage) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	update storage.UpdateFunc, cached runtime.Object,
+) error {
+	turn := newTurn(ctx)
+	return turn.end(s.Interface.GuaranteedUpdate(turn, key, out, ignoreNotFound, preconditions,
+		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			defer turn.pause()()
+			return update(input, meta)
+		}, cached))
+}
+
+// explainOutage returns the error for clients if etcd did not serve, and any other error as it is.
+func explainOutage(err error) error {
+	if err == nil || !isOutage(err) {
+		return err
+	}
+	return unavailable(err)
+}
+
+func unavailable(cause error) error {
+	refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + cause.Error())
+	refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return refusal
+}
+
+// isOutage reports whether an error of etcd's client says that no member could be reached, that there is no leader, that an answer was
+// late, that etcd has too much to do, or that the database is full, which an embedded etcd mends as far as it can.
+func isOutage(err error) bool {
+	code := status.Code(err)
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = known.Code()
+	}
+	return code == codes.Unavailable || errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoSpace)
+}

@@ -1,0 +1,213 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// brokenStorage fails every request with the same error.
+type brokenStorage struct {
+	storage.Interface
+
+	err error
+}
+
+func (s brokenStorage) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+	return s.err
+}
+
+func (s brokenStorage) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc, runtime.Object, storage.DeleteOptions) error {
+	return s.err
+}
+
+func (s brokenStorage) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+	return nil, s.err
+}
+
+func (s brokenStorage) Get(context.Context, string, storage.GetOptions, runtime.Object) error {
+	return s.err
+}
+
+func (s brokenStorage) GetList(context.Context, string, storage.ListOptions, runtime.Object) error {
+	return s.err
+}
+
+func (s brokenStorage) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
+	return s.err
+}
+
+// broken returns the storage that the server makes on top of one that fails.
+func broken(t *testing.T, err error) storage.Interface {
+	t.Helper()
+	below := generic.RESTOptions{Decorator: func(
+		*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object, func() runtime.Object,
+		storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		return brokenStorage{err: err}, func() {}, nil
+	}}
+	options, failed := outages{below}.GetRESTOptions(schema.GroupResource{}, nil)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	s, _, failed := options.Decorator(nil, "", nil, nil, nil, nil, nil, nil)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return s
+}
+
+// requests are all that a storage is asked for.
+var requests = map[string]func(context.Context, storage.Interface) error{
+	"Create": func(ctx context.Context, s storage.Interface) error { return s.Create(ctx, "", nil, nil, 0) },
+	"Delete": func(ctx context.Context, s storage.Interface) error {
+		return s.Delete(ctx, "", nil, nil, nil, nil, storage.DeleteOptions{})
+	},
+	"Watch": func(ctx context.Context, s storage.Interface) error {
+		_, err := s.Watch(ctx, "", storage.ListOptions{})
+		return err
+	},
+	"Get": func(ctx context.Context, s storage.Interface) error { return s.Get(ctx, "", storage.GetOptions{}, nil) },
+	"GetList": func(ctx context.Context, s storage.Interface) error {
+		return s.GetList(ctx, "", storage.ListOptions{}, nil)
+	},
+	"GuaranteedUpdate": func(ctx context.Context, s storage.Interface) error {
+		return s.GuaranteedUpdate(ctx, "", nil, false, nil, nil, nil)
+	},
+}
+
+func TestAnOutageOfEtcdIsToldAsOne(t *testing.T) {
+	for name, err := range map[string]error{
+		"no answer in time":                rpctypes.Error(rpctypes.ErrGRPCTimeout),
+		"a leader that was lost meanwhile": rpctypes.Error(rpctypes.ErrGRPCTimeoutDueToLeaderFail),
+		"an election":                      rpctypes.Error(rpctypes.ErrGRPCLeaderChanged),
+		"no leader":                        rpctypes.Error(rpctypes.ErrGRPCNoLeader),
+		"too much to do":                   rpctypes.ErrTooManyRequests,
+		"a full database":                  rpctypes.ErrNoSpace,
+		"no member":                        status.Error(codes.Unavailable, "connection refused"),
+	} {
+		s := broken(t, err)
+		for request, do := range requests {
+			got, ok := errors.AsType[*apierrors.StatusError](do(t.Context(), s))
+			if !ok {
+				t.Errorf("%s, %s: got no status", name, request)
+				continue
+			}
+			is := got.Status()
+			if is.Code != http.StatusServiceUnavailable || is.Details == nil || is.Details.RetryAfterSeconds != retryAfter {
+				t.Errorf("%s, %s: got %+v, want 503 and Retry-After", name, request, is)
+			}
+			if !strings.Contains(is.Message, "etcd") || !strings.Contains(is.Message, err.Error()) {
+				t.Errorf("%s, %s: %q does not tell the cause %q", name, request, is.Message, err)
+			}
+		}
+	}
+}
+
+func TestOtherErrorsOfTheStorageStayAsTheyAre(t *testing.T) {
+	for name, err := range map[string]error{
+		"success":           nil,
+		"not found":         storage.NewKeyNotFoundError("key", 1),
+		"a refused object":  apierrors.NewBadRequest("wrong"),
+		"an ended request":  context.Canceled,
+		"a request's limit": context.DeadlineExceeded,
+		"a large object":    rpctypes.ErrRequestTooLarge,
+		"an old version":    rpctypes.ErrCompacted,
+	} {
+		s := broken(t, err)
+		for request, do := range requests {
+			if got := do(t.Context(), s); !errors.Is(got, err) {
+				t.Errorf("%s, %s: got %v, want %v", name, request, got, err)
+			}
+		}
+	}
+}
+
+// silentStorage waits until requests end, after it has admitted what is to be updated and deleted.
+type silentStorage struct{ brokenStorage }
+
+func (s silentStorage) Get(ctx context.Context, _ string, _ storage.GetOptions, _ runtime.Object) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s silentStorage) Delete(
+	ctx context.Context, _ string, _ runtime.Object, _ *storage.Preconditions, validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions,
+) error {
+	return errors.Join(validate(ctx, nil), ctx.Err())
+}
+
+func (s silentStorage) GuaranteedUpdate(
+	ctx context.Context, _ string, _ runtime.Object, _ bool, _ *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object,
+) error {
+	_, _, err := update(nil, storage.ResponseMeta{})
+	return errors.Join(err, ctx.Err())
+}
+
+func TestAnEtcdThatIsSilentIsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := outageStorage{silentStorage{}}.Get(t.Context(), "", storage.GetOptions{}, nil)
+		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "within 10s") || time.Since(began) != patience {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := (outageStorage{silentStorage{}}).Get(ctx, "", storage.GetOptions{}, nil); apierrors.IsServiceUnavailable(err) {
+			t.Errorf("the end of the request is told as %v", err)
+		}
+	})
+}
+
+func TestAdmissionMayTakeLongerThanEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := outageStorage{silentStorage{}}
+		err := s.GuaranteedUpdate(t.Context(), "", nil, false, nil, func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			<-time.After(2 * patience)
+			return nil, nil, nil
+		}, nil)
+		if err != nil {
+			t.Errorf("an update that is admitted after %s: %v", 2*patience, err)
+		}
+		err = s.Delete(t.Context(), "", nil, nil, func(context.Context, runtime.Object) error {
+			<-time.After(2 * patience)
+			return nil
+		}, nil, storage.DeleteOptions{})
+		if err != nil {
+			t.Errorf("a deletion that is admitted after %s: %v", 2*patience, err)
+		}
+	})
+}

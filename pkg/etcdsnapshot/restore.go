@@ -1,0 +1,135 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package etcdsnapshot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
+)
+
+// DefaultBump is by how much revisions are bumped: more than a store is written between the snapshot and its loss. etcd's own
+// instructions for clusters of Kubernetes name this number.
+const DefaultBump = 1_000_000_000
+
+// staging begins the names of directories in which a data directory is prepared.
+const staging = ".restore-"
+
+// Restoring says what is restored and where to.
+type Restoring struct {
+	// File is the path of the snapshot.
+	File string
+	// Dir is the data directory of etcd, which is made if it is missing. It must hold no store.
+	Dir string
+	// Bump is added to the last revision; it must not be zero. Clients have seen revisions after that of the snapshot, as
+	// resourceVersions. With the bump none of these comes back with another content, and all revisions up to it are marked compacted, so
+	// that every watch is told to list anew.
+	Bump uint64
+}
+
+// Restore makes a data directory of a snapshot. The error is a *BrokenError when the file cannot be restored, an *OccupiedError when
+// there is a store already, and an *embeddedetcd.InUseError when a server runs on the directory. After any error Dir holds what it held.
+func Restore(r Restoring) (err error) {
+	if r.Bump == 0 {
+		return errors.New("revisions must be bumped by 1 or more: clients have seen resourceVersions that would come back with another content")
+	}
+	if _, err := ReadStatus(r.File); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+		return fmt.Errorf("making data directory: %w", err)
+	}
+	lock, err := embeddedetcd.Lock(r.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	member := datadir.ToMemberDir(r.Dir)
+	if _, err := os.Lstat(member); err == nil {
+		return &OccupiedError{Dir: r.Dir, Member: member}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("looking for a store in data directory %s: %w", r.Dir, err)
+	}
+	prepared, err := prepare(r)
+	if err != nil {
+		return fmt.Errorf("restoring snapshot %s: %w", r.File, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Dir(prepared))) }()
+	if err := os.Rename(datadir.ToMemberDir(prepared), member); err != nil {
+		return fmt.Errorf("moving the restored store to its place: %w", err)
+	}
+	return syncDir(r.Dir)
+}
+
+// prepare makes the store beside its place, and returns its data directory. Its parent is to be removed.
+func prepare(r Restoring) (dir string, err error) {
+	// Those of a restore that was killed are of no use.
+	left, err := filepath.Glob(filepath.Join(r.Dir, staging+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return "", err
+		}
+	}
+	folder, err := os.MkdirTemp(r.Dir, staging)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		// It is how etcd's storage says that it cannot go on.
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%v", cause)
+		}
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(folder))
+		}
+	}()
+	dir = filepath.Join(folder, "etcd")
+	if err := snapshot.NewV3(logger()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: r.File, OutputDataDir: dir,
+		Name: embeddedetcd.MemberName, PeerURLs: []string{embeddedetcd.MemberPeerURL},
+		InitialCluster: embeddedetcd.MemberName + "=" + embeddedetcd.MemberPeerURL, InitialClusterToken: "restored",
+		RevisionBump: r.Bump, MarkCompacted: true,
+	}); err != nil {
+		return "", err
+	}
+	return dir, embeddedetcd.Verify(dir)
+}
+
+// syncDir writes the names in a directory to disk.
+func syncDir(dir string) error {
+	f, err := os.Open(dir) //nolint:gosec // The user names the directory.
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// logger is for the libraries of etcd: they return their errors, and panic where they would end the process.
+func logger() *zap.Logger {
+	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(zapcore.WriteThenPanic))
+}

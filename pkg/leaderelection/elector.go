@@ -1,0 +1,159 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	clientleaderelection "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	// Registers leader_election_master_status.
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
+	"k8s.io/klog/v2"
+)
+
+// Config says for which Lease a process is a candidate, and how.
+type Config struct {
+	// Client reaches the cluster. It must not share a limit with what runs under the Lease. Required.
+	Client coordinationclient.LeasesGetter
+	// Namespace and Name are those of the Lease. Required.
+	Namespace, Name string
+	// Identity is that of this process; no other one has it. Required.
+	Identity string
+	// Former is the identity of a process that is known to have ended: its Lease is taken at once. Empty: none.
+	Former string
+	// LeaseDuration, in whole seconds, is how long others wait for the holder to renew the Lease; RenewDeadline, which is less, after what
+	// time without a renewal the holder ends its term; RetryPeriod the time between renewals. Required.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// CreateNamespace creates the namespace of the Lease. It is called when that does not exist. Nil: the candidate waits for it.
+	CreateNamespace func(context.Context) error
+}
+
+// requestTimeout keeps a request that is not answered from costing the Lease.
+func (c *Config) requestTimeout() time.Duration {
+	return min(max(time.Second, c.RenewDeadline/2), 10*time.Second)
+}
+
+// Elector is a candidate for a Lease. It is safe for concurrent use.
+type Elector struct {
+	config   Config
+	fence    Fence
+	observed observed
+}
+
+// New returns an elector. It asks for nothing before Stand.
+func New(c Config) (*Elector, error) {
+	e := &Elector{config: c}
+	e.observed.see(&resourcelock.LeaderElectionRecord{})
+	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 {
+		return nil, fmt.Errorf("the duration of a Lease is in whole seconds, not %s", c.LeaseDuration)
+	}
+	// It says what is wrong with the rest.
+	if _, err := clientleaderelection.NewLeaderElector(e.election(e.lock(nil), func(context.Context) {})); err != nil {
+		return nil, fmt.Errorf("preparing the leader election: %w", err)
+	}
+	return e, nil
+}
+
+// Fence returns what refuses writes while this process does not lead.
+func (e *Elector) Fence() *Fence { return &e.fence }
+
+// Holder returns the identity of the process that holds the Lease, as far as this one knows; empty if none does.
+func (e *Elector) Holder() string { return e.observed.holder() }
+
+// Vacant returns for how long nobody has held the Lease, as far as this process knows; 0 while somebody does.
+func (e *Elector) Vacant() time.Duration { return max(0, -e.observed.remaining()) }
+
+// Stand waits for the Lease until ctx ends, and calls lead once while this process holds it. The context of lead ends with ctx, in which
+// case the Lease is held on until lead returns, or, with the cause [ErrLost], RenewDeadline after the last renewal. Stand returns after
+// lead, when the Lease is released; it may be called again then. The error says why the Lease could not be released.
+func (e *Elector) Stand(ctx context.Context, lead func(term context.Context)) error {
+	// The Lease outlives ctx, until lead has returned.
+	campaign, withdraw := context.WithCancel(context.WithoutCancel(ctx))
+	defer withdraw()
+	t := newTerm(campaign, e.config.RenewDeadline)
+	lock, elected := e.lock(t), make(chan struct{})
+	elector, err := clientleaderelection.NewLeaderElector(e.election(lock, func(context.Context) { close(elected) }))
+	if err != nil {
+		return fmt.Errorf("preparing the leader election: %w", err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer t.end(ErrLost)
+		elector.Run(campaign)
+	})
+	// The elector would try on, as long as again.
+	context.AfterFunc(t.over, withdraw)
+	select {
+	case <-elected:
+		e.lead(ctx, t, lead)
+	case <-t.over.Done(): // It was lost before it was used.
+	case <-ctx.Done():
+	}
+	withdraw()
+	running.Wait()
+	if !lock.tried {
+		return nil
+	}
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	if err := lock.release(releasing); err != nil {
+		return fmt.Errorf("releasing the Lease %s, which others can take %s after its last renewal: %w", lock.Describe(), e.config.LeaseDuration, err)
+	}
+	e.observed.see(&resourcelock.LeaderElectionRecord{})
+	return nil
+}
+
+// releaseLimit is how long a process that ends waits for its Lease to be released.
+const releaseLimit = 2 * time.Second
+
+// lead calls lead with a context that ends with ctx, or when the Lease is lost.
+func (e *Elector) lead(ctx context.Context, t *term, lead func(context.Context)) {
+	leading, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(t.over, func() { end(context.Cause(t.over)) })()
+	defer e.fence.open(t)()
+	if !t.holds() {
+		return
+	}
+	lead(leading)
+	if errors.Is(context.Cause(t.over), ErrLost) {
+		klog.FromContext(ctx).Error(ErrLost, "This process leads no more", "lease", e.config.Namespace+"/"+e.config.Name, "holder", e.Holder())
+	}
+}
+
+func (e *Elector) lock(t *term) *lock {
+	return &lock{config: &e.config, term: t, observed: &e.observed, LeaseLock: &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
+		Client:     e.config.Client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: e.config.Identity},
+	}}
+}
+
+func (e *Elector) election(l *lock, elected func(context.Context)) clientleaderelection.LeaderElectionConfig {
+	return clientleaderelection.LeaderElectionConfig{
+		Lock: l, Name: e.config.Name,
+		LeaseDuration: e.config.LeaseDuration, RenewDeadline: e.config.RenewDeadline, RetryPeriod: e.config.RetryPeriod,
+		Callbacks: clientleaderelection.LeaderCallbacks{OnStartedLeading: elected, OnStoppedLeading: func() {}},
+	}
+}

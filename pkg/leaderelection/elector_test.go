@@ -1,0 +1,382 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+var errUnreachable = errors.New("unreachable")
+
+// leases has one Lease, in memory: what an API server does with versions and watches, at once.
+type leases struct {
+	mu       sync.Mutex
+	lease    *coordinationv1.Lease
+	version  int
+	watchers map[*watch.RaceFreeFakeWatcher]struct{}
+	// namespace says whether the namespace of the Lease is there.
+	namespace bool
+}
+
+func newLeases() *leases {
+	return &leases{watchers: map[*watch.RaceFreeFakeWatcher]struct{}{}, namespace: true}
+}
+
+// access is how one process reaches the Lease.
+type access struct {
+	coordinationclient.LeaseInterface
+
+	*leases
+
+	mu sync.Mutex
+	// cut says that nothing is answered, blind that watches are refused.
+	cut, blind bool
+}
+
+func (a *access) Leases(string) coordinationclient.LeaseInterface { return a }
+
+func (a *access) set(cut bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cut = cut
+}
+
+func (a *access) reach() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cut {
+		return errUnreachable
+	}
+	return nil
+}
+
+func (a *access) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if err := a.reach(); err != nil {
+		return nil, err
+	}
+	a.leases.mu.Lock()
+	defer a.leases.mu.Unlock()
+	if a.lease == nil {
+		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), "engine")
+	}
+	return a.lease.DeepCopy(), nil
+}
+
+func (a *access) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return a.put(l, func() error {
+		if !a.namespace {
+			return apierrors.NewNotFound(corev1.Resource("namespaces"), "server")
+		}
+		if a.lease != nil {
+			return apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), "engine")
+		}
+		return nil
+	}, watch.Added)
+}
+
+func (a *access) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return a.put(l, func() error {
+		if a.lease == nil {
+			return apierrors.NewNotFound(coordinationv1.Resource("leases"), "engine")
+		}
+		if a.lease.ResourceVersion != l.ResourceVersion {
+			return apierrors.NewConflict(coordinationv1.Resource("leases"), "engine", nil)
+		}
+		return nil
+	}, watch.Modified)
+}
+
+func (a *access) put(l *coordinationv1.Lease, check func() error, event watch.EventType) (*coordinationv1.Lease, error) {
+	if err := a.reach(); err != nil {
+		return nil, err
+	}
+	a.leases.mu.Lock()
+	defer a.leases.mu.Unlock()
+	if err := check(); err != nil {
+		return nil, err
+	}
+	a.version++
+	a.lease = l.DeepCopy()
+	a.lease.ResourceVersion = string(rune('a' + a.version))
+	for w := range a.watchers {
+		w.Action(event, a.lease.DeepCopy())
+	}
+	return a.lease.DeepCopy(), nil
+}
+
+func (a *access) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	if err := a.reach(); err != nil || a.blind {
+		return nil, errors.Join(err, errUnreachable)
+	}
+	a.leases.mu.Lock()
+	defer a.leases.mu.Unlock()
+	w := watch.NewRaceFreeFake()
+	a.watchers[w] = struct{}{}
+	if a.lease != nil {
+		w.Add(a.lease.DeepCopy())
+	}
+	context.AfterFunc(ctx, func() {
+		a.leases.mu.Lock()
+		defer a.leases.mu.Unlock()
+		delete(a.watchers, w)
+	})
+	return w, nil
+}
+
+// candidate is an elector that leads again and again.
+type candidate struct {
+	*Elector
+
+	access *access
+	stop   context.CancelFunc
+	ended  chan struct{}
+	// begun and over have the times at which it was elected, and at which its terms were over.
+	begun, over chan time.Duration
+	// work is how long lead takes after its term.
+	work time.Duration
+	// causes are those of the ends of terms.
+	causes chan error
+}
+
+const (
+	duration = 15 * time.Second
+	deadline = 10 * time.Second
+	retry    = 2 * time.Second
+)
+
+func start(t *testing.T, began time.Time, l *leases, name string, edit ...func(*candidate, *Config)) *candidate {
+	t.Helper()
+	c := &candidate{
+		access: &access{leases: l}, ended: make(chan struct{}),
+		begun: make(chan time.Duration, 9), over: make(chan time.Duration, 9), causes: make(chan error, 9),
+	}
+	config := Config{
+		Client: c.access, Namespace: "server", Name: "engine", Identity: name,
+		LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry,
+	}
+	for _, e := range edit {
+		e(c, &config)
+	}
+	var err error
+	if c.Elector, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	c.stop = stop
+	go func() {
+		defer close(c.ended)
+		for ctx.Err() == nil {
+			_ = c.Stand(ctx, func(term context.Context) {
+				c.begun <- time.Since(began)
+				<-term.Done()
+				c.over <- time.Since(began)
+				c.causes <- context.Cause(term)
+				time.Sleep(c.work)
+			})
+		}
+	}()
+	t.Cleanup(c.finish)
+	return c
+}
+
+func (c *candidate) finish() {
+	c.stop()
+	<-c.ended
+}
+
+func TestALeaseIsHandedOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		// first is what is done with the first of two candidates, 30 s after the start.
+		first func(*candidate)
+		work  time.Duration
+		blind bool
+		// from and to are between which times after that the second one leads.
+		from, to time.Duration
+		cause    error
+	}{
+		"at once when it is released": {first: func(c *candidate) { c.stop() }, cause: context.Canceled},
+		"when all has ended that ran under it": {
+			first: func(c *candidate) { c.stop() }, work: 7 * time.Second, from: 7 * time.Second, to: 7 * time.Second, cause: context.Canceled,
+		},
+		"when it has expired": {
+			first: func(c *candidate) { c.access.set(true) }, from: duration - retry, to: duration, cause: ErrLost,
+		},
+		"when it is released, without a right to watch": {
+			first: func(c *candidate) { c.stop() }, blind: true, to: retry, cause: context.Canceled,
+		},
+		"when it has expired, without a right to watch": {
+			first: func(c *candidate) { c.access.set(true) }, blind: true, from: duration - retry, to: duration + retry, cause: ErrLost,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, l := time.Now(), newLeases()
+				first := start(t, began, l, "first", func(c *candidate, _ *Config) { c.work = test.work })
+				synctest.Wait()
+				if at := <-first.begun; at != 0 {
+					t.Errorf("a free Lease was taken after %s", at)
+				}
+				second := start(t, began, l, "second", func(c *candidate, _ *Config) { c.access.blind = test.blind })
+				const pause = 30*time.Second + time.Millisecond
+				time.Sleep(pause)
+				if len(first.over)+len(second.begun) > 0 {
+					t.Fatal("the Lease went over though it was renewed")
+				}
+				if holder := second.Holder(); holder != "first" {
+					t.Errorf("the second candidate says that the Lease is held by %q", holder)
+				}
+				test.first(first)
+				over, at := <-first.over-pause, <-second.begun-pause
+				if at < test.from || at > test.to {
+					t.Errorf("the second one leads after %s, not %s to %s", at, test.from, test.to)
+				}
+				if over > at || errors.Is(test.cause, ErrLost) && (over < deadline-retry || over > deadline) {
+					t.Errorf("the term of the first one was over after %s, and that of the second one began after %s", over, at)
+				}
+				if cause := <-first.causes; !errors.Is(cause, test.cause) {
+					t.Errorf("the term of the first one ended with %v", cause)
+				}
+				if first.Fence().passes() || !second.Fence().passes() {
+					t.Error("the first one may write still, or the second one may not")
+				}
+				first.finish()
+				second.finish()
+			})
+		})
+	}
+}
+
+// passes reports whether a write would be let through.
+func (f *Fence) passes() bool {
+	t := f.term.Load()
+	return t != nil && t.holds()
+}
+
+func TestACandidateThatWasCutOffStandsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, l := time.Now(), newLeases()
+		first := start(t, began, l, "first")
+		<-first.begun
+		second := start(t, began, l, "second")
+		synctest.Wait()
+		first.access.set(true)
+		<-second.begun
+		first.access.set(false)
+		time.Sleep(time.Minute)
+		if len(first.begun) > 0 || first.Fence().passes() {
+			t.Error("both lead")
+		}
+		second.stop()
+		<-first.begun
+		if !first.Fence().passes() {
+			t.Error("the first one leads again and may not write")
+		}
+		first.finish()
+	})
+}
+
+func TestALeaseOfAProcessThatEndedIsTakenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, l := time.Now(), newLeases()
+		first := start(t, began, l, "first")
+		<-first.begun
+		first.access.set(true) // As if it were killed: it renews and releases nothing.
+		restarted := start(t, began, l, "again", func(_ *candidate, c *Config) { c.Former = "first" })
+		if at := <-restarted.begun; at != 0 {
+			t.Errorf("it waited %s", at)
+		}
+		first.finish()
+		restarted.finish()
+	})
+}
+
+func TestTheNamespaceIsCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeases()
+		l.namespace = false
+		c := start(t, time.Now(), l, "first", func(_ *candidate, c *Config) {
+			c.CreateNamespace = func(context.Context) error {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.namespace = true
+				return nil
+			}
+		})
+		if at := <-c.begun; at != 0 {
+			t.Errorf("it waited %s", at)
+		}
+		c.finish()
+	})
+}
+
+func TestALeaseThatAnotherOneTookIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeases()
+		c := start(t, time.Now(), l, "first")
+		<-c.begun
+		other, holder := &access{leases: l}, "other"
+		lease, err := other.Get(t.Context(), "", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &now
+		if _, err := other.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if over := <-c.over; over > retry {
+			t.Errorf("it led on for %s", over)
+		}
+		if cause := <-c.causes; !errors.Is(cause, ErrLost) {
+			t.Errorf("the term ended with %v", cause)
+		}
+		c.finish()
+	})
+}
+
+func TestWrongTimesAreRefused(t *testing.T) {
+	for name, edit := range map[string]func(*Config){
+		"no duration":              func(c *Config) { c.LeaseDuration = 0 },
+		"parts of seconds":         func(c *Config) { c.LeaseDuration += time.Millisecond },
+		"a deadline that is late":  func(c *Config) { c.RenewDeadline = c.LeaseDuration },
+		"a deadline without tries": func(c *Config) { c.RetryPeriod = c.RenewDeadline },
+		"no identity":              func(c *Config) { c.Identity = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Config{
+				Client: &access{}, Namespace: "server", Name: "engine", Identity: "first",
+				LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry,
+			}
+			edit(&c)
+			if _, err := New(c); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+)
+
+// PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.
+func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) error {
+	trust, err := NewTrust(config)
+	if err != nil {
+		return err
+	}
+	existing, err := trust.get(ctx)
+	if err != nil {
+		return err
+	}
+	return trust.apply(ctx, bundle, map[string]any{"name": APIServiceName, "uid": string(existing.GetUID())})
+}
+
+// Trust is whom a cluster trusts as this server: the caBundle of the APIService. It implements servingcert.Registration.
+type Trust struct {
+	client dynamic.Interface
+}
+
+var _ servingcert.Registration = &Trust{}
+
+// NewTrust returns the Trust of a cluster, as seen and written by the user of a client configuration. That user needs the verbs get and
+// patch on the APIService.
+func NewTrust(config *rest.Config) (*Trust, error) {
+	client, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Trust{client: client}, nil
+}
+
+// Trusted returns the caBundle and the APIService's resourceVersion. The error is servingcert.ErrNotRegistered if there is no APIService.
+func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err error) {
+	existing, err := t.get(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, "", servingcert.ErrNotRegistered
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	text, _, err := unstructured.NestedString(existing.Object, "spec", "caBundle")
+	if err != nil {
+		return nil, "", fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	if bundle, err = base64.StdEncoding.DecodeString(text); err != nil {
+		return nil, "", fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)
+	}
+	return bundle, existing.GetResourceVersion(), nil
+}
+
+// Trust sets the caBundle of an APIService that has the resourceVersion. If it has another one, apierrors.IsConflict is true for the
+// error.
+func (t *Trust) Trust(ctx context.Context, bundle []byte, version string) error {
+	return t.apply(ctx, bundle, map[string]any{"name": APIServiceName, "resourceVersion": version})
+}
+
+// get returns the APIService. One that stands for CustomResourceDefinitions is not ours.
+func (t *Trust) get(ctx context.Context) (*unstructured.Unstructured, error) {
+	existing, err := t.client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	if existing.GetLabels()[automanagedLabel] != "" {
+		return nil, &ServedByDefinitionsError{}
+	}
+	return existing, nil
+}
+
+// apply writes the caBundle alone. The metadata has something that keeps an APIService from being made.
+func (t *Trust) apply(ctx context.Context, bundle []byte, metadata map[string]any) error {
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiServices().GroupVersion().String(), "kind": "APIService", "metadata": metadata,
+	}}
+	if err := setBundle(wanted, bundle); err != nil {
+		return err
+	}
+	return apply(ctx, t.client, wanted, authorityFieldManager)
+}

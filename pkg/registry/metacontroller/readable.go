@@ -1,0 +1,133 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package metacontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+const (
+	// readableTimeout bounds CheckReadable: whether etcd answers at all is for the health checks to say.
+	readableTimeout = 10 * time.Second
+	// readablePage is how many objects are read at a time.
+	readablePage = 500
+)
+
+// An UnreadableError means that objects are stored encrypted, and not with a key that the server was given.
+type UnreadableError struct {
+	// Key is that of the first such object in etcd.
+	Key string
+	// Err says what is wrong with it.
+	Err error
+}
+
+// Error says which object, why, and what to do.
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("a stored object cannot be decrypted: %s: %v; the file of --encryption-provider-config must have every key with which "+
+		"objects were encrypted, until all of them are written anew. Nothing was changed", e.Key, e.Err)
+}
+
+// Unwrap returns what is wrong with the object.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// CheckReadable returns an *UnreadableError if a stored object is encrypted with a key that the server was not given, which would come up
+// and never be ready. Transformers are those of the configuration of encryption, with which all objects are read. Nil: there is no such
+// configuration, and one object of each resource is read, which costs nothing and finds that it was forgotten. An etcd that does not
+// answer is no error here.
+func CheckReadable(ctx context.Context, config *storagebackend.Config, transformers value.ResourceTransformers) error {
+	ctx, cancel := context.WithTimeout(ctx, readableTimeout)
+	defer cancel()
+	err := checkReadable(ctx, config, transformers)
+	if unreadable, ok := errors.AsType[*UnreadableError](err); ok {
+		return unreadable
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("Could not check that what is stored can be decrypted", "err", err)
+	}
+	return nil
+}
+
+func checkReadable(ctx context.Context, config *storagebackend.Config, transformers value.ResourceTransformers) (err error) {
+	client, err := newEtcdClient(ctx, config.Transport)
+	if err != nil {
+		return fmt.Errorf("connecting to etcd: %w", err)
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	for _, name := range []string{"compositecontrollers", "decoratorcontrollers", "controllerrevisions"} {
+		resource := metacontroller.Resource(name)
+		transformer := identity.NewEncryptCheckTransformer()
+		if transformers != nil {
+			transformer = transformers.TransformerForResource(resource)
+		}
+		if err := readThrough(ctx, client, config.Prefix, resource, transformer, transformers != nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newEtcdClient(ctx context.Context, t storagebackend.TransportConfig) (*clientv3.Client, error) {
+	config := clientv3.Config{Context: ctx, Endpoints: t.ServerList, Logger: zap.NewNop()}
+	if t.CertFile != "" || t.KeyFile != "" || t.TrustedCAFile != "" {
+		files := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}
+		var err error
+		if config.TLS, err = files.ClientConfig(); err != nil {
+			return nil, err
+		}
+	}
+	return clientv3.New(config)
+}
+
+// readThrough decrypts the stored objects of a resource: all, or one.
+func readThrough(ctx context.Context, client *clientv3.Client, root string, resource schema.GroupResource, transformer value.Transformer, all bool,
+) error {
+	prefix := path.Join("/", root, resource.Group, resource.Resource) + "/"
+	limit := int64(1)
+	if all {
+		limit = readablePage
+	}
+	for key := prefix; ; {
+		page, err := client.Get(ctx, key, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(limit))
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", resource, err)
+		}
+		for _, kv := range page.Kvs {
+			if _, _, err := transformer.TransformFromStorage(ctx, kv.GetValue(), value.DefaultContext(kv.GetKey())); err != nil {
+				return &UnreadableError{Key: string(kv.GetKey()), Err: err}
+			}
+			key = string(kv.GetKey()) + "\x00"
+		}
+		if !all || !page.More {
+			return nil
+		}
+	}
+}

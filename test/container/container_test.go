@@ -1,0 +1,76 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package container
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// made is what `make image-local` writes.
+var made = filepath.Join("..", "..", "bin", "image-local", "oci")
+
+func TestMain(m *testing.M) {
+	if status, inside := Main(); inside {
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
+// Whatever the kernel gives, the program runs; what it does not give is told.
+func TestEveryIsolation(t *testing.T) {
+	c := newContainer(t, made)
+	for _, c.isolation = range isolations() {
+		t.Run(c.isolation.name, func(t *testing.T) {
+			output, err := c.version()
+			if err != nil && strings.Contains(output+err.Error(), "operation not permitted") {
+				t.Skipf("this kernel does not give it: %v: %s", err, output)
+			}
+			if err != nil || !strings.HasPrefix(output, "metacontroller-apiserver version v") {
+				t.Errorf("the program prints %q: %v", output, err)
+			}
+		})
+	}
+}
+
+// A layout whose blobs are not what its index says is not run.
+func TestALayoutWithAnotherBlob(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(made)); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := filepath.Glob(filepath.Join(folder, "blobs", "sha256", "*"))
+	if err != nil || len(blobs) == 0 {
+		t.Fatalf("there are no blobs: %v", err)
+	}
+	for _, blob := range blobs {
+		data, err := os.ReadFile(blob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := errors.Join(os.Remove(blob), os.WriteFile(blob, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := layout(folder).image(); err == nil || !strings.Contains(err.Error(), "has other content") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,153 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+)
+
+// TestEtcdMembers kills members of an external etcd under load.
+func TestEtcdMembers(t *testing.T) {
+	figures := report.For(t, report.EtcdMembers)
+	writes, away := report.Pick(40, 400), report.Pick(3*time.Second, time.Minute)
+	etcd := newTrio(t, cluster.Shared(t))
+	e := fixture.SetUp(t, fixture.Options{Limit: limit(), Server: server.Options{
+		Args: []string{"--etcd-servers", etcd.servers(), stored},
+		// Requests that etcd did not serve are broken off.
+		Tolerate: []string{"context canceled", "could not write", "Handler timeout"},
+	}})
+	l := newLedger(e.NewTest(t))
+	for _, victim := range []struct {
+		what string
+		pick func(leader int) int
+	}{
+		{"a follower", func(leader int) int { return (leader + 1) % len(etcd.members) }},
+		{"the leader", func(leader int) int { return leader }},
+	} {
+		dead := victim.pick(etcd.await())
+		began := time.Now()
+		killed := make(chan struct{})
+		start := l.acknowledged()
+		go func() {
+			defer close(killed)
+			for l.acknowledged() < start+writes/4 && time.Since(began) < limit() {
+				<-time.After(time.Millisecond)
+			}
+			etcd.kill(dead)
+		}()
+		failed := l.write(t.Context(), writes)
+		<-killed
+		for _, err := range failed {
+			t.Errorf("with %s killed: %v", victim.what, err)
+		}
+		l.check()
+		etcd.start(dead)
+		figures.Say("%s killed during %d writes: all of them served, in %s", victim.what, l.acknowledged()-start, seconds(time.Since(began)))
+	}
+	etcd.await()
+	for i := range etcd.members {
+		etcd.kill(i)
+	}
+	refused := outage(t, e, away)
+	for i := range etcd.members {
+		etcd.start(i)
+	}
+	back := time.Now()
+	etcd.await()
+	cluster.Eventually(t, limit(), "writes to be served again", func(ctx context.Context) (bool, string) {
+		failed := l.write(ctx, 1)
+		return len(failed) == 0, fmt.Sprint(failed)
+	})
+	figures.Say("all killed for %s: %d of %d requests refused with 503, its cause and Retry-After; served again %s after they were started",
+		away, refused, refused, seconds(time.Since(back)))
+	l.check()
+	select {
+	case <-e.Server.Ended():
+		t.Error("the server ended")
+	default:
+	}
+}
+
+// outage asks the server while it has no etcd, and returns how many requests it has refused as it must.
+func outage(t *testing.T, e *fixture.Environment, away time.Duration) int {
+	t.Helper()
+	until := time.Now().Add(away)
+	body, err := json.Marshal(controller("refused", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for n := 0; n < 2 || time.Now().Before(until); n++ {
+		request, content := http.MethodPost, string(body)
+		at := path
+		if n%2 == 1 {
+			request, content, at = http.MethodDelete, "", path+"/refused"
+		}
+		status, retry, text := ask(t, e.Server, request, at, content)
+		var is metav1.Status
+		if err := json.Unmarshal([]byte(text), &is); err != nil || status != http.StatusServiceUnavailable || retry == "" || !strings.Contains(is.Message, "etcd") {
+			t.Errorf("%s got %d, Retry-After %q: %s, want 503 with a cause", request, status, retry, text)
+		} else {
+			refused++
+		}
+		pause(t, 100*time.Millisecond)
+	}
+	for path, want := range map[string]int{"/livez?exclude=etcd": http.StatusOK, "/readyz": http.StatusInternalServerError} {
+		if status, err := e.Server.Get(t.Context(), path); err != nil || status != want {
+			t.Errorf("%s is %d without etcd, want %d: %v", path, status, want, err)
+		}
+	}
+	return refused
+}
+
+// ask makes a request to the server itself.
+func ask(t *testing.T, s *server.Server, method, path, body string) (status int, retryAfter, text string) {
+	t.Helper()
+	transport, err := s.Transport()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, s.URL(path), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // It is read.
+	read, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return response.StatusCode, response.Header.Get("Retry-After"), string(read)
+}

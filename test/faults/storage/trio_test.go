@@ -1,0 +1,145 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+)
+
+// A trio is an etcd of three members.
+type trio struct {
+	t       testing.TB
+	program string
+	dir     string
+	ports   [3]int
+	members [3]*process.Process
+	client  *clientv3.Client
+}
+
+// newTrio starts the members, which end with the test, and returns when they have a leader.
+func newTrio(t testing.TB, c *cluster.Cluster) *trio {
+	t.Helper()
+	e := &trio{t: t, program: filepath.Join(filepath.Dir(c.KubectlPath), "etcd"), dir: t.TempDir()}
+	first := 31000 + 8*rand.IntN(100) // Above those of control planes, and below those of outgoing connections.
+	for i := range e.ports {
+		e.ports[i] = first + 2*i
+	}
+	var err error
+	if e.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(e.servers(), ","), Context: t.Context(), Logger: zap.NewNop()}); err != nil {
+		t.Fatalf("making a client of etcd: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = e.client.Close() // Its requests have ended.
+		for i := range e.members {
+			e.kill(i)
+		}
+	})
+	for i := range e.members {
+		e.start(i)
+	}
+	e.await()
+	return e
+}
+
+func (e *trio) endpoint(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]) }
+
+func (e *trio) peer(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]+1) }
+
+// servers are the members for --etcd-servers.
+func (e *trio) servers() string {
+	return strings.Join([]string{e.endpoint(0), e.endpoint(1), e.endpoint(2)}, ",")
+}
+
+// start starts a member, with the data that it had.
+func (e *trio) start(i int) {
+	e.t.Helper()
+	name := func(i int) string { return fmt.Sprintf("m%d", i) }
+	var initial []string
+	for each := range e.members {
+		initial = append(initial, name(each)+"="+e.peer(each))
+	}
+	command := process.Command(e.t.Context(), e.program, "--name="+name(i), "--data-dir="+filepath.Join(e.dir, name(i)),
+		"--listen-client-urls="+e.endpoint(i), "--advertise-client-urls="+e.endpoint(i),
+		"--listen-peer-urls="+e.peer(i), "--initial-advertise-peer-urls="+e.peer(i),
+		"--initial-cluster="+strings.Join(initial, ","), "--unsafe-no-fsync", "--log-level=warn")
+	var err error
+	e.members[i], err = process.Start(command, process.Options{Name: "etcd " + name(i), Log: filepath.Join(e.dir, name(i)+".log")})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// kill kills a member with SIGKILL.
+func (e *trio) kill(i int) {
+	if e.members[i] != nil {
+		e.members[i].Kill()
+		e.members[i] = nil
+	}
+}
+
+// leader returns which member leads.
+func (e *trio) leader(ctx context.Context) (int, error) {
+	for i := range e.members {
+		if e.members[i] == nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		status, err := e.client.Status(ctx, e.endpoint(i))
+		cancel()
+		if err != nil {
+			return 0, fmt.Errorf("asking member %d: %w", i, err)
+		}
+		if status.Header.GetMemberId() == status.Leader {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no member leads")
+}
+
+// await waits until all members serve and one of them leads, and returns which.
+func (e *trio) await() int {
+	e.t.Helper()
+	var leader int
+	cluster.Eventually(e.t, limit(), "etcd to have a leader and all members", func(ctx context.Context) (bool, string) {
+		var err error
+		if leader, err = e.leader(ctx); err != nil {
+			return false, err.Error()
+		}
+		for i := range e.members {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			status, err := e.client.Status(ctx, e.endpoint(i))
+			cancel()
+			if err != nil || status.Leader == 0 {
+				return false, fmt.Sprintf("member %d: %v %v", i, status, err)
+			}
+		}
+		return true, ""
+	})
+	return leader
+}

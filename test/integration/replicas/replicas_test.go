@@ -1,0 +1,149 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+// TestOneReplicaRunsTheControllers looks at two replicas at rest.
+func TestOneReplicaRunsTheControllers(t *testing.T) {
+	p := start(t, times{time.Minute, 40 * time.Second, 2 * time.Second})
+	p.second.leads(t, false)
+	p.churn()
+	p.rounds(3)
+	p.settle()
+	if writes := p.requestsOf(p.second); len(writes) > 0 {
+		t.Errorf("the replica that waits made %d requests that write, the first of which is %s", len(writes), cluster.AuditedRequest(&writes[0]))
+	}
+	p.judge()
+	if status, err := p.second.Get(t.Context(), "/readyz"); status != 200 {
+		t.Errorf("the replica that waits is not ready: %d %v", status, err)
+	}
+	// Its caches are filled.
+	cluster.Eventually(t, limit, "the caches of the replica that waits", func(ctx context.Context) (bool, string) {
+		page, err := p.second.Metrics(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		things, _ := page.Value("metacontroller_cache_objects", "resource", fixture.Things.GroupResource().String())
+		children, _ := page.Value("metacontroller_cache_objects", "resource", "configmaps")
+		return int(things) >= len(p.parents) && int(children) >= len(p.parents), fmt.Sprint(things, children)
+	})
+	// The API of the cluster leads to the second one, which knows who could answer.
+	lease, err := p.Kube.CoordinationV1().Leases(leaseNamespace).Get(t.Context(), p.lease, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/" + p.controller.Name + "/parents"
+	output, err := p.TryKubectl(t.Context(), "", "get", "--raw", path)
+	if err == nil || !strings.Contains(output, *lease.Spec.HolderIdentity) {
+		t.Errorf("the replica that waits answers %v: %s\nbut the Lease is held by %s", err, output, *lease.Spec.HolderIdentity)
+	}
+	// What they serve is the same.
+	p.Kubectl(t, "get", "compositecontroller", p.controller.Name)
+}
+
+// TestAReplicaThatEndsHandsOver has the Lease last a minute: the second replica runs the controllers before it could have expired.
+func TestAReplicaThatEndsHandsOver(t *testing.T) {
+	x := times{time.Minute, 40 * time.Second, 2 * time.Second}
+	p := start(t, x)
+	p.churn()
+	p.rounds(3)
+	asked := time.Now()
+	if err := p.first.Stop(); err != nil {
+		t.Error(err)
+	}
+	p.takesOver(p.second, asked, x.lease)
+	p.rounds(3)
+	p.settle()
+	p.judge()
+}
+
+// takesOver waits until a replica writes, and checks that it did within a time.
+func (p *pair) takesOver(r *replica, since time.Time, within time.Duration) {
+	p.T.Helper()
+	var took time.Duration
+	cluster.Eventually(p.T, limit, r.user+" to write", func(context.Context) (bool, string) {
+		at, found := p.firstAfter(r, since)
+		took = at.Sub(since)
+		return found, "it has not"
+	})
+	p.T.Logf("%s wrote for the first time %s later", r.user, took.Round(time.Millisecond))
+	if within > 0 && took >= within {
+		p.T.Errorf("%s began %s after the other one ended, when its Lease had expired", r.user, took)
+	}
+}
+
+func TestAReplicaThatIsKilledIsReplaced(t *testing.T) {
+	p := start(t, defaults)
+	p.churn()
+	p.rounds(3)
+	p.first.leads(t, true)
+	killed := time.Now()
+	p.first.Kill()
+	p.takesOver(p.second, killed, 0)
+	p.rounds(3)
+	p.settle()
+	p.judge()
+}
+
+// TestAReplicaThatStoodStillWritesNothing stops a replica in the middle of its work for longer than its Lease lasts.
+func TestAReplicaThatStoodStillWritesNothing(t *testing.T) {
+	p := start(t, defaults)
+	p.churn()
+	p.rounds(3)
+	p.first.leads(t, true)
+	stopped := time.Now()
+	p.first.Suspend()
+	p.takesOver(p.second, stopped, 0)
+	p.rounds(10)
+	if long() {
+		cluster.Eventually(t, 2*limit, "a minute to be over", func(context.Context) (bool, string) { return time.Since(stopped) > time.Minute, "" })
+	}
+	before, err := os.ReadFile(p.first.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	goesOn := time.Now()
+	p.first.Resume()
+	cluster.Eventually(t, limit, "the first replica to see that it leads no more", func(context.Context) (bool, string) {
+		log, err := os.ReadFile(p.first.Log())
+		return err == nil && strings.Contains(string(log[len(before):]), "This process leads no more"), "its log does not say so"
+	})
+	p.rounds(10)
+	p.silent(p.first, goesOn)
+	// It stands for election again.
+	asked := time.Now()
+	if err := p.second.Stop(); err != nil {
+		t.Error(err)
+	}
+	p.takesOver(p.first, asked, 0)
+	p.second.Restart() // The API of the cluster leads to it.
+	p.settle()
+	p.judge()
+}

@@ -1,0 +1,79 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooks
+
+// Available is the condition of a Deployment whose Pods are available.
+const Available = "Available"
+
+// deploymentSpec returns the spec of a Deployment, whose selector, which cannot be changed, has its name.
+func deploymentSpec(r *Request, wish Wish, step int64, name string) map[string]any {
+	env := []any{map[string]any{"name": "own-color", "value": wish.Color}}
+	if wish.Memory {
+		env = append(env, map[string]any{"name": "own-step", "value": itoa(step)})
+	}
+	if related := relatedText(r); related != "" {
+		env = append(env, map[string]any{"name": "own-related", "value": related})
+	}
+	containers := []any{map[string]any{"name": "own-main", "image": "main:" + itoa(wish.Level), "env": env}}
+	if wish.has(WithMore) {
+		containers = append(containers, map[string]any{"name": "own-more", "image": "more:" + itoa(wish.Level)})
+	}
+	selector := map[string]any{"deployment": name}
+	spec := map[string]any{
+		"selector": map[string]any{"matchLabels": selector},
+		"template": map[string]any{"metadata": map[string]any{"labels": selector}, "spec": map[string]any{"containers": containers}},
+	}
+	if !wish.has(WithoutSize) {
+		spec["replicas"] = wish.Level % 3
+	}
+	return spec
+}
+
+// Rollout returns the status of a Deployment whose Pods are as its spec says, or not yet.
+func Rollout(deployment map[string]any, done bool) map[string]any {
+	spec := within(deployment, "spec")
+	replicas, available, status := number(spec, "replicas"), int64(0), "False"
+	if done {
+		available, status = replicas, "True"
+	}
+	rollout := map[string]any{
+		"observedGeneration": number(within(deployment, "metadata"), "generation"),
+		"conditions":         []any{map[string]any{"type": Available, "status": status, "reason": "Simulated", "message": itoa(available) + " of " + itoa(replicas)}},
+	}
+	for name, n := range map[string]int64{"replicas": replicas, "updatedReplicas": available, "availableReplicas": available, "readyReplicas": available} {
+		if n > 0 { // A real one leaves out what is zero.
+			rollout[name] = n
+		}
+	}
+	return rollout
+}
+
+// RolledOut reports whether a Deployment says of its present generation that it is available.
+func RolledOut(deployment map[string]any) bool {
+	status := within(deployment, "status")
+	if number(status, "observedGeneration") != number(within(deployment, "metadata"), "generation") {
+		return false
+	}
+	conditions, _ := status["conditions"].([]any) // Absent: none.
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any) // The API server has validated it.
+		if text(condition, "type") == Available {
+			return text(condition, "status") == "True"
+		}
+	}
+	return false
+}

@@ -1,0 +1,281 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// braked writes the controller in a generation with further fields of its spec, of which the engine has seen another generation, or the
+// same, and which has a condition.
+func (s *script) braked(meta, spec string, generation, seen int, condition string, after time.Duration) {
+	s.t.Helper()
+	s.write("user", "update", "compositecontrollers", "c", fmt.Sprintf(`{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":%d%s},
+		"spec":{"parentResource":{"apiVersion":"sim.example.com/v1","resource":"things"},"childResources":[{"apiVersion":"v1","resource":"configmaps"}],
+		"hooks":{"sync":{}}%s},"status":{"observedGeneration":%d,"conditions":[{"type":"%s","status":"True","message":"metacontroller.k8s.io/confirm-deletions=then"}]}}`,
+		generation, meta, spec, seen, condition), after)
+}
+
+const (
+	paused   = `,"paused":true`
+	none     = `,"deletionGuard":{"maxDeletions":0}`
+	one      = `,"deletionGuard":{"maxDeletions":1}`
+	deletes  = `,"annotations":{"metacontroller.k8s.io/confirm-deletions":"then"}`
+	deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+)
+
+// deletion has a hook asked about the parent with a new child, which wants nothing, and the engine delete the child.
+func (s *script) deletion(called, done time.Duration) {
+	s.t.Helper()
+	uid := fmt.Sprint("m", s.revision)
+	s.write("user", "create", "configmaps", uid, fmt.Sprintf(child, "", `"color":"red"`), called)
+	s.call(hook.Sync, "t", []string{uid}, "", &hooks.Response{}, called)
+	s.write("engine", "delete", "configmaps", uid, "", done)
+}
+
+func TestBrakes(t *testing.T) {
+	const s1, minute = time.Second, time.Minute
+	status := func(s *script, after time.Duration) { s.thing("engine", "", `,"status":{"by":"c0"}`, after) }
+	for name, tc := range map[string]struct {
+		happens func(*script)
+		want    string
+	}{
+		"StatusOfAParentWrittenDuringAPause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			status(s, 2*s1)
+		}, PausedRests},
+		"HookCalledDuringAPause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, 2*s1)
+		}, PausedRests},
+		"ChildCreatedDuringAPause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.child("engine", "", `"color":"red"`, 2*s1)
+		}, PausedRests},
+		"FinalizerTakenOffDuringAPause": {func(s *script) {
+			s.thing("user", finalizer, "", 0)
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.thing("engine", "", "", 2*s1)
+		}, PausedRests},
+		"RevisionCreatedDuringAPause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.write("engine", "create", "controllerrevisions", "r", `{"kind":"ControllerRevision","metadata":{"name":"r",
+				"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t0","uid":"t","controller":true}]}}`, 2*s1)
+		}, PausedRests},
+		"WrittenAfterAnEditThatDoesNotEndThePause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.braked("", paused+none, 3, 2, "Paused", s1)
+			status(s, 2*s1)
+		}, PausedRests},
+		"WrittenByAnEngineThatStartsDuringAPause": {func(s *script) {
+			s.braked("", paused, 2, 1, "Ready", s1)
+			s.Starts(s1)
+			status(s, 2*s1)
+		}, PausedRests},
+		"WrittenBeforeThePauseIsReported": {func(s *script) {
+			s.braked("", paused, 2, 1, "Paused", s1)
+			status(s, 2*s1)
+		}, ""},
+		"WrittenAfterThePause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.braked("", "", 3, 2, "Paused", s1)
+			status(s, 2*s1)
+		}, ""},
+		"WrittenByAPausedControllerThatIsDeleted": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.braked(deleting, paused, 3, 2, "Paused", s1)
+			status(s, 2*s1)
+		}, ""},
+		"WrittenByAnotherControllerDuringAPause": {func(s *script) {
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.thing("engine", `,"labels":{"by-d2":"red"}`, "", 2*s1)
+		}, ""},
+		"ArrivesFromAnEngineThatIsGone": {func(s *script) {
+			s.Starts(0)
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.Starts(s1)
+			status(s, 2*s1)
+		}, ""},
+
+		"OneDeletionTooMany": {func(s *script) {
+			s.braked("", one, 2, 2, "Ready", s1)
+			s.deletion(2*s1, 3*s1)
+			s.deletion(4*s1, 50*s1)
+		}, DeletionsGuarded},
+		"ADeletionThoughNoneIsAllowed": {func(s *script) {
+			s.braked("", none, 2, 2, "Ready", s1)
+			s.deletion(2*s1, 3*s1)
+		}, DeletionsGuarded},
+		"AsManyDeletionsAsAreAllowed": {func(s *script) {
+			s.braked("", one, 2, 2, "Ready", s1)
+			s.deletion(2*s1, 3*s1)
+			s.deletion(4*s1, 63*s1)
+		}, ""},
+		"ADeletionThatWasDecidedBeforeTheGuardIsKnown": {func(s *script) {
+			s.deletion(s1, 0)
+			s.braked("", none, 2, 1, "Ready", s1)
+			s.deletion(2*s1, 3*s1)
+		}, ""},
+		"AConfirmedDeletion": {func(s *script) {
+			s.braked("", none, 2, 2, "DeletionsHeld", s1)
+			s.braked(deletes, none, 2, 2, "DeletionsHeld", 2*s1)
+			s.deletion(minute, minute)
+		}, ""},
+		"ADeletionLongAfterAConfirmation": {func(s *script) {
+			s.braked("", none, 2, 2, "DeletionsHeld", s1)
+			s.braked(deletes, none, 2, 2, "DeletionsHeld", 2*s1)
+			s.deletion(30*minute, 30*minute)
+		}, DeletionsGuarded},
+		"DeletionsOfTwoEngines": {func(s *script) {
+			s.braked("", one, 2, 2, "Ready", s1)
+			s.deletion(2*s1, 3*s1)
+			s.Starts(4 * s1)
+			s.deletion(5*s1, 6*s1)
+		}, ""},
+		"ATargetDeletedByADecorator": {func(s *script) {
+			s.braked("", none, 2, 2, "Ready", s1)
+			s.child("user", "", `"color":"red"`, 2*s1)
+			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*s1)
+			s.Call(&Call{At: 2 * s1, Controller: "d2", Hook: hook.Sync, Response: &hooks.Response{Delete: true}, InFlight: 1, Request: &hooks.Request{
+				Controller: map[string]any{"spec": map[string]any{"resources": []any{map[string]any{"apiVersion": "v1", "resource": "configmaps"}}}},
+				Parent:     s.decode(s.versions["m"]),
+			}})
+			s.write("engine", "delete", "configmaps", "m", "", 3*s1)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.braked("", "", 1, 1, "Ready", 0)
+			s.thing("user", "", "", 0)
+			tc.happens(s)
+			got := ""
+			if v := s.Violation(); v != nil {
+				got = v.Invariant
+			}
+			if got != tc.want {
+				t.Errorf("violates %q, want %q: %v", got, tc.want, s.Violation())
+			}
+		})
+	}
+}
+
+func TestBrakesAtRest(t *testing.T) {
+	served := make([]*hooks.Edition, len(hooks.Kinds))
+	for i := range served {
+		served[i] = &hooks.Edition{}
+	}
+	for name, tc := range map[string]struct {
+		happens func(*script)
+		want    string
+	}{
+		"Paused":                        {func(s *script) { s.braked("", paused, 2, 2, "Paused", 0) }, ""},
+		"PausedAndSaysNothing":          {func(s *script) { s.braked("", paused, 2, 2, "Other", 0) }, PausedRests},
+		"PausedAndSaysItIsReady":        {func(s *script) { s.braked("", paused, 2, 2, "Ready", 0) }, PausedRests},
+		"PausedAndHasNotSeenIt":         {func(s *script) { s.braked("", paused, 2, 1, "Paused", 0) }, PausedRests},
+		"HoldsDeletionsThatNobodyWants": {func(s *script) { s.braked("", none, 2, 2, "DeletionsHeld", 0) }, DeletionsGuarded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.thing("user", "", "", 0)
+			tc.happens(s)
+			got := ""
+			if v := s.controllerAtRest(Cluster{Served: served}, "c0", s.definition("c0")); v != nil {
+				got = v.Invariant
+			}
+			if tc.want == "" && got != "" || tc.want != "" && got != tc.want {
+				t.Errorf("violates %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAChangeOfAKindHasItsEffectAfterAPause(t *testing.T) {
+	served := make([]*hooks.Edition, len(hooks.Kinds))
+	for i := range served {
+		served[i] = &hooks.Edition{}
+	}
+	for spec, want := range map[string]bool{"": true, paused: false} {
+		s := newScript(t)
+		s.braked("", "", 1, 1, "Ready", 0)
+		s.thing("user", "", "", 0)
+		s.child("user", "", `"color":"red"`, 0)
+		s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, time.Second)
+		s.braked("", spec, 2, 2, "Paused", time.Second)
+		s.write("user", "update", "customresourcedefinitions", "d", `{"kind":"CustomResourceDefinition","metadata":{"name":"d"}}`, 2*time.Second)
+		if v := s.Upgraded(Cluster{Served: served}); (v != nil) != want {
+			t.Errorf("with %q in the spec, it is violated: %v, want %v: %v", spec, v != nil, want, v)
+		}
+	}
+}
+
+func TestHeldDeletionsOfAResponseAreWhatIsWanted(t *testing.T) {
+	served := make([]*hooks.Edition, len(hooks.Kinds))
+	for i := range served {
+		served[i] = &hooks.Edition{}
+	}
+	for want, response := range map[bool]*hooks.Response{true: {}, false: wants(map[string]any{"color": "red"})} {
+		s := newScript(t)
+		s.braked("", none, 2, 2, "DeletionsHeld", 0)
+		s.thing("user", "", "", 0)
+		s.child("user", "", `"color":"red"`, 0)
+		s.call(hook.Sync, "t", []string{"m"}, "", response, time.Second)
+		if v := s.holdsAtRest(Cluster{Served: served}, "c0", s.definition("c0")); (v == nil) != want {
+			t.Errorf("deletions may be held: %v, want %v: %v", v == nil, want, v)
+		}
+		if got := s.Confirmation("c0"); got != "then" {
+			t.Errorf("the confirmation is %q", got)
+		}
+	}
+}
+
+func TestTemplatesOfPods(t *testing.T) {
+	const wanted = `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"own-main","image":"x:1","env":[{"name":"own-a","value":"1"}]}]}}}}`
+	deployment := func(containers string) string {
+		return `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirst","containers":[` + containers + `]}}}}`
+	}
+	const main = `{"name":"own-main","image":"x:1","imagePullPolicy":"Always","env":[{"name":"own-a","value":"1"},{"name":"f-a","value":"2"}]}`
+	s := newScript(t)
+	for name, tc := range map[string]struct {
+		containers      string
+		differs, isLost bool
+	}{
+		"AsWanted":                  {main, false, false},
+		"WithASidecar":              {main + `,{"name":"f-side","image":"y:1"}`, false, false},
+		"WithAnotherImage":          {`{"name":"own-main","image":"x:2","env":[{"name":"own-a","value":"1"},{"name":"f-a","value":"2"}]}`, true, false},
+		"WithAnotherVariable":       {`{"name":"own-main","image":"x:1","env":[{"name":"own-a","value":"2"},{"name":"f-a","value":"2"}]}`, true, false},
+		"WithTheVariableOfBefore":   {`{"name":"own-main","image":"x:1","env":[{"name":"own-a","value":"1"},{"name":"own-b","value":"1"},{"name":"f-a","value":"2"}]}`, true, false},
+		"WithAContainerOfBefore":    {main + `,{"name":"own-more","image":"y:1"}`, true, false},
+		"WithoutAStrangersVariable": {`{"name":"own-main","image":"x:1","env":[{"name":"own-a","value":"1"}]}`, false, true},
+		"WithoutTheContainer":       {`{"name":"f-side","image":"x:1"}`, true, false},
+	} {
+		have := object(s.decode(deployment(tc.containers)))
+		if d := difference(s.decode(wanted), have, hooks.Edition{}); (d != "") != tc.differs {
+			t.Errorf("%s: the difference is %q", name, d)
+		}
+		if d := lost(s.decode(deployment(main)), have); (d != "") != tc.isLost {
+			t.Errorf("%s: %q is lost", name, d)
+		}
+	}
+	if d := lost(s.decode(deployment(`{"name":"f-side","image":"y:1"}`)), s.decode(deployment(main))); d == "" {
+		t.Error("nothing is said of the container of a stranger that is gone")
+	}
+}
