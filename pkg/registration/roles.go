@@ -36,26 +36,25 @@ const (
 	ServerRole = "metacontroller-apiserver"
 	// ControllersRole is the ClusterRole of what the controllers do.
 	ControllersRole = "metacontroller-controllers"
+	// LeaderElectionRole is the Role, in the server's namespace, of the Lease of the replica that runs the controllers.
+	LeaderElectionRole = "metacontroller-apiserver:leader-election"
 )
 
-// Rules returns the rules of one of the ClusterRoles, as the manifests have them.
+// Rules returns the rules of one of the roles, as the manifests have them.
 func Rules(role string) ([]rbacv1.PolicyRule, error) {
 	for _, name := range files() {
-		// Other objects have the same names.
-		if !strings.HasPrefix(name, "clusterrole") {
-			continue
-		}
 		objects, err := readManifest(name)
 		if err != nil {
 			return nil, err
 		}
 		for _, object := range objects {
-			if object.GetName() == role {
+			// Other objects have the same names.
+			if kind := object.GetKind(); (kind == "ClusterRole" || kind == "Role") && object.GetName() == role {
 				return rulesOf(object)
 			}
 		}
 	}
-	return nil, fmt.Errorf("the manifests have no ClusterRole %s", role)
+	return nil, fmt.Errorf("the manifests have no role %s", role)
 }
 
 // applyRole applies a ClusterRole or Role. One whose rules somebody else has written is not changed, unless the options say so: a role that

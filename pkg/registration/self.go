@@ -47,8 +47,8 @@ type Self struct {
 	// them. Empty: the registration stays until it is deleted.
 	Owner string
 	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates; those that the
-	// registration trusts besides are left in it as long as these are there.
-	Authority func() ([]byte, error)
+	// registration trusts besides are left in it as long as these are there: Trust may be about to add or to remove them.
+	Authority func(ctx context.Context) ([]byte, error)
 	// Clock tells when to look again. Nil means the clock of the machine.
 	Clock clock.WithTicker
 }
@@ -75,6 +75,9 @@ func (s *Self) Run(ctx context.Context) {
 				logger.Info("Registered", "service", s.ServiceNamespace+"/"+s.ServiceName)
 			}
 			registered, last = true, ""
+		case apierrors.IsConflict(err):
+			// Another replica, or the cluster itself: its status is in the same object.
+			logger.V(2).Info("The registration has changed meanwhile; looking again", "after", keepInterval)
 		case err.Error() != last:
 			// The same reason once.
 			logger.Error(err, "Cannot register this server; trying again", "after", keepInterval)
@@ -95,13 +98,8 @@ func (s *Self) apply(ctx context.Context, create bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	bundle, err := s.Authority()
-	if err != nil {
-		return false, fmt.Errorf("reading certificate authority: %w", err)
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
-		return false, errors.New("reading certificate authority: there is no certificate in PEM form")
-	}
+	// Read before the authority, and written under the condition that it did not change since: so nobody who was late takes back what another
+	// replica has published after a rotation.
 	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !create:
@@ -119,12 +117,22 @@ func (s *Self) apply(ctx context.Context, create bool) (bool, error) {
 			return false, err
 		}
 	}
+	bundle, err := s.Authority(ctx)
+	if err != nil {
+		return false, fmt.Errorf("reading certificate authority: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
+		return false, errors.New("reading certificate authority: there is no certificate in PEM form")
+	}
 	wanted, err := s.wanted(ctx, client, bundle)
 	if err != nil {
 		return false, err
 	}
-	if existing != nil && same(existing, wanted) {
-		return false, nil
+	if existing != nil {
+		if same(existing, wanted) {
+			return false, nil
+		}
+		wanted.SetResourceVersion(existing.GetResourceVersion())
 	}
 	return true, apply(ctx, client, wanted, FieldManager)
 }

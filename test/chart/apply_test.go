@@ -45,9 +45,12 @@ func define(t *testing.T, plane *cluster.Cluster) {
 func TestAClusterAcceptsBoth(t *testing.T) {
 	plane := cluster.Start(t)
 	define(t, plane)
-	for _, shape := range []struct{ name, overlay, values, workload string }{
-		{"embedded etcd", "single-node", "networkPolicy: {enabled: true}\n", "statefulset"},
-		{"external etcd", "production", externalValues + "certManager: {enabled: true}\nserviceMonitor: {enabled: true}\n", "deployment"},
+	for _, shape := range []struct {
+		name, overlay, values, workload string
+		pods                            int
+	}{
+		{"embedded etcd", "single-node", "networkPolicy: {enabled: true}\n", "statefulset", 1},
+		{"external etcd", "production", externalValues + "certManager: {enabled: true}\nserviceMonitor: {enabled: true}\nreplicas: 2\n", "deployment", 2},
 	} {
 		t.Run(shape.name, func(t *testing.T) {
 			// The image of the overlays.
@@ -60,9 +63,9 @@ func TestAClusterAcceptsBoth(t *testing.T) {
 			if output := plane.KubectlInput(t, text, "apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", "-"); strings.Contains(output, "Warning") {
 				t.Errorf("the cluster warns:\n%s", output)
 			}
-			cluster.Eventually(t, time.Minute, "a Pod", func(ctx context.Context) (bool, string) {
+			cluster.Eventually(t, time.Minute, "its Pods", func(ctx context.Context) (bool, string) {
 				output, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-o", "name")
-				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == 1, output
+				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == shape.pods, output
 			})
 			generation := func() string {
 				return plane.Kubectl(t, "get", shape.workload, "metacontroller-apiserver", "-n", "metacontroller", "-o", "jsonpath={.metadata.generation}")

@@ -49,7 +49,23 @@ var shapes = map[string]struct {
 }{
 	"single-node":     {Kustomization{Resources: []string{"overlays/single-node"}}, ""},
 	"least-privilege": {Kustomization{Resources: []string{"overlays/least-privilege"}}, "rbac: {leastPrivilege: true}\n"},
-	"production":      {Kustomization{Resources: []string{"overlays/production"}}, externalValues + "certManager: {enabled: true}\n"},
+	"production":      {Kustomization{Resources: []string{"overlays/production"}}, externalValues + "certManager: {enabled: true}\nreplicas: 2\n"},
+	"external etcd, one replica with an authority in a Secret": {
+		Kustomization{
+			Resources:  []string{"base"},
+			Components: []string{"components/external-etcd", "components/shared-authority", "components/priority-and-fairness"},
+		},
+		externalValues,
+	},
+	"external etcd, several replicas with an authority in a Secret": {
+		Kustomization{
+			Resources: []string{"base"},
+			Components: []string{
+				"components/external-etcd", "components/shared-authority", "components/high-availability", "components/priority-and-fairness",
+			},
+		},
+		externalValues + "replicas: 2\n",
+	},
 	"network policy": {
 		Kustomization{Resources: []string{"overlays/single-node"}, Components: []string{"components/network-policy"}}, "networkPolicy: {enabled: true}\n",
 	},

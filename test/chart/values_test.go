@@ -44,7 +44,7 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 		"a misspelled field":          {"image: {repo: example.org/server}", "at '/image': additional properties 'repo' not allowed"},
 		"no image":                    {"image: {repository: ''}", "at '/image/repository': minLength"},
 		"another pull policy":         {"image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of '', 'Always', 'IfNotPresent', 'Never'"},
-		"the image of Metacontroller": {"image: {repository: ghcr.io/metacontroller/metacontroller}", "is the image of Metacontroller itself; name that of metacontroller-apiserver"},
+		"the image of Metacontroller": {"image: {repository: example.org/metacontroller/metacontroller}", "is the image of Metacontroller itself; name that of metacontroller-apiserver"},
 		"another store":               {"store: {type: postgres}", "at '/store/type': value must be one of 'embedded', 'external'"},
 		"no etcd":                     {"store: {type: external}", "at '/store/external/servers': minItems: got 0, want 1"},
 		"an etcd without a scheme":    {"store: {type: external, external: {servers: ['etcd:2379']}}", "at '/store/external/servers/0': 'etcd:2379' does not match pattern"},

@@ -23,9 +23,12 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
@@ -49,13 +52,13 @@ func registerItself(ctx context.Context, o options.Completed, server *genericapi
 	if err != nil {
 		return fmt.Errorf("creating a client for the server's own health: %w", err)
 	}
-	file := o.Registration.CAFile
-	if file == "" {
-		file = servingcert.FilesIn(o.CertificateDir()).CAFile
+	authority, err := ownAuthority(o, cluster)
+	if err != nil {
+		return err
 	}
 	self := registration.Self{
 		Config: named(cluster), ServiceNamespace: o.Controllers.Namespace, ServiceName: o.Registration.Service, Owner: o.Registration.Owner,
-		Authority: func() ([]byte, error) { return os.ReadFile(file) },
+		Authority: authority,
 	}
 	owned.Go(func() {
 		err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {
@@ -66,6 +69,29 @@ func registerItself(ctx context.Context, o options.Completed, server *genericapi
 		}
 	})
 	return nil
+}
+
+// ownAuthority returns how to read the authority of the certificate that is served: from a file, or from the Secret that replicas share.
+func ownAuthority(o options.Completed, cluster *rest.Config) (func(context.Context) ([]byte, error), error) {
+	if o.Certificates.Secret != "" {
+		client, err := kubernetes.NewForConfig(unlimited(cluster))
+		if err != nil {
+			return nil, fmt.Errorf("creating a client for the Secret with the serving authority: %w", err)
+		}
+		namespace, name := o.Certificates.SecretName()
+		return func(ctx context.Context) ([]byte, error) {
+			secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("reading Secret %s: %w", o.Certificates.Secret, err)
+			}
+			return secret.Data[servingcert.AuthoritiesKey], nil
+		}, nil
+	}
+	file := o.Registration.CAFile
+	if file == "" {
+		file = servingcert.FilesIn(o.CertificateDir()).CAFile
+	}
+	return func(context.Context) ([]byte, error) { return os.ReadFile(file) }, nil
 }
 
 // serviceHost is the name that the aggregation layer expects in the certificate.

@@ -113,7 +113,7 @@ func TestNothingIsInTheWayOfAnEmptyCluster(t *testing.T) {
 	r := run(t)
 	for _, check := range []string{
 		"cluster", "version", "aggregation", "rights-server", "rights-delegation", "rights-aggregation",
-		"rights-engine", "rights-kinds", "group", "metacontroller",
+		"rights-engine", "rights-leader-election", "rights-kinds", "group", "metacontroller",
 	} {
 		r.expect(t, 0, check, "ok", "")
 	}
@@ -143,12 +143,19 @@ func TestMissingRightsOfTheServiceAccountAreNamed(t *testing.T) {
 	eventually(t, "all rights", func(r report) bool { return r.status == 0 && r.Result == "ok" }, account...)
 
 	// What it says to do is what helps.
-	for check, role := range map[string]struct{ kind, name, lacks string }{
-		"rights-server":      {"clusterrolebinding", "metacontroller-apiserver", "patch, update flowschemas/status.flowcontrol.apiserver.k8s.io"},
-		"rights-delegation":  {"clusterrolebinding", "metacontroller-apiserver:auth-delegator", "create tokenreviews.authentication.k8s.io"},
-		"rights-aggregation": {"rolebinding", "metacontroller-apiserver:authentication-reader", "get, list, watch configmaps extension-apiserver-authentication in kube-system"},
+	for check, role := range map[string]struct{ kind, namespace, name, lacks string }{
+		"rights-server":     {"clusterrolebinding", "", "metacontroller-apiserver", "patch, update flowschemas/status.flowcontrol.apiserver.k8s.io"},
+		"rights-delegation": {"clusterrolebinding", "", "metacontroller-apiserver:auth-delegator", "create tokenreviews.authentication.k8s.io"},
+		"rights-aggregation": {
+			"rolebinding", "kube-system", "metacontroller-apiserver:authentication-reader",
+			"get, list, watch configmaps extension-apiserver-authentication in kube-system",
+		},
+		"rights-leader-election": {
+			"rolebinding", "metacontroller", "metacontroller-apiserver:leader-election",
+			"create, get, update, watch leases.coordination.k8s.io in metacontroller",
+		},
 	} {
-		plane.Kubectl(t, "delete", role.kind, role.name, "--namespace", "kube-system")
+		plane.Kubectl(t, "delete", role.kind, role.name, "--namespace", role.namespace)
 		// All rights include these.
 		plane.Kubectl(t, "delete", "clusterrolebinding", "metacontroller-controllers")
 		r := eventually(t, "a missing right", func(r report) bool { return len(r.of(check)) == 1 && r.of(check)[0].Result == "failed" }, account...)
@@ -203,7 +210,7 @@ func TestDefinitionsOfMetacontrollerAreInTheWay(t *testing.T) {
 		versions: [{name: v1alpha1, served: true, storage: true,
 		schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`)
 	told := run(t).expect(t, 1, "group", "failed", name)
-	if !strings.Contains(told.Next, "kubectl delete crd "+name) || !strings.Contains(told.Next, "docs/reference/compatibility.md#moving-an-installation") {
+	if !strings.Contains(told.Next, "kubectl delete crd "+name) || !strings.Contains(told.Next, "docs/operations/migrate.md") {
 		t.Errorf("it is not said how to migrate: %q", told.Next)
 	}
 }
@@ -211,7 +218,7 @@ func TestDefinitionsOfMetacontrollerAreInTheWay(t *testing.T) {
 func TestAMetacontrollerThatRunsIsInTheWay(t *testing.T) {
 	plane := cluster.Shared(t)
 	namespace := plane.Namespace(t)
-	plane.Kubectl(t, "create", "deployment", "old", "--image=ghcr.io/metacontroller/metacontroller:v4.17.2", "--namespace", namespace)
+	plane.Kubectl(t, "create", "deployment", "old", "--image=example.org/metacontroller/metacontroller:v4.17.2", "--namespace", namespace)
 	run(t).expect(t, 1, "metacontroller", "failed", "Deployment "+namespace+"/old")
 	plane.Kubectl(t, "scale", "deployment", "old", "--replicas=0", "--namespace", namespace)
 	run(t).expect(t, 0, "metacontroller", "ok", "No Metacontroller runs.")

@@ -122,7 +122,7 @@ func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
 	selected := func(shape string) {
 		t.Helper()
 		plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "overlays", shape))
-		cluster.Eventually(t, time.Minute, "the Service to select the Pod of "+shape+" alone", func(ctx context.Context) (bool, string) {
+		cluster.Eventually(t, time.Minute, "the Service to select the Pods of "+shape+" alone", func(ctx context.Context) (bool, string) {
 			selector, err := plane.TryKubectl(ctx, "", "get", "service", "-n", "metacontroller", "metacontroller-apiserver", "-o",
 				`go-template={{range $k, $v := .spec.selector}}{{$k}}={{$v}},{{end}}`)
 			if err != nil {
@@ -130,13 +130,13 @@ func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
 			}
 			pods, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-l", strings.TrimSuffix(selector, ","), "-o",
 				"jsonpath={.items[*].metadata.ownerReferences[0].kind}")
-			return err == nil && pods == map[string]string{"single-node": "StatefulSet", "production": "ReplicaSet"}[shape], selector + " " + pods
+			return err == nil && pods == map[string]string{"single-node": "StatefulSet", "production": "ReplicaSet ReplicaSet"}[shape], selector + " " + pods
 		})
 	}
 	selected("single-node")
 	selected("production")
-	if pods := plane.Kubectl(t, "get", "pods", "-n", "metacontroller", "-o", "name"); strings.Count(pods, "pod/") != 2 {
-		t.Errorf("the Pods are %s, want that of both shapes, so that this shows something", pods)
+	if pods := plane.Kubectl(t, "get", "pods", "-n", "metacontroller", "-o", "name"); strings.Count(pods, "pod/") != 3 {
+		t.Errorf("the Pods are %s, want those of both shapes, so that this shows something", pods)
 	}
 	selected("single-node")
 }

@@ -20,10 +20,13 @@ import (
 	"context"
 	"encoding/base64"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +48,21 @@ type installed struct {
 	// mu guards bundle, its authority.
 	mu     sync.Mutex
 	bundle []byte
+	// looks counts how often it has begun to look at the registration.
+	looks atomic.Int64
+}
+
+// count counts the looks.
+type count struct {
+	next  http.RoundTripper
+	looks *atomic.Int64
+}
+
+func (c *count) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/apiservices/"+apiService) {
+		c.looks.Add(1)
+	}
+	return c.next.RoundTrip(request)
 }
 
 // install applies the base, without the rights of the controllers, which are everything.
@@ -78,9 +96,10 @@ func (i *installed) run(t *testing.T) func() {
 	account := rights.Account{Namespace: "metacontroller", Name: "metacontroller-apiserver"}
 	config := i.plane.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: account.User(), Groups: account.Groups()}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &count{next: next, looks: &i.looks} })
 	self := registration.Self{
 		Config: config, ServiceNamespace: "metacontroller", ServiceName: "metacontroller-apiserver", Owner: registration.ServerRole, Clock: i.clock,
-		Authority: func() ([]byte, error) {
+		Authority: func(context.Context) ([]byte, error) {
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			return i.bundle, nil
@@ -107,6 +126,25 @@ func (i *installed) eventually(t *testing.T, jsonpath, want string) {
 	})
 }
 
+// look returns when the server has begun to look at the registration for the third time from now: two looks are over then.
+func (i *installed) look(t *testing.T) {
+	t.Helper()
+	want := i.looks.Load() + 3
+	cluster.Eventually(t, time.Minute, "the server to look again", func(context.Context) (bool, string) {
+		i.clock.Step(time.Minute)
+		return i.looks.Load() >= want, "it does not"
+	})
+}
+
+func decode(t *testing.T, bundle string) []byte {
+	t.Helper()
+	text, err := base64.StdEncoding.DecodeString(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	plane := cluster.Start(t)
 	i := install(t, plane)
@@ -114,19 +152,23 @@ func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	i.eventually(t, "{.spec.service.namespace}/{.spec.service.name}:{.spec.service.port}", "metacontroller/metacontroller-apiserver:443")
 
 	// Its authority is kept current, whoever changes it.
-	i.eventually(t, "{.spec.caBundle}", i.issue(t))
+	former := i.issue(t)
+	i.eventually(t, "{.spec.caBundle}", former)
+	own := i.issue(t)
+	i.eventually(t, "{.spec.caBundle}", own)
+	// What is trusted besides, as during a rotation, is left alone.
+	besides := base64.StdEncoding.EncodeToString(slices.Concat(decode(t, former), decode(t, own)))
+	plane.Kubectl(t, "patch", "apiservice", apiService, "--type=merge", "-p", `{"spec":{"caBundle":"`+besides+`"}}`)
+	i.look(t)
+	if bundle := plane.Kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.caBundle}"); bundle != besides {
+		t.Errorf("the server took away what is trusted besides: %s", decode(t, bundle))
+	}
 	plane.Kubectl(t, "patch", "apiservice", apiService, "--type=merge", "-p", `{"spec":{"service":{"port":444}}}`)
 	i.eventually(t, "{.spec.service.port}", "443")
 
 	// Somebody takes it out of the cluster, and it does not come back before the server starts again.
 	plane.Kubectl(t, "delete", "apiservice", apiService)
-	steps := i.clock
-	for range 3 {
-		cluster.Eventually(t, time.Minute, "the server to look again", func(context.Context) (bool, string) {
-			return steps.HasWaiters(), "it does not wait"
-		})
-		steps.Step(time.Minute)
-	}
+	i.look(t)
 	stop()
 	if output := plane.Kubectl(t, "get", "apiservice", apiService, "--ignore-not-found"); output != "" {
 		t.Errorf("a registration that was deleted is there again: %s", output)
@@ -147,12 +189,7 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 	plane.DefineManifests(t, strings.Replace(definition("DecoratorController", "decoratorcontrollers", "metacontroller.k8s.io", "v1alpha1"), "Namespaced", "Cluster", 1))
 	i.eventually(t, `{.metadata.labels.kube-aggregator\.kubernetes\.io/automanaged}`, "true")
 	i.run(t)
-	for range 3 {
-		cluster.Eventually(t, time.Minute, "the server to look again", func(context.Context) (bool, string) {
-			return i.clock.HasWaiters(), "it does not wait"
-		})
-		i.clock.Step(time.Minute)
-	}
+	i.look(t)
 	if service := plane.Kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.service}"); service != "" {
 		t.Errorf("the registration of the definitions was changed to %s", service)
 	}
@@ -161,27 +198,76 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 	i.eventually(t, "{.spec.service.name}", "metacontroller-apiserver")
 }
 
-// TestTheBinaryRegistersItself has no Service, so that the cluster does not reach it.
+// TestTheBinaryRegistersItself has no Service, so that the cluster does not reach it. The second server takes the place of the first.
 func TestTheBinaryRegistersItself(t *testing.T) {
 	plane := cluster.Start(t)
 	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
-	data := t.TempDir()
-	running, err := process.Start(process.Command(t.Context(), server.Binary(t), "--kubeconfig", plane.Kubeconfig, "--data-dir", data,
-		"--bind-address", "127.0.0.1", "--secure-port", freePort(t), "--register", "--register-owner", "metacontroller-apiserver"),
-		process.Options{Name: "the server", Log: filepath.Join(t.TempDir(), "server.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := running.Stop(time.Minute); err != nil {
-			t.Errorf("stopping the server: %v\n%s", err, running.Tail(20))
+	start := func(t *testing.T, args ...string) *process.Process {
+		t.Helper()
+		running, err := process.Start(process.Command(t.Context(), server.Binary(t), append([]string{
+			"--kubeconfig", plane.Kubeconfig, "--data-dir", t.TempDir(), "--bind-address", "127.0.0.1", "--secure-port", freePort(t),
+			"--register", "--register-owner", "metacontroller-apiserver",
+		}, args...)...), process.Options{Name: "the server", Log: filepath.Join(t.TempDir(), "server.log")})
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := running.Stop(time.Minute); err != nil {
+				t.Errorf("stopping the server: %v\n%s", err, running.Tail(20))
+			}
+		})
+		return running
+	}
+	// trusts waits until the cluster trusts as many authorities, and those that the server has.
+	trusts := func(t *testing.T, running *process.Process, n int, authority func(ctx context.Context) string) {
+		t.Helper()
+		cluster.Eventually(t, 2*time.Minute, "the cluster to trust the server", func(ctx context.Context) (bool, string) {
+			bundle, err := plane.TryKubectl(ctx, "", "get", "apiservice", apiService, "--ignore-not-found", "-o", "jsonpath={.spec.caBundle}")
+			if err != nil || bundle == "" {
+				return false, bundle + running.Tail(5)
+			}
+			got, want := blocks(string(decode(t, bundle))), blocks(authority(ctx))
+			return len(got) == n && slices.Equal(got, want), strings.Join(got, "") + running.Tail(5)
+		})
+	}
+	t.Run("authority in a file", func(t *testing.T) {
+		certificates := t.TempDir()
+		trusts(t, start(t, "--cert-dir", certificates), 1, func(context.Context) string {
+			text, _ := os.ReadFile(servingcert.FilesIn(certificates).CAFile)
+			return string(text)
+		})
 	})
-	cluster.Eventually(t, 2*time.Minute, "the server to register itself", func(ctx context.Context) (bool, string) {
-		output, err := plane.TryKubectl(ctx, "", "get", "apiservice", apiService, "--ignore-not-found", "-o", "jsonpath={.spec.caBundle}")
-		bundle, _ := os.ReadFile(servingcert.FilesIn(servingcert.Directory(data)).CAFile)
-		return err == nil && output != "" && output == base64.StdEncoding.EncodeToString(bundle), output + running.Tail(5)
+	t.Run("authority in a Secret", func(t *testing.T) {
+		running := start(t, "--serving-cert-secret", "metacontroller/authority", "--serving-ca-propagation", "5s")
+		data := func(ctx context.Context, key string) string {
+			output, err := plane.TryKubectl(ctx, "", "get", "secret", "authority", "-n", "metacontroller", "-o", `go-template={{index .data "`+key+`"}}`)
+			if err != nil {
+				return ""
+			}
+			return string(decode(t, output))
+		}
+		authorities := func(ctx context.Context) string { return data(ctx, servingcert.AuthoritiesKey) }
+		// That of the first server is trusted on.
+		trusts(t, running, 2, authorities)
+		first := data(t.Context(), "tls.crt")
+		plane.Kubectl(t, "annotate", "secret", "authority", "-n", "metacontroller", servingcert.RotateAnnotation+"=now")
+		trusts(t, running, 3, authorities)
+		cluster.Eventually(t, time.Minute, "the next authority to sign", func(ctx context.Context) (bool, string) {
+			now := data(ctx, "tls.crt")
+			return now != "" && now != first, now + running.Tail(5)
+		})
+		trusts(t, running, 3, authorities)
+		// A registration that is gone is made again, with all of them, when the server starts again.
+		plane.Kubectl(t, "delete", "apiservice", apiService)
+		trusts(t, start(t, "--serving-cert-secret", "metacontroller/authority"), 3, authorities)
 	})
+}
+
+// blocks returns the blocks of a text in PEM form, sorted.
+func blocks(text string) []string {
+	found := slices.Collect(strings.SplitAfterSeq(strings.TrimSpace(text)+"\n", "-----END CERTIFICATE-----\n"))
+	slices.Sort(found)
+	return slices.DeleteFunc(found, func(block string) bool { return block == "" })
 }
 
 // freePort returns a port at which nobody listens.

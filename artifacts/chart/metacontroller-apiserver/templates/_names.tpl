@@ -39,6 +39,11 @@ subjects:
   namespace: {{ include "server.namespace" . }}
 {{- end }}
 
+{{- /* Pods that come and go have one authority, from cert-manager or in a Secret. */}}
+{{- define "server.sharesAuthority" -}}
+{{- if and (eq .Values.store.type "external") (not .Values.certManager.enabled) }}true{{ end -}}
+{{- end }}
+
 {{- define "server.isReplicated" -}}
 {{- if and (eq .Values.store.type "external") (gt (int .Values.replicas) 1) }}true{{ end -}}
 {{- end }}

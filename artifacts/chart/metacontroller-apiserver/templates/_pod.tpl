@@ -100,7 +100,6 @@ spec:
   - name: tmp
     emptyDir: {}
   {{- if eq .Values.store.type "external" }}
-  # For a certificate of its own, without cert-manager.
   - name: data
     emptyDir: {}
   - name: etcd
@@ -143,6 +142,9 @@ spec:
 - --tls-cert-file=/etc/metacontroller/serving/tls.crt
 - --tls-private-key-file=/etc/metacontroller/serving/tls.key
 - --register-ca-file=/etc/metacontroller/serving/ca.crt
+{{- end }}
+{{- if include "server.sharesAuthority" . }}
+- --serving-cert-secret={{ include "server.namespace" . }}/{{ include "server.fullname" . }}-authority
 {{- end }}
 {{- if include "server.isReplicated" . }}
 # Serve on until every kube-apiserver knows that this replica goes away.

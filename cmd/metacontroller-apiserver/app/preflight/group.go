@@ -34,7 +34,7 @@ const migrate = `Stop the Metacontroller that uses them, save their objects, and
 kubectl get --all-namespaces -o yaml controllerrevisions.metacontroller.k8s.io > revisions.yaml
 kubectl get -o yaml compositecontrollers.metacontroller.k8s.io,decoratorcontrollers.metacontroller.k8s.io > controllers.yaml
 kubectl delete crd compositecontrollers.metacontroller.k8s.io decoratorcontrollers.metacontroller.k8s.io controllerrevisions.metacontroller.k8s.io
-Then install, and create the objects again, the revisions first: docs/reference/compatibility.md#moving-an-installation`
+Then install, and create the objects again, the revisions first: docs/operations/migrate.md`
 
 // metacontrollerImage matches the image of Metacontroller, in any registry.
 var metacontrollerImage = regexp.MustCompile(`(^|/)metacontroller(:|@|$)`)

@@ -115,14 +115,14 @@ func TestWhatServesTheGroupIsJudged(t *testing.T) {
 func TestMetacontrollerIsKnownByItsImage(t *testing.T) {
 	one, none := int32(1), int32(0)
 	for image, want := range map[string]bool{
-		"ghcr.io/metacontroller/metacontroller:v4.17.2": true,
-		"metacontrollerio/metacontroller":               true,
-		"registry:5000/mirror/metacontroller@sha256:0":  true,
-		"example.org/metacontroller-apiserver:v1":       false,
-		"example.org/metacontroller/hooks:v1":           false,
-		"ghcr.io/metacontroller/nodejs-server:latest":   false,
-		"ghcr.io/metacontroller/jsonnetd:0.1":           false,
-		"example.org/not-metacontroller:v1":             false,
+		"example.org/metacontroller/metacontroller:v4.17.2": true,
+		"metacontrollerio/metacontroller":                   true,
+		"registry:5000/mirror/metacontroller@sha256:0":      true,
+		"example.org/metacontroller-apiserver:v1":           false,
+		"example.org/metacontroller/hooks:v1":               false,
+		"example.org/metacontroller/nodejs-server:latest":   false,
+		"example.org/metacontroller/jsonnetd:0.1":           false,
+		"example.org/not-metacontroller:v1":                 false,
 	} {
 		if got := runsMetacontroller(&one, []corev1.Container{{Image: "other"}, {Image: image}}); got != want {
 			t.Errorf("%s: got %t", image, got)

@@ -45,13 +45,17 @@ type role struct {
 	give string
 }
 
-// roles are those that a server needs for everything but the kinds of its controllers.
-func roles() ([]role, error) {
+// roles are those that a server in a namespace needs for everything but the kinds of its controllers.
+func roles(namespace string) ([]role, error) {
 	server, err := registration.Rules(registration.ServerRole)
 	if err != nil {
 		return nil, err
 	}
 	controllers, err := registration.Rules(registration.ControllersRole)
+	if err != nil {
+		return nil, err
+	}
+	election, err := registration.Rules(registration.LeaderElectionRole)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +86,12 @@ func roles() ([]role, error) {
 			check: "rights-engine", name: "ClusterRole " + registration.ControllersRole, rules: controllers,
 			give: "kubectl create clusterrolebinding metacontroller-controllers --clusterrole=metacontroller-controllers %s",
 		},
+		{
+			check: "rights-leader-election", name: "Role " + registration.LeaderElectionRole + " in " + namespace, rules: election,
+			namespace: namespace,
+			give: "kubectl create rolebinding metacontroller-apiserver:leader-election --namespace " + namespace +
+				" --role=metacontroller-apiserver:leader-election %s",
+		},
 	}, nil
 }
 
@@ -93,7 +103,7 @@ func (c *clusterChecks) rights(ctx context.Context) []Finding {
 			Next: "With --service-account, the user of the kubeconfig needs the right to impersonate it.",
 		}}
 	}
-	needed, err := roles()
+	needed, err := roles(c.options.namespace)
 	if err != nil {
 		return []Finding{{Check: "rights", Result: Failed, Message: fmt.Sprintf("The roles of the server cannot be read: %v.", err)}}
 	}
