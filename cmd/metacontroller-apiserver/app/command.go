@@ -29,6 +29,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/logging"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/preflight"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/rbac"
@@ -122,7 +123,7 @@ func subcommands(cmd *cobra.Command) string {
 }
 
 func serve(cmd *cobra.Command, o *options.Options) error {
-	logUnhandledErrors()
+	logging.LogUnhandledErrors()
 	// Feature gates are not read before this.
 	if err := o.Registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
@@ -130,7 +131,7 @@ func serve(cmd *cobra.Command, o *options.Options) error {
 	if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
 		return fmt.Errorf("setting up logging: %w", err)
 	}
-	shortenStandardLog()
+	logging.ShortenStandardLog()
 	c := o.Complete()
 	if err := c.Validate(); err != nil {
 		return err
