@@ -93,8 +93,7 @@ func checkOwn(apiService *unstructured.Unstructured, namespace, name string) err
 		// The definitions are gone by now or were never among the known three; the cluster removes the object with the last one.
 		return &ServedByDefinitionsError{}
 	}
-	foundNamespace, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
-	foundName, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "name")
+	foundNamespace, foundName := serviceOf(apiService)
 	if foundNamespace != namespace || foundName != name {
 		return &OccupiedError{
 			Object: "APIService " + APIServiceName,
@@ -103,6 +102,13 @@ func checkOwn(apiService *unstructured.Unstructured, namespace, name string) err
 		}
 	}
 	return nil
+}
+
+// serviceOf returns the Service to which an APIService points.
+func serviceOf(apiService *unstructured.Unstructured) (namespace, name string) {
+	namespace, _, _ = unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
+	name, _, _ = unstructured.NestedString(apiService.Object, "spec", "service", "name")
+	return namespace, name
 }
 
 func checkService(service *unstructured.Unstructured) error {
@@ -151,8 +157,7 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 	}
 	e.Registered = true
 	e.ByDefinitions = apiService.GetLabels()[automanagedLabel] != ""
-	e.ServiceNamespace, _, _ = unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
-	e.ServiceName, _, _ = unstructured.NestedString(apiService.Object, "spec", "service", "name")
+	e.ServiceNamespace, e.ServiceName = serviceOf(apiService)
 	bundle, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
 	if e.CABundle, err = base64.StdEncoding.DecodeString(bundle); err != nil {
 		return nil, fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)

@@ -49,7 +49,7 @@ func Rules(role string) ([]rbacv1.PolicyRule, error) {
 		}
 		for _, object := range objects {
 			// Other objects have the same names.
-			if kind := object.GetKind(); (kind == "ClusterRole" || kind == "Role") && object.GetName() == role {
+			if kind := object.GetKind(); (kind == kindClusterRole || kind == kindRole) && object.GetName() == role {
 				return rulesOf(object)
 			}
 		}

@@ -27,6 +27,8 @@ import (
 // they may be the credentials that it was sent. It is to be called before anything is started, and after logging was set up, which
 // replaces the standard library's log.
 func ShortenStandardLog() {
+	// As after logging was set up: a line begins with its text.
+	log.SetFlags(0)
 	log.SetOutput(&standardLog{next: log.Writer()})
 }
 
