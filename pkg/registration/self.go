@@ -144,12 +144,12 @@ func (s *Self) wanted(ctx context.Context, client dynamic.Interface, bundle []by
 		return nil, err
 	}
 	wanted := objects[0]
-	for field, value := range map[string]string{"namespace": s.ServiceNamespace, "name": s.ServiceName} {
-		if err := unstructured.SetNestedField(wanted.Object, value, "spec", "service", field); err != nil {
-			return nil, fmt.Errorf("preparing %s: %w", describe(wanted), err)
-		}
-	}
-	if err := setBundle(wanted, bundle); err != nil {
+	err = errors.Join(
+		unstructured.SetNestedField(wanted.Object, s.ServiceNamespace, "spec", "service", "namespace"),
+		unstructured.SetNestedField(wanted.Object, s.ServiceName, "spec", "service", "name"),
+		setBundle(wanted, bundle),
+	)
+	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", describe(wanted), err)
 	}
 	if s.Owner == "" {

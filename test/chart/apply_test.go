@@ -54,7 +54,7 @@ func TestAClusterAcceptsBoth(t *testing.T) {
 	} {
 		t.Run(shape.name, func(t *testing.T) {
 			// The image of the overlays.
-			rendered, err := Render("image: {tag: v1.2.3}\n"+shape.values, "metacontroller")
+			rendered, err := Render(t.Context(), "image: {tag: v1.2.3}\n"+shape.values, "metacontroller")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -103,7 +103,7 @@ func TestTheChartMakesTheSameObjectsAsTheManifests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Render(imageValues+shape.values, "metacontroller")
+			got, err := Render(t.Context(), imageValues+shape.values, "metacontroller")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestTheChartHasTheServiceMonitorOfTheManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := Render("serviceMonitor: {enabled: true}\n", "metacontroller")
+	rendered, err := Render(t.Context(), "serviceMonitor: {enabled: true}\n", "metacontroller")
 	if err != nil {
 		t.Fatal(err)
 	}

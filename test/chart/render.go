@@ -17,6 +17,7 @@ limitations under the License.
 package chart
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ type Rendered struct {
 }
 
 // Render renders the chart with values, as a new release in a namespace.
-func Render(values, namespace string) (*Rendered, error) {
+func Render(ctx context.Context, values, namespace string) (*Rendered, error) {
 	loaded, err := loader.LoadDir(folder())
 	if err != nil {
 		return nil, fmt.Errorf("loading the chart: %w", err)
@@ -68,7 +69,7 @@ func Render(values, namespace string) (*Rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{Strict: true}.Render(loaded, all)
+	files, err := engine.Engine{Strict: true}.RenderWithContext(ctx, loaded, all)
 	if err != nil {
 		return nil, err
 	}

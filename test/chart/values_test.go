@@ -71,7 +71,7 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 		"a limit of no measure": {"resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Render(test.values, "metacontroller")
+			_, err := Render(t.Context(), test.values, "metacontroller")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q in it", err, test.want)
 			}
@@ -109,7 +109,7 @@ service: {enabled: false, ports: []}
 `
 
 func TestValuesOfMetacontrollersChartAreTaken(t *testing.T) {
-	r, err := Render(metacontrollers, "default")
+	r, err := Render(t.Context(), metacontrollers, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestValuesOfMetacontrollersChartAreTaken(t *testing.T) {
 }
 
 func TestNotesSayWhatIsNext(t *testing.T) {
-	r, err := Render("rbac: {leastPrivilege: true}", "metacontroller")
+	r, err := Render(t.Context(), "rbac: {leastPrivilege: true}", "metacontroller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestNotesSayWhatIsNext(t *testing.T) {
 }
 
 func TestRolesMayBeThoseOfOthers(t *testing.T) {
-	r, err := Render("rbac: {create: false}", "metacontroller")
+	r, err := Render(t.Context(), "rbac: {create: false}", "metacontroller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestValuesOfThePageAreRight(t *testing.T) {
 			continue
 		}
 		found++
-		if _, err := Render(block[1], "metacontroller"); err != nil {
+		if _, err := Render(t.Context(), block[1], "metacontroller"); err != nil {
 			t.Errorf("%v in\n%s", err, block[1])
 		}
 	}
