@@ -18,10 +18,12 @@ limitations under the License.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 
+	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/logs"
 
@@ -37,13 +39,35 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	logs.InitLogs()
-	cmd, err := app.NewCommand()
+	limit, err := memoryLimit(os.Getenv)
+	if limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
+	var cmd *cobra.Command
+	if err == nil {
+		cmd, err = app.NewCommand()
+	}
 	if err == nil {
 		err = cmd.ExecuteContext(genericapiserver.SetupSignalContext())
 	}
 	logs.FlushLogs()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
+		if message := err.Error(); message != "" {
+			fmt.Fprintln(os.Stderr, "Error:", message)
+		}
+		os.Exit(status(err))
 	}
+}
+
+// exiting is an error of a command that has an exit status of its own.
+type exiting interface {
+	error
+	ExitStatus() int
+}
+
+func status(err error) int {
+	if e, ok := errors.AsType[exiting](err); ok {
+		return e.ExitStatus()
+	}
+	return 1
 }

@@ -175,7 +175,7 @@ func published() []string {
 		"kubectl-metacontroller_v1.2.3-rc.1_linux_arm64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_linux_arm64.tar.gz",
 		"kubectl-metacontroller_v1.2.3-rc.1_windows_amd64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_windows_amd64.zip",
 		"kubectl-metacontroller_v1.2.3-rc.1_windows_arm64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_windows_arm64.zip",
-		"metacontroller-apiserver_v1.2.3-rc.1_image.oci.tar",
+		"metacontroller-apiserver-1.2.3-rc.1.tgz", "metacontroller-apiserver_v1.2.3-rc.1_image.oci.tar",
 		"metacontroller-apiserver_v1.2.3-rc.1_image_linux_amd64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_image_linux_amd64.tar",
 		"metacontroller-apiserver_v1.2.3-rc.1_image_linux_arm64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_image_linux_arm64.tar",
 		"metacontroller-apiserver_v1.2.3-rc.1_linux_amd64.spdx.json", "metacontroller-apiserver_v1.2.3-rc.1_linux_amd64.tar.gz",

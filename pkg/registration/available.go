@@ -78,6 +78,11 @@ func readCondition(ctx context.Context, client dynamic.Interface) condition {
 	if err != nil {
 		return condition{reason: "ReadingFailed", message: err.Error()}
 	}
+	return conditionOf(apiService)
+}
+
+// conditionOf returns the condition Available of an APIService.
+func conditionOf(apiService *unstructured.Unstructured) condition {
 	conditions, _, _ := unstructured.NestedSlice(apiService.Object, "status", "conditions")
 	for _, entry := range conditions {
 		fields, ok := entry.(map[string]any)

@@ -19,7 +19,8 @@ limitations under the License.
 // Register applies the manifests of package artifacts, with the Service turned into a name for the server's host, and waits
 // until the cluster reaches the server. ApplyRoles applies their roles alone. Unregister takes that back. PublishAuthority
 // puts the authority of a serving certificate into an existing registration, and Trust does so again and again for a server that runs.
-// All write as the field manager FieldManager, by
+// A server inside of the cluster registers itself with Self. Inspect says what a cluster has for the group, and Rules what is in the
+// roles. All write as the field manager FieldManager, by
 // server-side apply, and leave alone what others have made or changed: the namespace, and the rules of ClusterRoles.
 //
 // The commands register and unregister call it. It never starts a server, makes no certificates, and does not move objects

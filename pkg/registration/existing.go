@@ -18,12 +18,14 @@ package registration
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // automanagedLabel is on APIServices that kube-apiserver itself makes for CustomResourceDefinitions, and overwrites.
@@ -31,6 +33,18 @@ const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
 
 // checkDefinitions refuses clusters in which CustomResourceDefinitions serve the group.
 func checkDefinitions(ctx context.Context, client dynamic.Interface) error {
+	found, err := findDefinitions(ctx, client)
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return &ServedByDefinitionsError{Definitions: found}
+	}
+	return nil
+}
+
+// findDefinitions returns the names of the CustomResourceDefinitions that serve the group.
+func findDefinitions(ctx context.Context, client dynamic.Interface) ([]string, error) {
 	var found []string
 	for _, plural := range []string{"compositecontrollers", "controllerrevisions", "decoratorcontrollers"} {
 		name := plural + "." + group
@@ -38,15 +52,12 @@ func checkDefinitions(ctx context.Context, client dynamic.Interface) error {
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return fmt.Errorf("looking for CustomResourceDefinition %s: %w", name, err)
+			return nil, fmt.Errorf("looking for CustomResourceDefinition %s: %w", name, err)
 		default:
 			found = append(found, name)
 		}
 	}
-	if len(found) > 0 {
-		return &ServedByDefinitionsError{Definitions: found}
-	}
-	return nil
+	return found, nil
 }
 
 // checkExisting refuses clusters with a registration that is not ours to change.
@@ -71,14 +82,19 @@ func checkExisting(ctx context.Context, client dynamic.Interface) error {
 	return checkService(service)
 }
 
+// checkAPIService refuses an APIService that is not that of Register.
 func checkAPIService(apiService *unstructured.Unstructured) error {
+	return checkOwn(apiService, namespace, serviceName)
+}
+
+// checkOwn refuses an APIService that does not point to a Service.
+func checkOwn(apiService *unstructured.Unstructured, namespace, name string) error {
 	if apiService.GetLabels()[automanagedLabel] != "" {
 		// The definitions are gone by now or were never among the known three; the cluster removes the object with the last one.
 		return &ServedByDefinitionsError{}
 	}
-	foundNamespace, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
-	foundName, _, _ := unstructured.NestedString(apiService.Object, "spec", "service", "name")
-	if foundNamespace != namespace || foundName != serviceName {
+	foundNamespace, foundName := serviceOf(apiService)
+	if foundNamespace != namespace || foundName != name {
 		return &OccupiedError{
 			Object: "APIService " + APIServiceName,
 			Detail: fmt.Sprintf("it points to Service %q in namespace %q; delete it if that server is not wanted any more",
@@ -86,6 +102,13 @@ func checkAPIService(apiService *unstructured.Unstructured) error {
 		}
 	}
 	return nil
+}
+
+// serviceOf returns the Service to which an APIService points.
+func serviceOf(apiService *unstructured.Unstructured) (namespace, name string) {
+	namespace, _, _ = unstructured.NestedString(apiService.Object, "spec", "service", "namespace")
+	name, _, _ = unstructured.NestedString(apiService.Object, "spec", "service", "name")
+	return namespace, name
 }
 
 func checkService(service *unstructured.Unstructured) error {
@@ -96,4 +119,50 @@ func checkService(service *unstructured.Unstructured) error {
 		}
 	}
 	return nil
+}
+
+// Existing is what a cluster has for the group, whoever made it.
+type Existing struct {
+	// Definitions are the names of the CustomResourceDefinitions that serve the group. Empty: there are none.
+	Definitions []string
+	// Registered says that there is an APIService; the fields below are empty without one.
+	Registered bool
+	// ByDefinitions says that the kube-apiserver made the APIService for CustomResourceDefinitions.
+	ByDefinitions bool
+	// ServiceNamespace and ServiceName are those of the Service at which the APIService has the server.
+	ServiceNamespace, ServiceName string
+	// CABundle is the authority that the APIService trusts, PEM. Empty: those of the kube-apiserver's machine.
+	CABundle []byte
+	// Available says that the cluster reaches the server. Reason and Message are the cluster's own.
+	Available       bool
+	Reason, Message string
+}
+
+// Inspect returns what a cluster has for the group. It changes nothing.
+func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
+	client, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	e := &Existing{}
+	if e.Definitions, err = findDefinitions(ctx, client); err != nil {
+		return nil, err
+	}
+	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return e, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	e.Registered = true
+	e.ByDefinitions = apiService.GetLabels()[automanagedLabel] != ""
+	e.ServiceNamespace, e.ServiceName = serviceOf(apiService)
+	bundle, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
+	if e.CABundle, err = base64.StdEncoding.DecodeString(bundle); err != nil {
+		return nil, fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)
+	}
+	now := conditionOf(apiService)
+	e.Available, e.Reason, e.Message = now.available, now.reason, now.message
+	return e, nil
 }

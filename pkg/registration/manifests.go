@@ -23,14 +23,23 @@ import (
 	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/artifacts"
 )
 
-// The kinds of a registration. There are so few that they are not looked up in the cluster.
+// Kinds that are treated in ways of their own.
+const (
+	kindNamespace   = "Namespace"
+	kindClusterRole = "ClusterRole"
+	kindRole        = "Role"
+)
+
+// The resources of a registration. There are so few that they are not looked up in the cluster.
 
 func namespaces() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -59,15 +68,15 @@ func definitions() schema.GroupVersionResource {
 // resourceFor returns the client for the kind and namespace of a manifest.
 func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	switch o.GetKind() {
-	case "Namespace":
+	case kindNamespace:
 		return client.Resource(namespaces()), nil
 	case "Service":
 		return client.Resource(services()).Namespace(o.GetNamespace()), nil
 	case "APIService":
 		return client.Resource(apiServices()), nil
-	case "ClusterRole":
+	case kindClusterRole:
 		return client.Resource(clusterRoles()), nil
-	case "Role":
+	case kindRole:
 		return client.Resource(roles()).Namespace(o.GetNamespace()), nil
 	default:
 		return nil, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
@@ -133,16 +142,22 @@ func readManifest(name string) ([]*unstructured.Unstructured, error) {
 	defer func() { _ = f.Close() }()
 	var objects []*unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+		var raw runtime.RawExtension
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
 			return objects, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("reading manifest %s: %w", name, err)
 		}
 		// A comment before the first separator is an empty document.
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
+		if len(raw.Raw) == 0 {
+			continue
 		}
+		object := &unstructured.Unstructured{}
+		// Numbers become those that the cluster's objects have, with which they are compared.
+		if err := utiljson.Unmarshal(raw.Raw, &object.Object); err != nil {
+			return nil, fmt.Errorf("reading manifest %s: %w", name, err)
+		}
+		objects = append(objects, object)
 	}
 }
 

@@ -66,7 +66,7 @@ func releaseNamespace(ctx context.Context, client dynamic.Interface, name string
 		return nil
 	}
 	nothing := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace",
+		"apiVersion": "v1", "kind": kindNamespace,
 		// With the uid nothing is created, should the namespace be deleted meanwhile.
 		"metadata": map[string]any{"name": name, "uid": string(existing.GetUID())},
 	}}

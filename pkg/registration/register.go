@@ -68,9 +68,9 @@ func Register(ctx context.Context, o Options) error {
 // applyOne writes one object of a registration.
 func applyOne(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, o Options) error {
 	switch object.GetKind() {
-	case "Namespace":
+	case kindNamespace:
 		return ensureNamespace(ctx, client, object, o.Progress)
-	case "ClusterRole", "Role":
+	case kindClusterRole, kindRole:
 		return applyRole(ctx, client, object, o)
 	default:
 		if err := apply(ctx, client, object, FieldManager); err != nil {
@@ -97,7 +97,7 @@ func ApplyRoles(ctx context.Context, o Options) error {
 	}
 	for _, object := range objects {
 		switch object.GetKind() {
-		case "Namespace", "ClusterRole", "Role":
+		case kindNamespace, kindClusterRole, kindRole:
 		default:
 			continue
 		}

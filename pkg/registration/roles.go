@@ -31,6 +31,32 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
+const (
+	// ServerRole is the ClusterRole of what the API server does for itself.
+	ServerRole = "metacontroller-apiserver"
+	// ControllersRole is the ClusterRole of what the controllers do.
+	ControllersRole = "metacontroller-controllers"
+	// LeaderElectionRole is the Role, in the server's namespace, of the Lease of the replica that runs the controllers.
+	LeaderElectionRole = "metacontroller-apiserver:leader-election"
+)
+
+// Rules returns the rules of one of the roles, as the manifests have them.
+func Rules(role string) ([]rbacv1.PolicyRule, error) {
+	for _, name := range files() {
+		objects, err := readManifest(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range objects {
+			// Other objects have the same names.
+			if kind := object.GetKind(); (kind == kindClusterRole || kind == kindRole) && object.GetName() == role {
+				return rulesOf(object)
+			}
+		}
+	}
+	return nil, fmt.Errorf("the manifests have no role %s", role)
+}
+
 // applyRole applies a ClusterRole or Role. One whose rules somebody else has written is not changed, unless the options say so: a role that
 // was narrowed stays narrow, and the user is told what it lacks.
 func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured.Unstructured, o Options) error {

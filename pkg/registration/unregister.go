@@ -49,7 +49,7 @@ func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	}
 	// Backwards: the cluster must stop asking for the server before the way to it goes.
 	for _, object := range slices.Backward(objects) {
-		if object.GetKind() == "Namespace" {
+		if object.GetKind() == kindNamespace {
 			err = releaseNamespace(ctx, client, object.GetName(), out)
 		} else {
 			err = remove(ctx, client, object, out)
@@ -67,7 +67,7 @@ func remove(ctx context.Context, client dynamic.Interface, object *unstructured.
 	if err != nil {
 		return err
 	}
-	if object.GetKind() == "ClusterRole" || object.GetKind() == "Role" {
+	if object.GetKind() == kindClusterRole || object.GetKind() == kindRole {
 		existing, err := target.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err == nil && !appliedHere(existing) {
 			progressf(out, "%s is not that of register and stays", describe(object))

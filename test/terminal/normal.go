@@ -43,6 +43,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
 	{regexp.MustCompile(`(\bControllerRevision: [a-z.]+-)[0-9a-f]{40}\b`), "${1}0123456789abcdef0123456789abcdef01234567"},
 	{regexp.MustCompile(`(?m)^(Plugin|Cluster): v\S+$`), "$1: v1.2.3"},
+	{regexp.MustCompile(`(The kube-apiserver at https://)127\.0\.0\.1:\d+ `), "${1}192.0.2.1:6443 "},
 }
 
 // pod is a Pod of a Deployment.

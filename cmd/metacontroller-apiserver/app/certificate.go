@@ -49,9 +49,7 @@ func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.Wai
 		owned.Go(func() { replica.Run(ctx) })
 		return nil
 	}
-	manager := servingcert.New(servingcert.Options{
-		Dir: o.CertificateDir(), Hosts: []string{o.ServerRun.ExternalHost},
-	})
+	manager := servingcert.New(servingcert.Options{Dir: o.CertificateDir(), Hosts: certificateHosts(o)})
 	files, err := manager.Ensure()
 	if err != nil {
 		return err
@@ -59,6 +57,15 @@ func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.Wai
 	serving.CertKey.CertFile, serving.CertKey.KeyFile = files.CertFile, files.KeyFile
 	owned.Go(func() { manager.Run(ctx) })
 	return nil
+}
+
+// certificateHosts are the names of the server's own certificate besides those that servingcert adds.
+func certificateHosts(o options.Completed) []string {
+	hosts := []string{o.ServerRun.ExternalHost}
+	if o.Registration.Register {
+		hosts = append(hosts, serviceHost(o))
+	}
+	return hosts
 }
 
 // newReplica returns what keeps the certificate of one of the servers that share an authority.
@@ -79,7 +86,7 @@ func newReplica(o options.Completed) (*servingcert.Replica, error) {
 	namespace, name := o.Certificates.SecretName()
 	return servingcert.NewReplica(servingcert.ReplicaOptions{
 		SecretName: name, Secrets: client.CoreV1().Secrets(namespace), Registration: trust,
-		Lifetimes: o.Certificates.Lifetimes, Hosts: []string{o.ServerRun.ExternalHost},
+		Lifetimes: o.Certificates.Lifetimes, Hosts: certificateHosts(o),
 	}), nil
 }
 

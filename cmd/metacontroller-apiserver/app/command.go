@@ -29,7 +29,9 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/logging"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/preflight"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/rbac"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/releasefinalizers"
@@ -65,7 +67,7 @@ func NewCommand() (*cobra.Command, error) {
 		return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 	})
 	addFlags(cmd, o)
-	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), rbac.NewCommand(),
+	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand(),
 		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
 		transfer.NewExportCommand(), transfer.NewImportCommand())
 	return cmd, nil
@@ -121,7 +123,7 @@ func subcommands(cmd *cobra.Command) string {
 }
 
 func serve(cmd *cobra.Command, o *options.Options) error {
-	logUnhandledErrors()
+	logging.LogUnhandledErrors()
 	// Feature gates are not read before this.
 	if err := o.Registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates: %w", err)
@@ -129,7 +131,7 @@ func serve(cmd *cobra.Command, o *options.Options) error {
 	if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
 		return fmt.Errorf("setting up logging: %w", err)
 	}
-	shortenStandardLog()
+	logging.ShortenStandardLog()
 	c := o.Complete()
 	if err := c.Validate(); err != nil {
 		return err

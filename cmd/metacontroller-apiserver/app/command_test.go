@@ -65,7 +65,8 @@ func TestHelpHasSections(t *testing.T) {
 		t.Error("the help shows retired flags")
 	}
 	for _, command := range []string{
-		"register", "register roles", "unregister", "rbac", "snapshot save", "snapshot restore", "snapshot status", "release-finalizers", "export", "import",
+		"register", "register roles", "unregister", "preflight", "rbac", "snapshot save", "snapshot restore", "snapshot status",
+		"release-finalizers", "export", "import",
 	} {
 		if !regexp.MustCompile(`(?m)^  metacontroller-apiserver ` + command + `  +\S`).MatchString(help) {
 			t.Errorf("the help does not list %s:\n%s", command, help)

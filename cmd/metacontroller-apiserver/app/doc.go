@@ -25,6 +25,6 @@ limitations under the License.
 //     syncs under way end, by themselves within worker.DefaultGrace or canceled after it. Then the Lease is released, if this process was
 //     elected to run controllers. Both are waited for engineGrace at most.
 //  2. The API server sends Retry-After to new requests, ends watches and drains what is left.
-//  3. What renews the serving certificate ends.
+//  3. What renews the serving certificate, and what keeps the server registered, ends.
 //  4. The embedded etcd closes. When it ends first, the API server gets lostStorageGrace, because no request can succeed.
 package app

@@ -81,6 +81,10 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 	if err != nil {
 		return err
 	}
+	if err := registerItself(serving, o, server, &owned); err != nil {
+		server.Destroy()
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.PrepareRun().RunWithContext(serving) }()
 	if etcd == nil {

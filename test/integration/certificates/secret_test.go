@@ -60,6 +60,8 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 	c := cluster.Start(t)
 	overlay := newOverlay(t)
 	c.Kubectl(t, "apply", "--server-side", "-k", overlay)
+	// As the server does that registers itself.
+	c.Kubectl(t, "apply", "--server-side", "-f", filepath.Join(cluster.Root(), "artifacts", "base", "apiservice.yaml"))
 	args := c.Kubectl(t, "-n", "metacontroller", "get", "deployment", "metacontroller-apiserver", "-o", "jsonpath={.spec.template.spec.containers[0].args}")
 	if want := "--serving-cert-secret=metacontroller/" + name; !strings.Contains(args, want) {
 		t.Errorf("the server is started with %s, want %s", args, want)

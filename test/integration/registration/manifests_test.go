@@ -74,9 +74,9 @@ func TestOverlaysAreAccepted(t *testing.T) {
 		pods      int
 		container string
 	}{
-		"single-node":     {pods: 1, container: "publish-ca apiserver"},
+		"single-node":     {pods: 1, container: "apiserver"},
 		"production":      {pods: 2, container: "apiserver"},
-		"least-privilege": {pods: 1, container: "publish-ca apiserver"},
+		"least-privilege": {pods: 1, container: "apiserver"},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", overlay)
@@ -101,10 +101,44 @@ func TestOverlaysAreAccepted(t *testing.T) {
 			if strings.TrimSpace(names) != want.container {
 				t.Errorf("Pods have containers %q, want %q", names, want.container)
 			}
+			cluster.Eventually(t, time.Minute, "the FlowSchemas to have their levels", func(ctx context.Context) (bool, string) {
+				output, err := plane.TryKubectl(ctx, "", "get", "flowschemas", "-l", "app.kubernetes.io/name=metacontroller-apiserver",
+					"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Dangling")].status}`)
+				return err == nil && output == "False False False", output
+			})
 			plane.Kubectl(t, "delete", "--wait=false", "-k", folder)
 			plane.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "namespace/metacontroller")
 		})
 	}
+}
+
+// TestOneShapeOverTheOtherSplitsNoRequests applies production over single-node, as somebody does who moves to an etcd of his own.
+func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
+	plane := cluster.Start(t)
+	plane.KubectlInput(t,
+		definition("Issuer", "issuers", "cert-manager.io", "v1")+"---\n"+definition("Certificate", "certificates", "cert-manager.io", "v1"),
+		"apply", "-f", "-")
+	plane.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	selected := func(shape string) {
+		t.Helper()
+		plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "overlays", shape))
+		cluster.Eventually(t, time.Minute, "the Service to select the Pods of "+shape+" alone", func(ctx context.Context) (bool, string) {
+			selector, err := plane.TryKubectl(ctx, "", "get", "service", "-n", "metacontroller", "metacontroller-apiserver", "-o",
+				`go-template={{range $k, $v := .spec.selector}}{{$k}}={{$v}},{{end}}`)
+			if err != nil {
+				return false, selector
+			}
+			pods, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-l", strings.TrimSuffix(selector, ","), "-o",
+				"jsonpath={.items[*].metadata.ownerReferences[0].kind}")
+			return err == nil && pods == map[string]string{"single-node": "StatefulSet", "production": "ReplicaSet ReplicaSet"}[shape], selector + " " + pods
+		})
+	}
+	selected("single-node")
+	selected("production")
+	if pods := plane.Kubectl(t, "get", "pods", "-n", "metacontroller", "-o", "name"); strings.Count(pods, "pod/") != 3 {
+		t.Errorf("the Pods are %s, want those of both shapes, so that this shows something", pods)
+	}
+	selected("single-node")
 }
 
 // TestServiceAccountHasTheRightsOfTheServer asks the cluster, as the server does at its start.
@@ -132,6 +166,8 @@ func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 		{"update", "leases.coordination.k8s.io", "-n", "metacontroller"},
 		{"watch", "leases.coordination.k8s.io", "-n", "metacontroller"},
 		{"patch", "apiservices.apiregistration.k8s.io/" + apiService},
+		{"create", "apiservices.apiregistration.k8s.io/" + apiService},
+		{"get", "clusterroles.rbac.authorization.k8s.io/metacontroller-apiserver"},
 	} {
 		cluster.Eventually(t, 30*time.Second, "may "+strings.Join(right, " "), func(ctx context.Context) (bool, string) {
 			output, err := plane.TryKubectl(ctx, "", append([]string{

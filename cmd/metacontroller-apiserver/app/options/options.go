@@ -43,6 +43,8 @@ type Options struct {
 	Storage *Storage
 	// Certificates are the options of a serving certificate whose authority is in the cluster.
 	Certificates *Certificates
+	// Registration says how the server registers itself.
+	Registration *Registration
 	// Admission are the options of the plugins of this server.
 	Admission *Admission
 	// Controllers are the options of the engine that runs controllers.
@@ -76,6 +78,7 @@ func NewOptions() (*Options, error) {
 		Recommended:    genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
 		Storage:        newStorage(),
 		Certificates:   newCertificates(),
+		Registration:   newRegistration(),
 		Admission:      newAdmission(),
 		Controllers:    newControllers(),
 		LeaderElection: newLeaderElection(),
@@ -100,6 +103,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	describeServing(sets.FlagSet("secure serving"))
 	o.Certificates.addFlags(sets.FlagSet("secure serving"))
+	o.Registration.addFlags(sets.FlagSet("registration"))
 	o.Controllers.addFlags(sets.FlagSet("controllers"))
 	addRetiredFlags(sets.FlagSet("controllers"))
 	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
@@ -148,6 +152,7 @@ func (c Completed) Validate() error {
 		r.Etcd = &etcd
 	}
 	errs = append(errs, r.Validate()...)
+	errs = append(errs, c.Registration.validate(c.MakesCertificate())...)
 	errs = append(errs, c.Controllers.validate()...)
 	errs = append(errs, c.LeaderElection.validate()...)
 	if err := errors.Join(errs...); err != nil {

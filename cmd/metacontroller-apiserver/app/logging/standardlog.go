@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package app
+package logging
 
 import (
 	"bytes"
@@ -23,10 +23,12 @@ import (
 	"log" //nolint:depguard // net/http writes there, and gives clients no other log
 )
 
-// shortenStandardLog keeps what hooks send out of the log. An HTTP client logs the bytes that follow a response, as the hook chose them:
+// ShortenStandardLog keeps what hooks send out of the log. An HTTP client logs the bytes that follow a response, as the hook chose them:
 // they may be the credentials that it was sent. It is to be called before anything is started, and after logging was set up, which
 // replaces the standard library's log.
-func shortenStandardLog() {
+func ShortenStandardLog() {
+	// As after logging was set up: a line begins with its text.
+	log.SetFlags(0)
 	log.SetOutput(&standardLog{next: log.Writer()})
 }
 

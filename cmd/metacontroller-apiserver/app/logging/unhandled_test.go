@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package app
+package logging
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ import (
 func TestAClientThatGaveUpIsNoErrorOfTheServer(t *testing.T) {
 	former := slices.Clone(utilruntime.ErrorHandlers)
 	defer func() { utilruntime.ErrorHandlers = former }() //nolint:reassign // As it was.
-	logUnhandledErrors()
+	LogUnhandledErrors()
 	var written bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&written), textlogger.Verbosity(1))))
 	utilruntime.HandleErrorWithContext(ctx, fmt.Errorf("writing a response: %w", http.ErrHandlerTimeout), "Unhandled Error")

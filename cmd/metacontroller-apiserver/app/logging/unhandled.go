@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package app
+package logging
 
 import (
 	"context"
@@ -30,10 +30,10 @@ import (
 // callDepth is how many functions are between who calls utilruntime.HandleError and the handler.
 const callDepth = 3
 
-// logUnhandledErrors has errors that no caller takes logged as the library logs them, but for those of responses that nobody waits for any
+// LogUnhandledErrors has errors that no caller takes logged as the library logs them, but for those of responses that nobody waits for any
 // more: a client that gave up is no error of this server. apiserver_request_terminations_total and apiserver_request_post_timeout_total
 // count them. It is to be called before anything is started.
-func logUnhandledErrors() {
+func LogUnhandledErrors() {
 	utilruntime.ErrorHandlers[0] = logUnhandled
 }
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package app
+package logging
 
 import (
 	"bytes"
@@ -51,9 +51,13 @@ func (l *lines) String() string {
 
 // TestWhatFollowsAResponseIsNotLogged lets a server send more than its response, of which net/http logs the rest.
 func TestWhatFollowsAResponseIsNotLogged(t *testing.T) {
-	logged, before := &lines{}, log.Writer()
-	log.SetOutput(&standardLog{next: logged})
-	t.Cleanup(func() { log.SetOutput(before) })
+	logged, before, flags := &lines{}, log.Writer(), log.Flags()
+	log.SetOutput(logged)
+	ShortenStandardLog()
+	t.Cleanup(func() {
+		log.SetOutput(before)
+		log.SetFlags(flags)
+	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		connection, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -1,0 +1,49 @@
+{{- define "server.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "server.fullname" -}}
+{{ default .Chart.Name .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "server.namespace" -}}
+{{ default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{- define "server.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "server.fullname" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ default "default" .Values.serviceAccount.name }}
+{{- end -}}
+{{- end }}
+
+{{- define "server.labels" -}}
+app.kubernetes.io/name: {{ include "server.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* Each shape has Pods of its own: should both run, requests reach those of the one that was installed last. */}}
+{{- define "server.selector" -}}
+app.kubernetes.io/name: {{ include "server.name" . }}
+metacontroller.k8s.io/store: {{ .Values.store.type }}
+{{- end }}
+
+{{- define "server.subjects" -}}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "server.serviceAccount" . }}
+  namespace: {{ include "server.namespace" . }}
+{{- end }}
+
+{{- /* Pods that come and go have one authority, from cert-manager or in a Secret. */}}
+{{- define "server.sharesAuthority" -}}
+{{- if and (eq .Values.store.type "external") (not .Values.certManager.enabled) }}true{{ end -}}
+{{- end }}
+
+{{- define "server.isReplicated" -}}
+{{- if and (eq .Values.store.type "external") (gt (int .Values.replicas) 1) }}true{{ end -}}
+{{- end }}

@@ -1,0 +1,162 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package preflight
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+)
+
+const (
+	// The ConfigMap in which the kube-apiserver publishes how its aggregation layer authenticates users.
+	authenticationNamespace, authenticationName = "kube-system", "extension-apiserver-authentication"
+	proxyAuthorityKey, clientAuthorityKey       = "requestheader-client-ca-file", "client-ca-file"
+	allowedNamesKey                             = "requestheader-allowed-names"
+)
+
+// clusterChecks are the checks that ask a cluster which answers.
+type clusterChecks struct {
+	options *options
+	// client and config act as the user of the kubeconfig, and subject as the server.
+	client  kubernetes.Interface
+	config  *rest.Config
+	subject kubernetes.Interface
+	// user is the name of the server's user.
+	user string
+	// existing is what the cluster has for the group. Nil until it was read.
+	existing *registration.Existing
+}
+
+// newClusterChecks finds out whether the cluster answers, and as whom. The checks are nil when there is nobody to ask.
+func newClusterChecks(ctx context.Context, config *rest.Config, o *options) (*clusterChecks, []Finding) {
+	unreachable := func(err error) []Finding {
+		return []Finding{{
+			Check: "cluster", Result: Failed, Message: fmt.Sprintf("The kube-apiserver at %s does not answer: %v.", config.Host, err),
+			Next: "Look at the address and the credentials with kubectl version, and at firewalls on the way. What follows was not asked of the cluster.",
+		}}
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	found, err := client.Discovery().ServerVersionWithContext(ctx)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	c := &clusterChecks{options: o, client: client, config: config, subject: client}
+	if o.account != nil {
+		acting := rest.CopyConfig(config)
+		acting.Impersonate = rest.ImpersonationConfig{UserName: o.account.User(), Groups: o.account.Groups()}
+		if c.subject, err = kubernetes.NewForConfig(acting); err != nil {
+			return nil, unreachable(err)
+		}
+		c.user = o.account.User()
+	}
+	return c, []Finding{{
+		Check: "cluster", Result: OK, Message: fmt.Sprintf("The kube-apiserver at %s answers.", config.Host),
+	}, judgeVersion(found.GitVersion)}
+}
+
+// judgeVersion says whether a version of Kubernetes is supported. The manifests have kinds that are served from oldest on; from streams on,
+// lists of parents and children come from the memory of the kube-apiserver; the client libraries are of newest.
+func judgeVersion(text string) Finding {
+	oldest, streams, newest := version.MajorMinor(1, 29), version.MajorMinor(1, 31), version.MajorMinor(1, 37)
+	f := Finding{Check: "version", Result: OK, Message: fmt.Sprintf("Kubernetes %s is supported.", text)}
+	v, err := version.ParseGeneric(text)
+	switch {
+	case err != nil:
+		f.Result, f.Message = Warning, fmt.Sprintf("The version %q of Kubernetes cannot be read.", text)
+	case v.LessThan(oldest):
+		f.Result = Failed
+		f.Message = fmt.Sprintf("Kubernetes %s is too old: %s and later have all that the manifests name.", text, oldest)
+		f.Next = "Upgrade the cluster."
+	case v.LessThan(streams):
+		f.Result = Warning
+		f.Message = fmt.Sprintf("Kubernetes %s works harder when the server starts than %s and later, which list parents and children from memory.", text, streams)
+	case newest.LessThan(version.MajorMinor(v.Major(), v.Minor())):
+		f.Result = Warning
+		f.Message = fmt.Sprintf("Kubernetes %s is newer than this server, whose libraries are those of %s.", text, newest)
+		f.Next = "Look whether there is a newer version of the server."
+	}
+	return f
+}
+
+// aggregationLayer looks whether the kube-apiserver proxies requests with the users' names, and the server may know.
+func (c *clusterChecks) aggregationLayer(ctx context.Context) []Finding {
+	const check = "aggregation"
+	if _, err := c.client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, "apiregistration.k8s.io/v1"); err != nil {
+		return []Finding{{
+			Check: check, Result: Failed, Message: fmt.Sprintf("The cluster has no aggregation layer: apiregistration.k8s.io/v1: %v.", err),
+			Next: "Ask who runs the control plane for one: https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/",
+		}}
+	}
+	settings, err := c.subject.CoreV1().ConfigMaps(authenticationNamespace).Get(ctx, authenticationName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		// Which right is missing, and how to give it, is said with the others.
+		return []Finding{{
+			Check: check, Result: Skipped,
+			Message: fmt.Sprintf("ConfigMap %s/%s cannot be read with the server's rights.", authenticationNamespace, authenticationName),
+		}}
+	case err != nil:
+		return []Finding{{
+			Check: check, Result: Failed, Message: fmt.Sprintf("Reading ConfigMap %s/%s: %v.", authenticationNamespace, authenticationName, err),
+			Next: "The kube-apiserver publishes it by itself; ask who runs the control plane.",
+		}}
+	}
+	return judgeAggregation(settings)
+}
+
+// judgeAggregation looks at what the kube-apiserver has published of its aggregation layer.
+func judgeAggregation(settings *corev1.ConfigMap) []Finding {
+	const check = "aggregation"
+	authority := settings.Data[proxyAuthorityKey]
+	if !x509.NewCertPool().AppendCertsFromPEM([]byte(authority)) {
+		return []Finding{{
+			Check: check, Result: Failed,
+			Message: fmt.Sprintf("The aggregation layer is not set up: ConfigMap %s/%s has no certificate in %s, so that every user would be anonymous.",
+				authenticationNamespace, authenticationName, proxyAuthorityKey),
+			Next: "Start the kube-apiserver with --requestheader-client-ca-file and --proxy-client-cert-file: " +
+				"https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/",
+		}}
+	}
+	findings := []Finding{{Check: check, Result: OK, Message: "The aggregation layer is set up, and the server may know its authority."}}
+	if strings.TrimSpace(settings.Data[clientAuthorityKey]) == strings.TrimSpace(authority) && emptyList(settings.Data[allowedNamesKey]) {
+		findings = append(findings, Finding{
+			Check: check, Result: Warning,
+			Message: "Users and the aggregation layer have the same certificate authority, and every name is allowed: who has a client certificate can be anybody.",
+			Next:    "Give the kube-apiserver a --requestheader-client-ca-file of its own, or --requestheader-allowed-names.",
+		})
+	}
+	return findings
+}
+
+func emptyList(text string) bool {
+	text = strings.TrimSpace(text)
+	return text == "" || text == "[]" || text == "null"
+}

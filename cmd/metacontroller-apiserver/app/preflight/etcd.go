@@ -1,0 +1,168 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package preflight
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+const (
+	// kubernetesPrefix is the root of a kube-apiserver's own keys, unless it was told another one.
+	kubernetesPrefix = "/registry/"
+	// plainPrefix is how an address without encryption begins.
+	plainPrefix = "http://"
+)
+
+// etcdOptions name an etcd cluster, as the flags of the server do.
+type etcdOptions struct {
+	servers              []string
+	authority, cert, key string
+	prefix               string
+}
+
+// check looks whether each member answers, and what is stored there already.
+func (o *etcdOptions) check(ctx context.Context, timeout time.Duration) []Finding {
+	const check = "etcd"
+	if len(o.servers) == 0 {
+		return []Finding{{Check: check, Result: Skipped, Message: "No --etcd-servers are given: the server has an etcd of its own."}}
+	}
+	encryption, err := o.encryption()
+	if err != nil {
+		return []Finding{{
+			Check: check, Result: Failed, Message: fmt.Sprintf("The files for etcd are not usable: %v.", err),
+			Next: "--etcd-cafile, --etcd-certfile and --etcd-keyfile name them, in PEM form.",
+		}}
+	}
+	var findings []Finding
+	var answering []string
+	for _, server := range o.servers {
+		found, ok := o.member(ctx, server, encryption, timeout)
+		findings = append(findings, found)
+		if ok {
+			answering = append(answering, server)
+		}
+	}
+	if len(answering) > 0 {
+		findings = append(findings, o.keys(ctx, answering, encryption, timeout))
+	}
+	return findings
+}
+
+// member asks one member for its status. ok says that it answers.
+func (o *etcdOptions) member(ctx context.Context, server string, encryption *tls.Config, timeout time.Duration) (f Finding, ok bool) {
+	f = Finding{Check: "etcd"}
+	client, err := connect(ctx, []string{server}, encryption, timeout)
+	var status *clientv3.StatusResponse
+	if err == nil {
+		defer client.Close() //nolint:errcheck // Nothing was written.
+		asking, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+		defer cancel()
+		if status, err = client.Status(asking, server); err != nil && asking.Err() != nil {
+			err = fmt.Errorf("%w (%w)", context.Cause(asking), err)
+		}
+	}
+	if err != nil {
+		f.Result, f.Message = Failed, fmt.Sprintf("etcd at %s does not answer: %v.", server, err)
+		f.Next = "Look at the address, at firewalls and NetworkPolicies on the way, and whether etcd trusts the client certificate."
+		return f, false
+	}
+	f.Result, f.Message = OK, fmt.Sprintf("etcd %s at %s answers.", status.Version, server)
+	if len(status.Errors) > 0 {
+		f.Result, f.Message = Failed, fmt.Sprintf("etcd %s at %s answers, and complains: %s.", status.Version, server, strings.Join(status.Errors, "; "))
+		f.Next = "Repair it: https://etcd.io/docs/latest/op-guide/maintenance/"
+	} else if strings.HasPrefix(server, plainPrefix) {
+		f.Result, f.Message = Warning, fmt.Sprintf("etcd %s at %s answers, without encryption: who reaches it reads and writes every controller.", status.Version, server)
+		f.Next = "Use https and client certificates."
+	}
+	return f, true
+}
+
+// keys looks at what is stored there.
+func (o *etcdOptions) keys(ctx context.Context, servers []string, encryption *tls.Config, timeout time.Duration) Finding {
+	f := Finding{Check: "etcd-keys", Result: OK}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	client, err := connect(ctx, servers, encryption, timeout)
+	if err != nil {
+		f.Result, f.Message = Failed, fmt.Sprintf("Connecting to etcd: %v.", err)
+		return f
+	}
+	defer client.Close() //nolint:errcheck // Nothing was written.
+	own, err := client.Get(ctx, strings.TrimRight(o.prefix, "/")+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		f.Result, f.Message = Failed, fmt.Sprintf("The keys below %s cannot be read: %v.", o.prefix, err)
+		f.Next = "The user of the client certificate needs the right to read and write them."
+		return f
+	}
+	if others, err := client.Get(ctx, kubernetesPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly()); err == nil && others.Count > 0 {
+		f.Result, f.Message = Failed, "This is the etcd of a kube-apiserver: controllers stored there would share its quota, and its backups and restores."
+		f.Next = "Use an etcd cluster of the server's own."
+		return f
+	}
+	f.Message = fmt.Sprintf("Nothing is stored below %s yet.", o.prefix)
+	if own.Count > 0 {
+		f.Message = fmt.Sprintf("%d objects are stored below %s; the server goes on with these.", own.Count, o.prefix)
+	}
+	return f
+}
+
+// connect makes a client. It connects when it is used.
+func connect(ctx context.Context, servers []string, encryption *tls.Config, timeout time.Duration) (*clientv3.Client, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Context: ctx, Endpoints: servers, TLS: encryption, DialTimeout: timeout, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for etcd: %w", err)
+	}
+	return client, nil
+}
+
+// encryption reads the files. Nil: there are none.
+func (o *etcdOptions) encryption() (*tls.Config, error) {
+	if o.authority == "" && o.cert == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.authority != "" {
+		bundle, err := os.ReadFile(o.authority)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(bundle) {
+			return nil, errors.New(o.authority + " holds no certificate in PEM form")
+		}
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, fmt.Errorf("%s with %s: %w", o.cert, o.key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

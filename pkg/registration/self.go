@@ -1,0 +1,215 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package registration
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// keepInterval is the pause between two looks at the authority of a server that has registered itself.
+const keepInterval = 10 * time.Second
+
+// Self describes a server inside of the cluster that registers itself, once it serves.
+type Self struct {
+	// Config reaches the cluster, as a user who may read and write the APIService, and read Owner.
+	Config *rest.Config
+	// ServiceNamespace and ServiceName are those of the Service at which the kube-apiserver reaches the server.
+	ServiceNamespace, ServiceName string
+	// Owner is a ClusterRole with which the registration goes, so that removing the manifests of an installation removes what is not in
+	// them. Empty: the registration stays until it is deleted.
+	Owner string
+	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates; those that the
+	// registration trusts besides are left in it as long as these are there: Trust may be about to add or to remove them.
+	Authority func(ctx context.Context) ([]byte, error)
+	// Clock tells when to look again. Nil means the clock of the machine.
+	Clock clock.WithTicker
+}
+
+// Run registers the server, and then keeps the authority of the registration current, until ctx ends. What does not succeed is logged,
+// and tried again: a registration of CustomResourceDefinitions or of another server is left alone until it is gone. A registration that
+// is deleted later is not made again before Run is called again: somebody has taken the server out of the cluster.
+func (s *Self) Run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithValues("apiService", APIServiceName)
+	ticking := s.Clock
+	if ticking == nil {
+		ticking = clock.RealClock{}
+	}
+	ticker := ticking.NewTicker(keepInterval)
+	defer ticker.Stop()
+	registered, last := false, ""
+	for {
+		done, err := s.apply(ctx, !registered)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			if done {
+				logger.Info("Registered", "service", s.ServiceNamespace+"/"+s.ServiceName)
+			}
+			registered, last = true, ""
+		case apierrors.IsConflict(err):
+			// Another replica, or the cluster itself: its status is in the same object.
+			logger.V(2).Info("The registration has changed meanwhile; looking again", "after", keepInterval)
+		case err.Error() != last:
+			// The same reason once.
+			logger.Error(err, "Cannot register this server; trying again", "after", keepInterval)
+			last = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// apply writes the registration if it differs from what it should be, and reports whether it did. Without create, one that is not there is
+// not made.
+func (s *Self) apply(ctx context.Context, create bool) (bool, error) {
+	client, err := newClient(s.Config)
+	if err != nil {
+		return false, err
+	}
+	// Read before the authority, and written under the condition that it did not change since: so nobody who was late takes back what another
+	// replica has published after a rotation.
+	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && !create:
+		return false, nil
+	case apierrors.IsNotFound(err):
+		// What serves the group now would be hidden.
+		if err := checkDefinitions(ctx, client); err != nil {
+			return false, err
+		}
+		existing = nil
+	case err != nil:
+		return false, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	default:
+		if err := checkOwn(existing, s.ServiceNamespace, s.ServiceName); err != nil {
+			return false, err
+		}
+	}
+	bundle, err := s.Authority(ctx)
+	if err != nil {
+		return false, fmt.Errorf("reading certificate authority: %w", err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
+		return false, errors.New("reading certificate authority: there is no certificate in PEM form")
+	}
+	wanted, err := s.wanted(ctx, client, bundle)
+	if err != nil {
+		return false, err
+	}
+	if existing != nil {
+		if same(existing, wanted) {
+			return false, nil
+		}
+		wanted.SetResourceVersion(existing.GetResourceVersion())
+	}
+	return true, apply(ctx, client, wanted, FieldManager)
+}
+
+// wanted returns the registration as it should be.
+func (s *Self) wanted(ctx context.Context, client dynamic.Interface, bundle []byte) (*unstructured.Unstructured, error) {
+	objects, err := readManifest("apiservice.yaml")
+	if err != nil {
+		return nil, err
+	}
+	wanted := objects[0]
+	err = errors.Join(
+		unstructured.SetNestedField(wanted.Object, s.ServiceNamespace, "spec", "service", "namespace"),
+		unstructured.SetNestedField(wanted.Object, s.ServiceName, "spec", "service", "name"),
+		setBundle(wanted, bundle),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", describe(wanted), err)
+	}
+	if s.Owner == "" {
+		return wanted, nil
+	}
+	owner, err := client.Resource(clusterRoles()).Get(ctx, s.Owner, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading ClusterRole %s, with which the registration is to go: %w", s.Owner, err)
+	}
+	wanted.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(),
+	}})
+	return wanted, nil
+}
+
+// same tells whether a registration is what it should be. It may trust more than the server's authority: the next one, or the former one.
+func same(existing, wanted *unstructured.Unstructured) bool {
+	port := func(o *unstructured.Unstructured) any {
+		found, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "service", "port")
+		return found
+	}
+	if port(existing) != port(wanted) {
+		return false
+	}
+	trusted := certificatesOf(existing)
+	for certificate := range certificatesOf(wanted) {
+		if !trusted[certificate] {
+			return false
+		}
+	}
+	for _, owner := range wanted.GetOwnerReferences() {
+		if !owned(existing, owner) {
+			return false
+		}
+	}
+	return true
+}
+
+// certificatesOf returns the certificates in the caBundle of a registration, in DER.
+func certificatesOf(apiService *unstructured.Unstructured) map[string]bool {
+	encoded, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
+	rest, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil
+	}
+	certificates := map[string]bool{}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return certificates
+		}
+		certificates[string(block.Bytes)] = true
+	}
+}
+
+func owned(o *unstructured.Unstructured, by metav1.OwnerReference) bool {
+	for _, reference := range o.GetOwnerReferences() {
+		if reference.UID == by.UID {
+			return true
+		}
+	}
+	return false
+}

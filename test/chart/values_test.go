@@ -1,0 +1,249 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// parse reads values.
+func parse(text string) (map[string]any, error) {
+	values := map[string]any{}
+	err := yaml.Unmarshal([]byte(text), &values)
+	return values, err
+}
+
+func TestMistakesInValuesAreRefused(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"a word of another chart":     {"replicaCount: 2", "additional properties 'replicaCount' not allowed"},
+		"a misspelled field":          {"image: {repo: example.org/server}", "at '/image': additional properties 'repo' not allowed"},
+		"no image":                    {"image: {repository: ''}", "at '/image/repository': minLength"},
+		"another pull policy":         {"image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of '', 'Always', 'IfNotPresent', 'Never'"},
+		"the image of Metacontroller": {"image: {repository: example.org/metacontroller/metacontroller}", "is the image of Metacontroller itself; name that of metacontroller-apiserver"},
+		"another store":               {"store: {type: postgres}", "at '/store/type': value must be one of 'embedded', 'external'"},
+		"no etcd":                     {"store: {type: external}", "at '/store/external/servers': minItems: got 0, want 1"},
+		"an etcd without a scheme":    {"store: {type: external, external: {servers: ['etcd:2379']}}", "at '/store/external/servers/0': 'etcd:2379' does not match pattern"},
+		"several in one":              {"store: {type: external, external: {servers: ['https://a:1,https://b:1']}}", "does not match pattern"},
+		"a volume for many":           {"store: {embedded: {accessModes: [ReadWriteMany]}}", "value must be one of 'ReadWriteOnce', 'ReadWriteOncePod'"},
+		"a size of nothing":           {"store: {embedded: {size: big}}", "at '/store/embedded/size': "},
+		"two of the embedded etcd":    {"replicas: 2", "replicas: 2 servers need an etcd cluster of yours, with store.type external"},
+		"none":                        {"replicas: 0", "at '/replicas': minimum: got 0, want 1"},
+		"a privileged port":           {"port: 443", "at '/port': minimum: got 443, want 1,024"},
+		"a text for a flag":           {"certManager: {enabled: 'yes'}", "at '/certManager/enabled': got string, want boolean"},
+		"a flag of the chart":         {"commandArgs: [--etcd-servers=https://e]", "commandArgs: the chart itself sets --etcd-servers; see its values port, store and certManager"},
+		"a program for a flag":        {"commandArgs: [exec]", "at '/commandArgs/0': 'exec' does not match pattern"},
+		"another program":             {"command: /dlv", "command: the image has one program, so that /dlv cannot be run; flags go into commandArgs"},
+		"values of former versions":   {"cacheFlushInterval: 30m", "cacheFlushInterval: this value is gone; use the flag --cache-flush-interval in commandArgs"},
+		"logging of former versions":  {"zap: {logLevel: 4}", "zap: this value is gone; use the flag -v and --logging-format in commandArgs"},
+		"two budgets":                 {externalValues + "replicas: 2\npodDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}", "set minAvailable or maxUnavailable, not both"},
+		"a budget of words":           {"podDisruptionBudget: {minAvailable: some}", "at '/podDisruptionBudget/minAvailable'"},
+		"rights of two kinds": {
+			"rbac: {leastPrivilege: true}\nclusterRole: {aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}",
+			"rbac.leastPrivilege and clusterRole.aggregationRule exclude each other",
+		},
+		"a rule without verbs":  {"clusterRole: {rules: [{resources: [pods]}]}", "at '/clusterRole/rules/0': missing property 'verbs'"},
+		"a name in capitals":    {"fullnameOverride: Server", "at '/fullnameOverride': 'Server' does not match pattern"},
+		"a limit of no measure": {"resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Render(t.Context(), test.values, "metacontroller")
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+// metacontrollers is a values file of Metacontroller's chart with all that it has, but for its image.
+const metacontrollers = `
+rbac: {create: true}
+image: {repository: example.org/metacontroller-apiserver, pullPolicy: IfNotPresent, tag: v0.1.0}
+imagePullSecrets: [{name: registry}]
+nameOverride: ""
+namespaceOverride: "controllers"
+fullnameOverride: "server"
+serviceAccount: {create: true, annotations: {example.org/role: server}, name: ""}
+podAnnotations: {example.org/team: platform}
+podSecurityContext: {fsGroup: 2000}
+securityContext: {}
+resources: {limits: {cpu: 100m}}
+nodeSelector: {disk: ssd}
+tolerations: [{key: infra, operator: Exists}]
+affinity: {}
+env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+command: /usr/bin/metacontroller
+commandArgs: [--zap-log-level=4, --discovery-interval=20s, --cache-flush-interval=30m, "--health-probe-bind-address=:8081"]
+probes: {port: 8081}
+priorityClassName: ""
+clusterRole:
+  aggregationRule: {clusterRoleSelectors: [{matchLabels: {example.org/controllers: "true"}}]}
+  rules: []
+replicas: 1
+podDisruptionBudget: {}
+service: {enabled: false, ports: []}
+`
+
+func TestValuesOfMetacontrollersChartAreTaken(t *testing.T) {
+	r, err := Render(t.Context(), metacontrollers, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"image: \"example.org/metacontroller-apiserver:v0.1.0\"", "imagePullPolicy: IfNotPresent", "- name: registry", "namespace: controllers", "name: server\n",
+		"example.org/role: server", "example.org/team: platform", "fsGroup: 2000", "runAsNonRoot: true", "readOnlyRootFilesystem: true", "cpu: 100m", "memory: 1Gi",
+		"disk: ssd", "key: infra", "name: HTTPS_PROXY", `- "--cache-flush-interval=30m"`, "example.org/controllers: \"true\"", "name: metacontroller-engine",
+		"--register-service=server", "--register-owner=server",
+	} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("there is no %q", want)
+		}
+	}
+	for _, unwanted := range []string{"priorityClassName", "PodDisruptionBudget", "/usr/bin/metacontroller", "ResourceQuota"} {
+		if strings.Contains(r.Text, unwanted) {
+			t.Errorf("there is %q", unwanted)
+		}
+	}
+	for _, want := range []string{"command has no effect", "probes has no effect", "service has no effect", "--namespace controllers --service server"} {
+		if !strings.Contains(r.Notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, r.Notes)
+		}
+	}
+}
+
+func TestNotesSayWhatIsNext(t *testing.T) {
+	r, err := Render(t.Context(), "rbac: {leastPrivilege: true}", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"kubectl wait --for=create --timeout=5m apiservice/v1alpha1.metacontroller.k8s.io\n",
+		"metacontroller-apiserver preflight --service-account metacontroller/metacontroller-apiserver\n",
+		"spec.serviceAccountRef",
+	} {
+		if !strings.Contains(r.Notes, want) {
+			t.Errorf("there is no %q in\n%s", want, r.Notes)
+		}
+	}
+	if strings.Contains(r.Notes, "no effect") {
+		t.Errorf("values that nobody set have no effect:\n%s", r.Notes)
+	}
+}
+
+func TestRolesMayBeThoseOfOthers(t *testing.T) {
+	r, err := Render(t.Context(), "rbac: {create: false}", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unwanted := range []string{"kind: ClusterRole\n", "kind: ClusterRoleBinding\n", "kind: RoleBinding\n", "--register-owner"} {
+		if strings.Contains(r.Text, unwanted) {
+			t.Errorf("there is %q", unwanted)
+		}
+	}
+	if !strings.Contains(r.Notes, "kubectl delete apiservice v1alpha1.metacontroller.k8s.io") {
+		t.Errorf("nobody says that the registration stays:\n%s", r.Notes)
+	}
+}
+
+// known returns the names of the values in a document, those of objects below others joined by dots.
+func known(prefix string, values map[string]any, into map[string]bool) {
+	for name, value := range values {
+		into[prefix+name] = true
+		if below, ok := value.(map[string]any); ok && len(below) > 0 {
+			known(prefix+name+".", below, into)
+		}
+	}
+}
+
+// described returns the same of a schema, those alone that have single properties.
+func described(prefix string, schema map[string]any, into map[string]bool) {
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		into[prefix+name] = true
+		if below, ok := property.(map[string]any); ok {
+			described(prefix+name+".", below, into)
+		}
+	}
+}
+
+func TestEveryValueIsInTheSchema(t *testing.T) {
+	read := func(name string) []byte {
+		text, err := os.ReadFile(filepath.Join(folder(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	values, err := parse(string(read("values.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(read("values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	inValues, inSchema := map[string]bool{}, map[string]bool{}
+	known("", values, inValues)
+	described("", schema, inSchema)
+	// As in a Pod, whose fields the schema does not repeat.
+	free := regexp.MustCompile(`^(podSecurityContext|securityContext|resources\.\w+)\.`)
+	for _, name := range slices.Sorted(maps.Keys(inValues)) {
+		if !inSchema[name] && !free.MatchString(name) {
+			t.Errorf("the schema does not have %s", name)
+		}
+	}
+	// Those of Metacontroller's chart that have no effect here, and what is empty by default.
+	others := []string{
+		"cacheFlushInterval", "clusterRole.aggregationRule.clusterRoleSelectors", "command", "discoveryInterval", "global", "podDisruptionBudget.maxUnavailable",
+		"podDisruptionBudget.minAvailable", "probes", "resources.claims", "service", "zap", "zapLogLevel",
+	}
+	for _, name := range slices.Sorted(maps.Keys(inSchema)) {
+		if !inValues[name] && !slices.Contains(others, name) {
+			t.Errorf("values.yaml does not have %s", name)
+		}
+	}
+}
+
+func TestValuesOfThePageAreRight(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "operations", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(block[1], "kind: Kustomization") {
+			continue
+		}
+		found++
+		if _, err := Render(t.Context(), block[1], "metacontroller"); err != nil {
+			t.Errorf("%v in\n%s", err, block[1])
+		}
+	}
+	if found == 0 {
+		t.Error("the page shows no values")
+	}
+}
