@@ -21,9 +21,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -104,6 +106,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 		c.pool.Enqueue(s.Key, workqueue.Live)
 	}
 	if err != nil {
+		c.outdated(s.Key, s.Source, s.stored, err)
 		return err
 	}
 	if changes.Status != nil {
@@ -466,6 +469,7 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 	}
 	if err != nil {
 		c.deferred.Failed(key)
+		c.outdated(key, source, o, err)
 		return nil, err
 	}
 	c.deferred.Drop(key)
@@ -480,6 +484,20 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 		}
 	}
 	return written, nil
+}
+
+// outdated has no sync of a parent begin before its informer shows more than now, if the error of a write says that there is a later
+// version: events of children would have it synced again and again on the former one, with children for an owner that may be gone.
+func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, err error) {
+	if !apierrors.IsConflict(err) {
+		return
+	}
+	if latest, ok := source.informer.Get(key.Namespace, key.Name); !ok || latest.ResourceVersion() != o.ResourceVersion() {
+		return
+	}
+	if version, err := strconv.ParseUint(source.informer.LastSyncedVersion(), 10, 64); err == nil {
+		c.expectations.WroteVersion(key, source.informer, strconv.FormatUint(version+1, 10))
+	}
 }
 
 // notAsShown has a parent synced if the API server made something else of a status than what hooks were shown.
