@@ -62,7 +62,7 @@ func Lock(dir string) (io.Closer, error) { return acquireLock(dir) }
 // ErrNotRunning when there is none.
 func RunningEndpoint(ctx context.Context, dir string) (string, error) {
 	path := filepath.Join(dir, lockFileName)
-	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", ErrNotRunning
 	}
@@ -89,7 +89,7 @@ func RunningEndpoint(ctx context.Context, dir string) (string, error) {
 
 // readHolder returns what the holder wrote about itself, or nothing.
 func readHolder(path string) string {
-	f, err := os.Open(path) //nolint:gosec // The caller names the directory.
+	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}

@@ -66,7 +66,7 @@ func Save(ctx context.Context, dir string, out io.Writer) (size int64, err error
 // Only its owner may read it.
 func SaveFile(ctx context.Context, dir, path string) (err error) {
 	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // The user names the file.
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("making the file of the snapshot: %w", err)
 	}

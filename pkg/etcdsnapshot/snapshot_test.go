@@ -182,7 +182,7 @@ func TestASnapshotIsOfOneMoment(t *testing.T) {
 
 func TestBrokenSnapshotsAreNotRestored(t *testing.T) {
 	file, _, _ := saved(t)
-	whole, err := os.ReadFile(file) //nolint:gosec // It was made above.
+	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

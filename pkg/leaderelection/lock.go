@@ -163,7 +163,7 @@ func (l *lock) await(ctx context.Context) bool {
 	for {
 		expired := time.NewTimer(l.observed.remaining())
 		var event watch.Event
-		ok := true
+		var ok bool
 		select {
 		case <-ctx.Done():
 			expired.Stop()

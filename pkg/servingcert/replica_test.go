@@ -17,6 +17,7 @@ limitations under the License.
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -384,7 +385,7 @@ func TestAReplicaRenewsUntilItIsStopped(t *testing.T) {
 		// The ticker may not have been there when the time was set.
 		c.clock.Step(time.Minute)
 		now, _ := r.CurrentCertKeyContent()
-		return string(now) != string(before), nil
+		return !bytes.Equal(now, before), nil
 	})
 	if err != nil {
 		t.Fatalf("certificate was not renewed: %v", err)

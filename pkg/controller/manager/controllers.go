@@ -42,6 +42,8 @@ type controllers struct {
 	// all are the controllers that have not ended.
 	all     map[identity]*controller
 	running sync.WaitGroup
+	// closed says that nothing is put any more.
+	closed bool
 	// ended, if not nil, is called when the supervisor of an object has ended, and before another one begins.
 	ended func(id identity, uid types.UID)
 }
@@ -63,7 +65,7 @@ func newControllers(c supervisor.Config) *controllers {
 func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ctx.Err() != nil {
+	if c.closed || ctx.Err() != nil {
 		return
 	}
 	id := identityOf(d)
@@ -94,7 +96,8 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 // wait returns when no supervisor runs any more. The context of put has ended; informers may still call it.
 func (c *controllers) wait() {
 	c.mu.Lock()
-	c.mu.Unlock() //nolint:staticcheck // A put that began before the end of its context has counted its supervisor now.
+	c.closed = true // A put that began before the end of its context has counted its supervisor now.
+	c.mu.Unlock()
 	c.running.Wait()
 }
 

@@ -107,7 +107,7 @@ func (s *store) snapshot() []byte {
 	if _, err := process.Output(s.t.Context(), server.Binary(s.t), "snapshot", "save", file, "--data-dir", s.DataDir()); err != nil {
 		s.t.Fatal(err)
 	}
-	content, err := os.ReadFile(file) //nolint:gosec // It was made above.
+	content, err := os.ReadFile(file)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -248,7 +248,7 @@ func TestWhatTheCommandsSay(t *testing.T) {
 func restored(t *testing.T, file string) string {
 	t.Helper()
 	dir := t.TempDir()
-	content, err := os.ReadFile(file) //nolint:gosec // The test made it.
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func fill(t *testing.T, mounted string, left int64) (free func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Fallocate(int(file.Fd()), 0, 0, int64(is.Bavail)*is.Bsize-left); err != nil { //nolint:gosec // A small number.
+	if err := syscall.Fallocate(int(file.Fd()), 0, 0, int64(is.Bavail)*is.Bsize-left); err != nil {
 		t.Fatalf("filling %s: %v", mounted, err)
 	}
 	if err := file.Close(); err != nil {

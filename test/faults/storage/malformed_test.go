@@ -91,7 +91,7 @@ func send(t *testing.T, s *server.Server, requests int, seed uint64, codes map[i
 	var working sync.WaitGroup
 	var mu sync.Mutex
 	for w := range writers {
-		r := rand.New(rand.NewPCG(seed, uint64(w))) //nolint:gosec // It is to repeat.
+		r := rand.New(rand.NewPCG(seed, uint64(w)))
 		working.Go(func() {
 			for {
 				n := int(next.Add(1)) - 1

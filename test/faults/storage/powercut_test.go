@@ -17,6 +17,7 @@ limitations under the License.
 package storage
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -76,7 +77,7 @@ func TestPowerCut(t *testing.T) {
 		t.Errorf("writing after the last cut: %v", failed)
 	}
 	l.check()
-	if now, err := os.ReadFile(filepath.Join(data, "serving-certificates", "ca.crt")); err != nil || string(now) != string(authority) {
+	if now, err := os.ReadFile(filepath.Join(data, "serving-certificates", "ca.crt")); err != nil || !bytes.Equal(now, authority) {
 		t.Errorf("the certificate authority is another one: %v", err)
 	}
 	figures.Say("%d kills during %d acknowledged writes, each with the loss of all that was not on the disk: all of the writes are there", cuts, l.acknowledged())

@@ -17,9 +17,9 @@ limitations under the License.
 package storage
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -68,9 +68,7 @@ func generators() map[string]func(r *rand.Rand) malformed {
 			return malformed{method: http.MethodPatch, path: existing, contentType: asPatch, body: body(r)}
 		}
 	}
-	for name, request := range oddities() {
-		all[name] = request
-	}
+	maps.Copy(all, oddities())
 	return all
 }
 
@@ -235,7 +233,7 @@ func noise(r *rand.Rand) []byte {
 func spoiled(r *rand.Rand) []byte {
 	whole := valid()
 	for {
-		if i := r.IntN(len(whole)); bytes.IndexByte([]byte(`{}":`), whole[i]) >= 0 {
+		if i := r.IntN(len(whole)); strings.IndexByte(`{}":`, whole[i]) >= 0 {
 			whole[i] = 0x01
 			return whole
 		}

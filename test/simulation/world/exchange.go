@@ -31,8 +31,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
 
-// Bug is with what engines panic at the fault [Panic].
-const Bug = "a simulated bug"
+// Defect is that with which engines panic at the fault [Panic].
+const Defect = "a simulated bug"
 
 // errDisconnected is what a client sees of a connection that breaks.
 var errDisconnected = fmt.Errorf("read tcp: %w", syscall.ECONNRESET)
@@ -145,7 +145,7 @@ func (i *item) wait(detail string) (*http.Response, error) {
 	select {
 	case o := <-x.done:
 		if o.panics {
-			panic(Bug) //nolint:forbidigo // It is what the world was told to do.
+			panic(Defect) //nolint:forbidigo // It is what the world was told to do.
 		}
 		return o.response, o.err
 	case <-x.http.Context().Done():

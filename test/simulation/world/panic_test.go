@@ -47,7 +47,7 @@ func TestAPanicAtEveryRequest(t *testing.T) {
 					panics++
 					if found := s.Panics(); len(found) == 0 {
 						s.failf("%s: nobody was told of the panic", what)
-					} else if !strings.Contains(found[0].Text, world.Bug) {
+					} else if !strings.Contains(found[0].Text, world.Defect) {
 						s.failf("%s: another panic: %v", what, found[0])
 					}
 				})
