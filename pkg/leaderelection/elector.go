@@ -103,7 +103,7 @@ func (e *Elector) Stand(ctx context.Context, lead func(term context.Context)) er
 		elector.Run(campaign)
 	})
 	// The elector would try on, as long as again.
-	context.AfterFunc(t.over, withdraw)
+	context.AfterFunc(t.over, withdraw) //nolint:contextcheck // The term has a context of its own.
 	select {
 	case <-elected:
 		e.lead(ctx, t, lead)
@@ -131,13 +131,13 @@ const releaseLimit = 2 * time.Second
 func (e *Elector) lead(ctx context.Context, t *term, lead func(context.Context)) {
 	leading, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(t.over, func() { end(context.Cause(t.over)) })()
+	defer context.AfterFunc(t.over, func() { end(context.Cause(t.over)) })() //nolint:contextcheck // The term has a context of its own.
 	defer e.fence.open(t)()
 	if !t.holds() {
 		return
 	}
 	lead(leading)
-	if errors.Is(context.Cause(t.over), ErrLost) {
+	if errors.Is(context.Cause(t.over), ErrLost) { //nolint:contextcheck // The term has a context of its own.
 		klog.FromContext(ctx).Error(ErrLost, "This process leads no more", "lease", e.config.Namespace+"/"+e.config.Name, "holder", e.Holder())
 	}
 }

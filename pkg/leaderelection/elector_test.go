@@ -197,7 +197,7 @@ func start(t *testing.T, began time.Time, l *leases, name string, edit ...func(*
 				<-term.Done()
 				c.over <- time.Since(began)
 				c.causes <- context.Cause(term)
-				time.Sleep(c.work)
+				time.Sleep(c.work) //nolint:forbidigo // It is the time of a bubble.
 			})
 		}
 	}()
@@ -244,7 +244,7 @@ func TestALeaseIsHandedOver(t *testing.T) {
 				}
 				second := start(t, began, l, "second", func(c *candidate, _ *Config) { c.access.blind = test.blind })
 				const pause = 30*time.Second + time.Millisecond
-				time.Sleep(pause)
+				time.Sleep(pause) //nolint:forbidigo // It is the time of a bubble.
 				if len(first.over)+len(second.begun) > 0 {
 					t.Fatal("the Lease went over though it was renewed")
 				}
@@ -288,7 +288,7 @@ func TestACandidateThatWasCutOffStandsAgain(t *testing.T) {
 		first.access.set(true)
 		<-second.begun
 		first.access.set(false)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // It is the time of a bubble.
 		if len(first.begun) > 0 || first.Fence().passes() {
 			t.Error("both lead")
 		}

@@ -58,7 +58,7 @@ func (f *fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, ErrNotLeading
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	ignore := context.AfterFunc(t.over, func() { cancel(context.Cause(t.over)) })
+	ignore := context.AfterFunc(t.over, func() { cancel(context.Cause(t.over)) }) //nolint:contextcheck // The term has a context of its own.
 	end := func() {
 		ignore()
 		cancel(nil)

@@ -72,11 +72,11 @@ func TestAFenceLetsWritesThroughDuringATerm(t *testing.T) {
 		expect("before the Lease is held", ErrNotLeading)
 		term.renew(time.Now(), 3)
 		expect("while it is held", nil)
-		time.Sleep(6 * time.Second)
+		time.Sleep(6 * time.Second) //nolint:forbidigo // It is the time of a bubble.
 		term.renew(time.Now(), 3)
-		time.Sleep(9 * time.Second)
+		time.Sleep(9 * time.Second) //nolint:forbidigo // It is the time of a bubble.
 		expect("after a renewal", nil)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // It is the time of a bubble.
 		expect("at the deadline", ErrNotLeading)
 		term.renew(time.Now(), 3)
 		expect("after a renewal that was late", ErrNotLeading)
@@ -113,7 +113,7 @@ func TestATermEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				term := newTerm(t.Context(), 10*time.Second)
 				term.renew(time.Now(), 1)
-				time.Sleep(5 * time.Second)
+				time.Sleep(5 * time.Second) //nolint:forbidigo // It is the time of a bubble.
 				test.renew(term)
 				synctest.Wait()
 				if held := term.holds(); held != (test.want == nil) || !errors.Is(context.Cause(term.over), test.want) {

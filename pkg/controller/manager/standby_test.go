@@ -140,7 +140,7 @@ func TestAStandbyTriesAgain(t *testing.T) {
 		s.put(ctx, parentsOf("a", "things"))
 		h.expect(t, "while the cluster is away")
 		h.refuse(nil)
-		time.Sleep(standbyRetry)
+		time.Sleep(standbyRetry) //nolint:forbidigo // It is the time of a bubble.
 		h.expect(t, "a moment after it is back", "things")
 		end()
 		s.wait()

@@ -21,10 +21,12 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
@@ -290,4 +292,18 @@ func decoded(o *object.Object, path []string) any {
 		return nil
 	}
 	return value
+}
+
+// outdated has no sync of a parent begin before its informer shows more than now, if the error of a write says that there is a later
+// version: events of children would have it synced again and again on the former one, with children for an owner that may be gone.
+func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, err error) {
+	if !apierrors.IsConflict(err) {
+		return
+	}
+	if latest, ok := source.informer.Get(key.Namespace, key.Name); !ok || latest.ResourceVersion() != o.ResourceVersion() {
+		return
+	}
+	if version, err := strconv.ParseUint(source.informer.LastSyncedVersion(), 10, 64); err == nil {
+		c.expectations.WroteVersion(key, source.informer, strconv.FormatUint(version+1, 10))
+	}
 }

@@ -21,11 +21,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -484,20 +482,6 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 		}
 	}
 	return written, nil
-}
-
-// outdated has no sync of a parent begin before its informer shows more than now, if the error of a write says that there is a later
-// version: events of children would have it synced again and again on the former one, with children for an owner that may be gone.
-func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, err error) {
-	if !apierrors.IsConflict(err) {
-		return
-	}
-	if latest, ok := source.informer.Get(key.Namespace, key.Name); !ok || latest.ResourceVersion() != o.ResourceVersion() {
-		return
-	}
-	if version, err := strconv.ParseUint(source.informer.LastSyncedVersion(), 10, 64); err == nil {
-		c.expectations.WroteVersion(key, source.informer, strconv.FormatUint(version+1, 10))
-	}
 }
 
 // notAsShown has a parent synced if the API server made something else of a status than what hooks were shown.
