@@ -243,13 +243,14 @@ func (r *runner) settle() bool {
 func (r *runner) arrive() {
 	r.late = false
 	for _, p := range r.world.Pending() {
-		if p.Abandoned {
-			r.follow()
-			r.arriving = p.Engine
-			r.world.Release(p, world.Fault{})
-			r.follow()
-			r.arriving = none
+		if !p.Abandoned {
+			continue
 		}
+		r.follow()
+		r.arriving = p.Engine
+		r.world.Release(p, world.Fault{})
+		r.follow()
+		r.arriving = none
 	}
 }
 

@@ -157,7 +157,7 @@ func (t *Tracker) writers(c *change) []string {
 // checkGuard checks that a deletion of a child is one that the guard of its controller lets pass. A deletion was decided on after the last
 // call of the hook about the parent. Of a percentage the guard's own tests tell whether it is worked out well.
 func (t *Tracker) checkGuard(c *change) {
-	if c.Verb != "delete" || t.late(c) || t.mayDelete(c.before) {
+	if !c.deletes() || t.late(c) || t.mayDelete(c.before) {
 		return
 	}
 	controller, parent := t.controllerOf(c.before)

@@ -176,9 +176,15 @@ func variables(container map[string]any) map[string]any {
 	return values
 }
 
-// lostOfPods says which container or variable of others is in before and not the same in after, "" if none.
+// lostOfPods says which container, variable or annotation of others is in before and not the same in after, "" if none.
 func lostOfPods(before, after object) string {
 	was, is := before.at("spec", "template"), after.at("spec", "template")
+	noted := object(is).at("metadata", "annotations")
+	for name, value := range object(was).at("metadata", "annotations") {
+		if strings.HasPrefix(name, foreign) && !reflect.DeepEqual(value, noted[name]) {
+			return fmt.Sprintf("the annotation %s of the template was %v and is %v", name, value, noted[name])
+		}
+	}
 	now := named(object(is).at("spec")["containers"])
 	for name, container := range named(object(was).at("spec")["containers"]) {
 		if strings.HasPrefix(name, foreign) && !reflect.DeepEqual(container, now[name]) {
@@ -199,7 +205,7 @@ func lostOfPods(before, after object) string {
 
 // lost says which field of others is in before and not the same in after, "" if none.
 func lost(before, after object) string {
-	for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "annotations"}, {"data"}, {"spec", "settings"}, {"spec", "template", "metadata", "annotations"}} {
+	for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "annotations"}, {"data"}, {"spec", "settings"}} {
 		now := after.at(path...)
 		for name, value := range before.at(path...) {
 			if strings.HasPrefix(name, foreign) && !reflect.DeepEqual(value, now[name]) {

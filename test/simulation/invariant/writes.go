@@ -129,7 +129,7 @@ func (t *Tracker) selects(uid string, child object) bool {
 // checkDeletion checks that what an engine deletes is not what the last response wants as it is. Where children roll, the hook was
 // called for several revisions, and the children are those of any; what the latest wants stays unless it is recreated.
 func (t *Tracker) checkDeletion(c *change) {
-	if c.Verb != "delete" {
+	if !c.deletes() {
 		return
 	}
 	controller, parent := t.controllerOf(c.before)
@@ -148,6 +148,9 @@ func (t *Tracker) checkDeletion(c *change) {
 	}
 	t.violated(New(WantedStays, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
 }
+
+// deletes reports whether a write is a request to delete something.
+func (c *change) deletes() bool { return c.Verb == "delete" }
 
 func rolls(controller object) bool {
 	return slices.ContainsFunc(hooks.Rules(controller), func(r hooks.Rule) bool { return strings.HasPrefix(r.Method, "Rolling") })
