@@ -69,14 +69,23 @@ func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err
 	if err != nil {
 		return nil, "", err
 	}
-	text, _, err := unstructured.NestedString(existing.Object, "spec", "caBundle")
-	if err != nil {
-		return nil, "", fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	if bundle, err = base64.StdEncoding.DecodeString(text); err != nil {
-		return nil, "", fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)
+	if bundle, err = bundleOf(existing); err != nil {
+		return nil, "", err
 	}
 	return bundle, existing.GetResourceVersion(), nil
+}
+
+// bundleOf returns the caBundle of a registration.
+func bundleOf(apiService *unstructured.Unstructured) ([]byte, error) {
+	text, _, err := unstructured.NestedString(apiService.Object, "spec", "caBundle")
+	if err != nil {
+		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	bundle, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)
+	}
+	return bundle, nil
 }
 
 // Trust sets the caBundle of an APIService that has the resourceVersion. If it has another one, apierrors.IsConflict is true for the

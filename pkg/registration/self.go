@@ -19,7 +19,6 @@ package registration
 import (
 	"context"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -190,8 +189,7 @@ func same(existing, wanted *unstructured.Unstructured) bool {
 
 // certificatesOf returns the certificates in the caBundle of a registration, in DER.
 func certificatesOf(apiService *unstructured.Unstructured) map[string]bool {
-	encoded, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
-	rest, err := base64.StdEncoding.DecodeString(encoded)
+	rest, err := bundleOf(apiService)
 	if err != nil {
 		return nil
 	}

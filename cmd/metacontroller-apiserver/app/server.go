@@ -62,24 +62,24 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	}
 	// It says that no engine runs, even where none ever does.
 	metrics.Register()
+	var runner *engineRunner
 	if create == nil || !o.Controllers.Enabled {
 		klog.FromContext(ctx).Info("Controllers are stored, but not run, because of --enable-controllers=false")
 		engine.Inspection.Explain(func() (string, bool) {
 			return "this server does not run controllers, because of --enable-controllers=false", false
 		})
-		server, err := config.Complete().New()
-		if err != nil {
+	} else {
+		runner = &engineRunner{create: create, config: engine, fail: fail}
+		if err := runner.elect(o, cluster, etcd != nil); err != nil {
 			return nil, err
 		}
-		return server.Generic, nil
-	}
-	runner := &engineRunner{create: create, config: engine, fail: fail}
-	if err := runner.elect(o, cluster, etcd != nil); err != nil {
-		return nil, err
 	}
 	server, err := config.Complete().New()
 	if err != nil {
 		return nil, err
+	}
+	if runner == nil {
+		return server.Generic, nil
 	}
 	if err := runner.add(ctx, server.Generic); err != nil {
 		server.Generic.Destroy()

@@ -61,11 +61,11 @@ func newControllers(c supervisor.Config) *controllers {
 }
 
 // put runs a supervisor for d until ctx ends, or gives d to the one that runs. A supervisor of another object of that name
-// ends first. After the end of ctx it does nothing.
+// ends first. After wait was called it does nothing.
 func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || ctx.Err() != nil {
+	if c.closed {
 		return
 	}
 	id := identityOf(d)
@@ -93,10 +93,10 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 	})
 }
 
-// wait returns when no supervisor runs any more. The context of put has ended; informers may still call it.
+// wait returns when no supervisor runs any more. The context of put has ended; informers may still call put.
 func (c *controllers) wait() {
 	c.mu.Lock()
-	c.closed = true // A put that began before the end of its context has counted its supervisor now.
+	c.closed = true // Every put before has counted its supervisor.
 	c.mu.Unlock()
 	c.running.Wait()
 }

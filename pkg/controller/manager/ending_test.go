@@ -30,8 +30,8 @@ func TestControllerObjectsThatComeAfterTheEnd(t *testing.T) {
 	c := newControllers((&server{store: s, name: "server"}).config())
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	c.put(ctx, definition.OfComposite(s.object))
 	c.wait()
+	c.put(ctx, definition.OfComposite(s.object))
 	if len(c.all) > 0 {
 		t.Errorf("%d controllers run after the end", len(c.all))
 	}
