@@ -18,7 +18,6 @@ package registration
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -158,9 +157,8 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 	e.Registered = true
 	e.ByDefinitions = apiService.GetLabels()[automanagedLabel] != ""
 	e.ServiceNamespace, e.ServiceName = serviceOf(apiService)
-	bundle, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
-	if e.CABundle, err = base64.StdEncoding.DecodeString(bundle); err != nil {
-		return nil, fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)
+	if e.CABundle, err = bundleOf(apiService); err != nil {
+		return nil, err
 	}
 	now := conditionOf(apiService)
 	e.Available, e.Reason, e.Message = now.available, now.reason, now.message
