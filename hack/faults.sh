@@ -26,6 +26,7 @@ long() {
 long 2 "${tests:-.}" ./test/faults/engine ./test/faults/storage
 # The others measure how long things take.
 long 1 "${tests:-.}" ./test/integration/replicas ./test/integration/certificates
+long 1 "${tests:-^TestANodeIsLost\$}" ./test/e2e/rescue
 long 1 "${tests:-^TestFiftyHostileHooks\$}" ./test/conformance/hostile
 long 1 "${tests:-^TestAPanicAtEveryRequest\$}" ./test/simulation/world
 

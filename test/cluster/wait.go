@@ -21,26 +21,43 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
+// shortest and longest are the intervals between two questions of Eventually.
+const shortest, longest = 50 * time.Millisecond, time.Second
+
 // Eventually asks until the answer is true and fails the test after the time given. The text that comes with a false
-// answer is shown then.
+// answer is shown then. What takes long to answer, as kubectl does, is asked less often, so that asking takes a fifth of the time at most.
 func Eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
 	t.Helper()
-	EventuallyEvery(t, 50*time.Millisecond, limit, what, ask)
+	var took time.Duration
+	eventually(t, limit, what, func(ctx context.Context) (done bool, answer string) {
+		began := time.Now()
+		done, answer = ask(ctx)
+		took = time.Since(began)
+		return done, answer
+	}, func() time.Duration { return min(max(4*took, shortest), longest) })
 }
 
 // EventuallyEvery is [Eventually] for answers that cost much: it asks once in each interval.
 func EventuallyEvery(t testing.TB, interval, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
 	t.Helper()
-	last := "never asked"
-	err := wait.PollUntilContextTimeout(t.Context(), interval, limit, true, func(ctx context.Context) (done bool, err error) {
-		done, last = ask(ctx)
-		return done, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting %v for %s: %v; last seen: %s", limit, what, err, strings.TrimSpace(last))
+	eventually(t, limit, what, ask, func() time.Duration { return interval })
+}
+
+func eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) (bool, string), pause func() time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		done, last := ask(ctx)
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waiting %v for %s: %v; last seen: %s", limit, what, ctx.Err(), strings.TrimSpace(last))
+		case <-time.After(pause()):
+		}
 	}
 }

@@ -291,6 +291,9 @@ func (e *Expectations) expect(key parent.Key) *expecting {
 	}
 	p.pending++
 	p.deadline = e.clock.Now().Add(Limit)
+	if p.timer != nil {
+		p.timer.Reset(Limit) // A status may be written while the parent waits for what its last sync wrote.
+	}
 	return p
 }
 

@@ -186,6 +186,18 @@ func TestNobodyWaitsLongerThanTheLimit(t *testing.T) {
 	s.expect("the further attempt is shown", true, 1)
 }
 
+func TestAWriteWhileAParentWaitsIsWaitedForAsLongAsAnyOther(t *testing.T) {
+	s := newScene(t)
+	s.WroteVersion(key, s.informer, "10")
+	s.expect("just written", false, 0)
+	s.clock.Step(time.Second)
+	s.WroteVersion(key, s.informer, "12")
+	s.clock.Step(expectations.Limit - time.Second)
+	s.expect("the limit of the first write", false, 0)
+	s.clock.Step(time.Second)
+	s.expect("the limit of the second", true, 1)
+}
+
 func TestStalenessIsTheAgeOfTheOldestWriteThatIsNotShown(t *testing.T) {
 	s := newScene(t)
 	expect := func(reason string, want time.Duration) {

@@ -89,7 +89,7 @@ func (w *work) compare(figures *report.Figures, alone, beside []time.Duration) {
 	if beside[median] > slower*alone[median] {
 		w.T.Errorf("the healthy controller took %s beside hostile hooks, and %s alone", shown(beside[median]), shown(alone[median]))
 	}
-	figures.Say("a child of the healthy controller followed in %s, 95%% in %s, and alone in %s, 95%% in %s (median of %d)",
+	figures.Sayf("a child of the healthy controller followed in %s, 95%% in %s, and alone in %s, 95%% in %s (median of %d)",
 		shown(beside[median]), shown(beside[tail]), shown(alone[median]), shown(alone[tail]), samples)
-	figures.Say("at most %d MiB of memory, files in the kernel's cache among them", w.Server.PeakMemory()>>20)
+	figures.Sayf("at most %d MiB of memory, files in the kernel's cache among them", w.Server.PeakMemory()>>20)
 }

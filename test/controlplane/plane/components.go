@@ -124,7 +124,7 @@ func (p *Plane) kwok() component {
 	return component{"kwok", []string{
 		"--kubeconfig=" + p.files.kwokConfig,
 		"--config=" + p.files.stages,
-		"--manage-all-nodes=true",
+		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 		"--node-ip=127.0.0.1",
 		"--node-lease-duration-seconds=40",
 		"--cidr=10.200.0.0/16",

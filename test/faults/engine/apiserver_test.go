@@ -48,7 +48,7 @@ func TestKubeAPIServer(t *testing.T) {
 		// Requests are broken off when the kube-apiserver ends.
 		Tolerate: []string{"connection refused", "context canceled", "could not write"},
 	}})
-	figures.Say("absent when the server starts: it waits, and serves %s after the kube-apiserver does", seconds(waited))
+	figures.Sayf("absent when the server starts: it waits, and serves %s after the kube-apiserver does", seconds(waited))
 	f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 2, Finalize: true})
 	f.Create("first")
 	f.Converge("creation")
@@ -72,7 +72,7 @@ func TestKubeAPIServer(t *testing.T) {
 		if most := callsPerChange*len(changed) + parents; calls > most {
 			t.Errorf("the hook was called %d times for %d changes and %d parents, want %d at most", calls, len(changed), parents, most)
 		}
-		figures.Say("%s: converged %s after it, %d calls of the hook for %d changes of %d parents, no child made again",
+		figures.Sayf("%s: converged %s after it, %d calls of the hook for %d changes of %d parents, no child made again",
 			[]string{"down for " + away.String(), "restarted"}[i], seconds(took), calls, len(changed), parents)
 	}
 	select {

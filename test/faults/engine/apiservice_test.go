@@ -83,6 +83,6 @@ func TestAPIServiceUnavailable(t *testing.T) {
 		_, err := doomed.Get(ctx, name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
-	figures.Say("unavailable for %s: a change of %d parents converged in %s meanwhile", seconds(down), parents, seconds(took))
-	figures.Say("a namespace that was deleted in it was gone %s after its end", seconds(time.Since(returned)))
+	figures.Sayf("unavailable for %s: a change of %d parents converged in %s meanwhile", seconds(down), parents, seconds(took))
+	figures.Sayf("a namespace that was deleted in it was gone %s after its end", seconds(time.Since(returned)))
 }

@@ -67,8 +67,8 @@ func TestHookDown(t *testing.T) {
 	if most := f.Hook.Most(); most > workers {
 		t.Errorf("there were %d calls at once, want %d at most", most, workers)
 	}
-	figures.Say("down for %s: all of %d parents were tried again within %s of its return", away, parents, seconds(took))
-	figures.Say("%d calls at once at most, with %d workers", f.Hook.Most(), workers)
+	figures.Sayf("down for %s: all of %d parents were tried again within %s of its return", away, parents, seconds(took))
+	figures.Sayf("%d calls at once at most, with %d workers", f.Hook.Most(), workers)
 }
 
 // TestNoChildren has the hook want no children any more, and then again what it wanted before.
@@ -88,7 +88,7 @@ func TestNoChildren(t *testing.T) {
 			t.Errorf("%d children of %d are left, and the guard lets %d go", left, 2*parents, guarded)
 		}
 		wantAgain(f)
-		figures.Say("with a guard of %d: %d of %d children are left", guarded, left, 2*parents)
+		figures.Sayf("with a guard of %d: %d of %d children are left", guarded, left, 2*parents)
 	})
 	t.Run("Unguarded", func(t *testing.T) {
 		f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 2})
@@ -98,7 +98,7 @@ func TestNoChildren(t *testing.T) {
 			t.Errorf("%d children are left although the hook wants none", left)
 		}
 		wantAgain(f)
-		figures.Say("without one: 0 are left, as the hook wants, and all are back once it wants them")
+		figures.Sayf("without one: 0 are left, as the hook wants, and all are back once it wants them")
 	})
 }
 

@@ -70,9 +70,9 @@ func TestServerKilled(t *testing.T) {
 		t.Logf("kill %d, during %s, at call %d of the hook: converged %s after the start", kill+1, during, at, seconds(took))
 		slowest = max(slowest, took)
 	}
-	figures.Say("%d kills, %d parents with 2 children each", kills, parents)
-	figures.Say("nothing lost, left over or made again")
-	figures.Say("converged %s after the start at the latest", seconds(slowest))
+	figures.Sayf("%d kills, %d parents with 2 children each", kills, parents)
+	figures.Sayf("nothing lost, left over or made again")
+	figures.Sayf("converged %s after the start at the latest", seconds(slowest))
 	// Those that are there are finalized, and nothing is left.
 	f.Delete(slices.DeleteFunc(names, func(name string) bool { return (kills-1)%3 == 2 && slices.Contains(names[:parents/2], name) })...)
 	f.Converge("all were deleted")

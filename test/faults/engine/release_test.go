@@ -80,10 +80,10 @@ func TestReleaseBlocked(t *testing.T) {
 	if few := int(watched / time.Second); most > few {
 		t.Errorf("one parent was tried %d times in %s, want %d at most", most, watched, few)
 	}
-	figures.Say("%d of %d parents held for %s: told in the status, %d attempts for one of them at most in that time, the others converged",
+	figures.Sayf("%d of %d parents held for %s: told in the status, %d attempts for one of them at most in that time, the others converged",
 		len(held), parents, watched, most)
 	thaw()
-	figures.Say("released %s after the policy was gone", seconds(f.Converge("the policy was gone")))
+	figures.Sayf("released %s after the policy was gone", seconds(f.Converge("the policy was gone")))
 }
 
 // freeze makes the policy and waits until it denies what it must. The function that it returns deletes it.

@@ -73,8 +73,8 @@ func For(t testing.TB, row Row) *Figures {
 	return f
 }
 
-// Say adds what was measured: a part of a sentence, as "20 kills in 104 s".
-func (f *Figures) Say(format string, args ...any) {
+// Sayf adds what was measured: a part of a sentence, as "20 kills in 104 s".
+func (f *Figures) Sayf(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.line.Said = append(f.line.Said, fmt.Sprintf(format, args...))

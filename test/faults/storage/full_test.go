@@ -79,6 +79,6 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("writing after all: %v", failed)
 	}
 	l.check()
-	figures.Say("full %d times: the server ends and says so, and what to do; with space it served again after %s, with all of %d acknowledged writes",
+	figures.Sayf("full %d times: the server ends and says so, and what to do; with space it served again after %s, with all of %d acknowledged writes",
 		rounds, seconds(slowest), l.acknowledged())
 }

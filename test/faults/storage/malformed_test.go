@@ -74,8 +74,8 @@ func TestMalformedRequests(t *testing.T) {
 	for _, code := range slices.Sorted(maps.Keys(codes)) {
 		counted = append(counted, fmt.Sprintf("%d with %d", codes[code], code))
 	}
-	figures.Say("%d requests of %d kinds: %s", requests, len(generators()), strings.Join(counted, ", "))
-	figures.Say("the heap has %d MiB, after the first tenth of them it had %d; %d MiB resident at most", after>>20, warm>>20, peak(t, e.Server)>>20)
+	figures.Sayf("%d requests of %d kinds: %s", requests, len(generators()), strings.Join(counted, ", "))
+	figures.Sayf("the heap has %d MiB, after the first tenth of them it had %d; %d MiB resident at most", after>>20, warm>>20, peak(t, e.Server)>>20)
 }
 
 // send sends requests of all kinds, and counts the codes of the answers. The seed decides which.

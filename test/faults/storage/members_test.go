@@ -70,7 +70,7 @@ func TestEtcdMembers(t *testing.T) {
 		}
 		l.check()
 		etcd.start(dead)
-		figures.Say("%s killed during %d writes: all of them served, in %s", victim.what, l.acknowledged()-start, seconds(time.Since(began)))
+		figures.Sayf("%s killed during %d writes: all of them served, in %s", victim.what, l.acknowledged()-start, seconds(time.Since(began)))
 	}
 	etcd.await()
 	for i := range etcd.members {
@@ -86,7 +86,7 @@ func TestEtcdMembers(t *testing.T) {
 		failed := l.write(ctx, 1)
 		return len(failed) == 0, fmt.Sprint(failed)
 	})
-	figures.Say("all killed for %s: %d of %d requests refused with 503, its cause and Retry-After; served again %s after they were started",
+	figures.Sayf("all killed for %s: %d of %d requests refused with 503, its cause and Retry-After; served again %s after they were started",
 		away, refused, refused, seconds(time.Since(back)))
 	l.check()
 	select {

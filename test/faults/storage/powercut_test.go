@@ -80,5 +80,5 @@ func TestPowerCut(t *testing.T) {
 	if now, err := os.ReadFile(filepath.Join(data, "serving-certificates", "ca.crt")); err != nil || !bytes.Equal(now, authority) {
 		t.Errorf("the certificate authority is another one: %v", err)
 	}
-	figures.Say("%d kills during %d acknowledged writes, each with the loss of all that was not on the disk: all of the writes are there", cuts, l.acknowledged())
+	figures.Sayf("%d kills during %d acknowledged writes, each with the loss of all that was not on the disk: all of the writes are there", cuts, l.acknowledged())
 }

@@ -88,7 +88,7 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("after the load: %v", err)
 		}
 		l.check()
-		figures.Say("%s: %d writes, 0 failed", []string{"to the new version", "back to the old one"}[i], l.acknowledged()-start)
+		figures.Sayf("%s: %d writes, 0 failed", []string{"to the new version", "back to the old one"}[i], l.acknowledged()-start)
 	}
 	for _, store := range stores {
 		cluster.Eventually(t, limit(), "a watch to show all writes", func(context.Context) (bool, string) { return l.shown(store) })
@@ -96,7 +96,7 @@ func TestUpgrade(t *testing.T) {
 	// The server that runs now ends before what the others cleaned up.
 	f.Controller.Delete()
 	f.Controller.AwaitGone()
-	figures.Say("%d writes repeated by their client, %d watches followed them all, %d parents and their children whole", l.repeated.Load(), watchers, parents)
+	figures.Sayf("%d writes repeated by their client, %d watches followed them all, %d parents and their children whole", l.repeated.Load(), watchers, parents)
 }
 
 // temporary reports whether a request may be repeated: the server was going or not there yet.

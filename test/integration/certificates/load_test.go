@@ -26,7 +26,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +42,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 )
 
 const (
@@ -55,16 +55,8 @@ const (
 	limit = 5 * time.Minute
 )
 
-// long says that the tests may take minutes.
-func long() bool { return os.Getenv("FAULTS_LONG") != "" }
-
 // enough is how many requests are made at least.
-func enough() int {
-	if long() {
-		return 5000
-	}
-	return 500
-}
+func enough() int { return report.Pick(500, 5000) }
 
 // A load makes requests until it is stopped, through the kube-apiserver and to the server itself, and counts their outcomes.
 type load struct {
@@ -264,7 +256,7 @@ func (l *load) judge(t *testing.T, opened int64) {
 			t.Logf("%6d × %s", n, outcome)
 		}
 	}
-	t.Logf("%d requests, %d failed; the kube-apiserver opened %d connections; %d certificates of %d authorities were served",
+	report.For(t, report.CertificateTurn).Sayf("%d requests, %d failed; the kube-apiserver opened %d connections; %d certificates of %d authorities were served",
 		total, failed, opened, certificates, authorities)
 }
 

@@ -27,18 +27,11 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
-
-// replacements is how many authorities are waited for.
-func replacements() int {
-	if long() {
-		return 12
-	}
-	return 2
-}
 
 // TestReplicasReplaceTheirAuthorityUnderLoad has two replicas at one port, one with HTTP/2 and one without, whose certificates are
 // replaced every two seconds and whose authority every fifteen. They are valid for much longer, so that a slow machine is no reason to fail.
@@ -63,7 +56,7 @@ func TestReplicasReplaceTheirAuthorityUnderLoad(t *testing.T) {
 	register(t, c, f.port(), stored.Data[servingcert.AuthoritiesKey])
 
 	l := begin(t, c, first.Port())
-	wanted := replacements()
+	wanted := report.Pick(2, 12)
 	cluster.Eventually(t, limit*4, fmt.Sprintf("%d authorities to be replaced, and certificates of one of them", wanted),
 		func(context.Context) (bool, string) {
 			certificates, authorities, most := l.seen()

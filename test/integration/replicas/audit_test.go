@@ -81,6 +81,14 @@ func (p *pair) renewals() (list []renewal) {
 // silent checks that a replica asks for no write, in the cluster or in its own API, after a time and before it has written the Lease again.
 func (p *pair) silent(r *replica, after time.Time) {
 	p.T.Helper()
+	for _, e := range p.withoutLease(r, after) {
+		p.T.Errorf("%s made %s %s without the Lease", r.user, cluster.AuditedRequest(&e), e.ObjectRef.Name)
+	}
+}
+
+// withoutLease returns the writes that a replica asked for after a time and before it had written the Lease again.
+func (p *pair) withoutLease(r *replica, after time.Time) []auditv1.Event {
+	p.T.Helper()
 	until := time.Now()
 	for _, x := range p.renewals() {
 		if x.by == r.user && x.at.After(after) {
@@ -88,11 +96,9 @@ func (p *pair) silent(r *replica, after time.Time) {
 			break
 		}
 	}
-	for _, e := range slices.Concat(p.requestsOf(r), p.ownWrites(r)) {
-		if e.RequestReceivedTimestamp.After(after) && e.RequestReceivedTimestamp.Time.Before(until) {
-			p.T.Errorf("%s made %s %s without the Lease", r.user, cluster.AuditedRequest(&e), e.ObjectRef.Name)
-		}
-	}
+	return slices.DeleteFunc(slices.Concat(p.requestsOf(r), p.ownWrites(r)), func(e auditv1.Event) bool {
+		return !e.RequestReceivedTimestamp.After(after) || !e.RequestReceivedTimestamp.Time.Before(until)
+	})
 }
 
 // judge checks that every write was made by the replica that held the Lease: the one that had written it last.

@@ -17,6 +17,7 @@ limitations under the License.
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -37,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -51,9 +53,6 @@ const (
 )
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
-
-// long reports whether the long form of the tests is wanted.
-func long() bool { return os.Getenv("FAULTS_LONG") == "1" }
 
 // times are those of an election.
 type times struct{ lease, renew, retry time.Duration }
@@ -92,6 +91,24 @@ func (r *replica) leads(t *testing.T, want bool) {
 		})
 }
 
+// logged returns how long the log of the replica is.
+func (r *replica) logged() int64 {
+	info, err := os.Stat(r.Log())
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// seesThatItLeadsNoMore waits until the replica has logged so, behind a place in its log.
+func (r *replica) seesThatItLeadsNoMore(t *testing.T, behind int64) {
+	t.Helper()
+	cluster.Eventually(t, limit, r.user+" to see that it leads no more", func(context.Context) (bool, string) {
+		log, err := os.ReadFile(r.Log())
+		return err == nil && strings.Contains(string(log[behind:]), "This process leads no more"), "its log does not say so"
+	})
+}
+
 // A pair are two replicas over one store, with a controller whose parents change all the time.
 type pair struct {
 	*fixture.Test
@@ -102,6 +119,7 @@ type pair struct {
 	script        *fixture.Script
 	controller    *controllers.Controller
 	parents       []string
+	figures       *report.Figures
 	// stop ends the changes of the parents.
 	stop func()
 
@@ -109,8 +127,8 @@ type pair struct {
 	round int
 }
 
-// options are those of a replica that acts as a user.
-func options(t *testing.T, c *cluster.Cluster, user, lease string, args ...string) (o server.Options, audit string) {
+// options are those of a replica that acts as a user. It reaches the kube-apiserver at an address of its own, unless that is empty.
+func options(t *testing.T, c *cluster.Cluster, address, user, lease string, args ...string) (o server.Options, audit string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
 	if err != nil {
@@ -118,6 +136,9 @@ func options(t *testing.T, c *cluster.Cluster, user, lease string, args ...strin
 	}
 	for _, info := range config.AuthInfos {
 		info.Impersonate = user
+	}
+	for _, info := range config.Clusters {
+		info.Server = cmp.Or(address, info.Server)
 	}
 	folder := t.TempDir()
 	kubeconfig := filepath.Join(folder, "kubeconfig")
@@ -153,15 +174,21 @@ rules:
 // start starts two replicas and a controller with parents.
 func start(t *testing.T, x times) *pair {
 	t.Helper()
+	return startApart(t, x, "", cluster.Shared(t).EtcdServers)
+}
+
+// startApart is start where the first replica reaches the kube-apiserver and etcd at addresses of its own.
+func startApart(t *testing.T, x times, apiServer, etcd string) *pair {
+	t.Helper()
 	c := cluster.Shared(t)
 	lease := strings.ToLower(t.Name())
-	args := append(x.flags(), "--etcd-servers="+c.EtcdServers, "--etcd-prefix=/"+lease)
-	p := &pair{lease: lease}
-	o, audit := options(t, c, lease+"-first", lease, args...)
+	args := append(x.flags(), "--etcd-prefix=/"+lease)
+	p := &pair{lease: lease, figures: report.For(t, report.Replicas)}
+	o, audit := options(t, c, apiServer, lease+"-first", lease, append(args, "--etcd-servers="+etcd)...)
 	e := fixture.SetUp(t, fixture.Options{Limit: limit, Server: o})
 	p.first = &replica{Server: e.Server, user: lease + "-first", audit: audit}
 	p.first.leads(t, true)
-	o, audit = options(t, c, lease+"-second", lease, args...)
+	o, audit = options(t, c, "", lease+"-second", lease, append(args, "--etcd-servers="+c.EtcdServers)...)
 	p.second = &replica{Server: server.Start(t, c, o), user: lease + "-second", audit: audit}
 	p.Test = e.NewTest(t)
 	p.script = e.NewScript(fixture.Composite)
@@ -171,11 +198,7 @@ func start(t *testing.T, x times) *pair {
 		Kind: fixture.Composite, Sync: p.At("/hook"),
 		Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
 	})
-	count := 12
-	if long() {
-		count *= 10
-	}
-	for i := range count {
+	for i := range report.Pick(12, 120) {
 		name := fmt.Sprintf("parent-%d", i)
 		p.parents = append(p.parents, name)
 		p.Parent(name, map[string]any{"round": "0"})

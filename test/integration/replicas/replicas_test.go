@@ -19,7 +19,6 @@ package replicas
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
@@ -93,7 +93,7 @@ func (p *pair) takesOver(r *replica, since time.Time, within time.Duration) {
 		took = at.Sub(since)
 		return found, "it has not"
 	})
-	p.T.Logf("%s wrote for the first time %s later", r.user, took.Round(time.Millisecond))
+	p.figures.Sayf("%s wrote for the first time %s later", r.user, took.Round(10*time.Millisecond))
 	if within > 0 && took >= within {
 		p.T.Errorf("%s began %s after the other one ended, when its Lease had expired", r.user, took)
 	}
@@ -122,25 +122,62 @@ func TestAReplicaThatStoodStillWritesNothing(t *testing.T) {
 	p.first.Suspend()
 	p.takesOver(p.second, stopped, 0)
 	p.rounds(10)
-	if long() {
-		cluster.Eventually(t, 2*limit, "a minute to be over", func(context.Context) (bool, string) { return time.Since(stopped) > time.Minute, "" })
-	}
-	before, err := os.ReadFile(p.first.Log())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.aMinuteAfter(stopped)
+	logged := p.first.logged()
 	goesOn := time.Now()
 	p.first.Resume()
-	cluster.Eventually(t, limit, "the first replica to see that it leads no more", func(context.Context) (bool, string) {
-		log, err := os.ReadFile(p.first.Log())
-		return err == nil && strings.Contains(string(log[len(before):]), "This process leads no more"), "its log does not say so"
-	})
+	p.first.seesThatItLeadsNoMore(t, logged)
 	p.rounds(10)
 	p.silent(p.first, goesOn)
-	// It stands for election again.
+	p.leadsAgain()
+}
+
+// TestAReplicaThatIsCutOffWritesNothing cuts a replica off from the kube-apiserver and from etcd in the middle of its work, but not from
+// the hook. What it has sent arrives when it is connected again.
+func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
+	c := cluster.Shared(t)
+	toAPIServer, apiServer := cutURL(t, c.Config(t).Host)
+	toEtcd, etcd := cutURL(t, c.EtcdServers)
+	p := startApart(t, defaults, apiServer, etcd)
+	p.churn()
+	p.rounds(3)
+	p.first.leads(t, true)
+	cut := time.Now()
+	logged := p.first.logged()
+	toAPIServer.cut()
+	toEtcd.cut()
+	p.takesOver(p.second, cut, 0)
+	p.first.seesThatItLeadsNoMore(t, logged)
+	p.rounds(10)
+	p.aMinuteAfter(cut)
+	connected := time.Now()
+	toAPIServer.mend()
+	toEtcd.mend()
+	p.rounds(10)
+	late := p.withoutLease(p.first, connected)
+	p.figures.Sayf("%d writes of the one that was cut off arrived when it was connected again", len(late))
+	for _, e := range late {
+		if succeeded(&e) {
+			t.Errorf("%s arrived late, %s, and was not refused", cluster.AuditedRequest(&e), e.ObjectRef.Name)
+		}
+	}
+	p.leadsAgain()
+}
+
+// aMinuteAfter waits until a minute is over since a time, in the long form.
+func (p *pair) aMinuteAfter(since time.Time) {
+	p.T.Helper()
+	if report.Long() {
+		cluster.Eventually(p.T, limit, "a minute to be over", func(context.Context) (bool, string) { return time.Since(since) > time.Minute, "" })
+	}
+}
+
+// leadsAgain has the second replica end, and waits until the first one, which stands for election again, has taken over and all is at rest.
+func (p *pair) leadsAgain() {
+	p.T.Helper()
 	asked := time.Now()
 	if err := p.second.Stop(); err != nil {
-		t.Error(err)
+		p.T.Error(err)
 	}
 	p.takesOver(p.first, asked, 0)
 	p.second.Restart() // The API of the cluster leads to it.

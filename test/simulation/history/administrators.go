@@ -45,9 +45,12 @@ func (r *runner) editDefinition(s Step) {
 	if d == nil {
 		return
 	}
-	d.edit(s.How, r.random)
+	edited := d.clone()
+	edited.edit(s.How, r.random)
 	_, resource := d.kind()
-	r.change(ownGroup+resource+"/"+controllerName(s.Controller), func(o map[string]any) { o["spec"] = d.object()["spec"] })
+	if r.change(ownGroup+resource+"/"+controllerName(s.Controller), func(o map[string]any) { o["spec"] = edited.object()["spec"] }) {
+		r.definitions[s.Controller] = edited
+	}
 }
 
 func (r *runner) deleteDefinition(s Step) {

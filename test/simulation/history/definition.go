@@ -123,6 +123,13 @@ func (d *definition) child(kind int, r *rand.Rand) hooks.Rule {
 	return rule
 }
 
+// clone returns a copy that can be edited.
+func (d *definition) clone() *definition {
+	c := *d
+	c.parents, c.children = slices.Clone(d.parents), slices.Clone(d.children)
+	return &c
+}
+
 // edits are the variants of EditDefinition.
 var edits = []string{
 	"kinds", "order", "version", "strategy", "apply", "finalize", "customize", "selector", "resync", "hook-version", "workers", "parents", "ignore",

@@ -118,12 +118,15 @@ func (r *runner) get(path string) map[string]any {
 	return o
 }
 
-// change reads an object, lets it be changed, and writes it. It does nothing if there is none.
-func (r *runner) change(path string, edit func(map[string]any)) {
-	if o := r.get(path); o != nil {
-		edit(o)
-		r.request(apiserver.Request{Method: http.MethodPut, Path: path, Body: encode(o)})
+// change reads an object, lets it be changed, and writes it. It does nothing if there is none. It reports whether the object is stored as
+// changed.
+func (r *runner) change(path string, edit func(map[string]any)) bool {
+	o := r.get(path)
+	if o == nil {
+		return false
 	}
+	edit(o)
+	return r.request(apiserver.Request{Method: http.MethodPut, Path: path, Body: encode(o)}).Code == http.StatusOK
 }
 
 func (r *runner) merge(path, subresource string, patch map[string]any) {

@@ -132,6 +132,12 @@ func (t *Tracker) checkPaused(c *change) {
 // writers returns the controllers of which a write of an engine is.
 func (t *Tracker) writers(c *change) []string {
 	var all []string
+	if c.after == nil && c.Verb != "delete" { // It lost its last finalizer.
+		for _, f := range c.before.finalizers() {
+			all = append(all, finalizing(f))
+		}
+		return all
+	}
 	if c.before != nil && c.after != nil && c.Verb != "apply" {
 		for _, field := range changed(c.before, c.after) {
 			if !asTarget(field) {

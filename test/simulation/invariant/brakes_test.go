@@ -18,6 +18,7 @@ package invariant
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,12 @@ func TestBrakes(t *testing.T) {
 		"WrittenByAnotherControllerDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.thing("engine", `,"labels":{"by-d2":"red"}`, "", 2*s1)
+		}, ""},
+		"LastFinalizerTakenOffByAnotherControllerDuringAPause": {func(s *script) {
+			held := `"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["metacontroller.io/compositecontroller-c1"],"ownerReferences"`
+			s.write("user", "create", "configmaps", "m", strings.Replace(fmt.Sprintf(child, "", ""), `"ownerReferences"`, held, 1), 0)
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.write("engine", "patch", "configmaps", "m", "", 2*s1)
 		}, ""},
 		"ArrivesFromAnEngineThatIsGone": {func(s *script) {
 			s.Starts(0)

@@ -52,7 +52,7 @@ func TestAPanicAtEveryRequest(t *testing.T) {
 					}
 				})
 			}
-			figures.Say("%s: a panic at %d different %ss and %ss, all of them told and tried again", name, panics, kinds[0], kinds[1])
+			figures.Sayf("%s: a panic at %d different %ss and %ss, all of them told and tried again", name, panics, kinds[0], kinds[1])
 		}
 	}
 }
