@@ -75,17 +75,21 @@ func (g outages) GetRESTOptions(resource schema.GroupResource, example runtime.O
 // outageStorage is a storage of outages.
 type outageStorage struct{ storage.Interface }
 
-// etcdsTurn is a context that ends when etcd has been waited for too long.
+// etcdsTurn is the time that etcd has for a request.
 type etcdsTurn struct {
-	context.Context
-
 	timer *time.Timer
+	late  func() bool
 	stop  context.CancelFunc
 }
 
-func newTurn(ctx context.Context) *etcdsTurn {
-	ctx, cancel := context.WithCancelCause(ctx)
-	return &etcdsTurn{ctx, time.AfterFunc(patience, func() { cancel(errLate) }), func() { cancel(nil) }}
+// newTurn returns a context for etcd, which ends when etcd has been waited for too long.
+func newTurn(outer context.Context) (ctx context.Context, turn *etcdsTurn) {
+	ctx, cancel := context.WithCancelCause(outer)
+	return ctx, &etcdsTurn{
+		timer: time.AfterFunc(patience, func() { cancel(errLate) }),
+		late:  func() bool { return context.Cause(ctx) == errLate }, //nolint:errorlint // It is this one, or that of the request.
+		stop:  func() { cancel(nil) },
+	}
 }
 
 // pause is for what does not wait for etcd, such as admission, which may take longer. The function that it returns ends the pause.
@@ -97,7 +101,7 @@ func (t *etcdsTurn) pause() (end func()) {
 // end ends the turn, and returns the error for clients.
 func (t *etcdsTurn) end(err error) error {
 	t.timer.Stop()
-	late := context.Cause(t) == errLate //nolint:errorlint // It is this one, or that of the request.
+	late := t.late()
 	t.stop()
 	if err != nil && late {
 		return unavailable(errLate)
@@ -107,8 +111,8 @@ func (t *etcdsTurn) end(err error) error {
 
 // Create implements storage.Interface.
 func (s outageStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	turn := newTurn(ctx)
-	return turn.end(s.Interface.Create(turn, key, obj, out, ttl))
+	bounded, turn := newTurn(ctx)
+	return turn.end(s.Interface.Create(bounded, key, obj, out, ttl))
 }
 
 // Delete implements storage.Interface.
@@ -116,8 +120,8 @@ func (s outageStorage) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc,
 	cached runtime.Object, o storage.DeleteOptions,
 ) error {
-	turn := newTurn(ctx)
-	return turn.end(s.Interface.Delete(turn, key, out, preconditions, func(_ context.Context, o runtime.Object) error {
+	bounded, turn := newTurn(ctx)
+	return turn.end(s.Interface.Delete(bounded, key, out, preconditions, func(_ context.Context, o runtime.Object) error {
 		defer turn.pause()()
 		return validate(ctx, o)
 	}, cached, o))
@@ -131,14 +135,14 @@ func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOpti
 
 // Get implements storage.Interface.
 func (s outageStorage) Get(ctx context.Context, key string, o storage.GetOptions, out runtime.Object) error {
-	turn := newTurn(ctx)
-	return turn.end(s.Interface.Get(turn, key, o, out))
+	bounded, turn := newTurn(ctx)
+	return turn.end(s.Interface.Get(bounded, key, o, out))
 }
 
 // GetList implements storage.Interface.
 func (s outageStorage) GetList(ctx context.Context, key string, o storage.ListOptions, list runtime.Object) error {
-	turn := newTurn(ctx)
-	return turn.end(s.Interface.GetList(turn, key, o, list))
+	bounded, turn := newTurn(ctx)
+	return turn.end(s.Interface.GetList(bounded, key, o, list))
 }
 
 // GuaranteedUpdate implements storage.Interface.
@@ -146,8 +150,8 @@ func (s outageStorage) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	turn := newTurn(ctx)
-	return turn.end(s.Interface.GuaranteedUpdate(turn, key, out, ignoreNotFound, preconditions,
+	bounded, turn := newTurn(ctx)
+	return turn.end(s.Interface.GuaranteedUpdate(bounded, key, out, ignoreNotFound, preconditions,
 		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			defer turn.pause()()
 			return update(input, meta)

@@ -252,7 +252,7 @@ func (f finishing) RoundTrip(r *http.Request) (response *http.Response, err erro
 	if r.Method == http.MethodGet || outer.Err() != nil {
 		// Informers of client-go ask on goroutines of their own, whose panics would end the process.
 		err = recovery.Call(outer, "reading "+r.URL.Path, func() (err error) {
-			response, err = f.next.RoundTrip(r)
+			response, err = f.next.RoundTrip(r) //nolint:bodyclose // The caller closes it.
 			return err
 		})
 		return response, err

@@ -163,7 +163,7 @@ func (s *standby) hold(ctx context.Context, d definition.Definition, opened func
 		}
 	})()
 	shut := func() {}
-	defer func() { shut() }()
+	defer func() { shut() }() //nolint:gocritic // It is another function by then.
 	for ctx.Err() == nil {
 		var next func()
 		err := recovery.Call(ctx, "filling the caches of a controller", func() (err error) {

@@ -174,14 +174,18 @@ func TestMissingKeysAreToldInWords(t *testing.T) {
 		want      string
 	}{
 		"AnotherKey": {
-			"The former key was taken out before objects were written anew.", []string{provider("other")}, encrypted,
+			"The former key was taken out before objects were written anew.",
+			[]string{provider("other")},
+			encrypted,
 			"a stored object cannot be decrypted: /metacontroller-apiserver/metacontroller.k8s.io/compositecontrollers/hidden: ",
 		},
 		"NoEncryption": {
 			"The flag was forgotten.", nil, nil, "a stored object cannot be decrypted: /metacontroller-apiserver/metacontroller.k8s.io/compositecontrollers/hidden: ",
 		},
 		"AKeyOfTheSameName": {
-			"Somebody made a key anew.", []string{strings.Replace(provider("other"), "name: other", "name: first", 1)}, encrypted,
+			"Somebody made a key anew.",
+			[]string{strings.Replace(provider("other"), "name: other", "name: first", 1)},
+			encrypted,
 			"a stored object cannot be decrypted: /metacontroller-apiserver/metacontroller.k8s.io/compositecontrollers/hidden: ",
 		},
 		"NoKey": {

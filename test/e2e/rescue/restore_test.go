@@ -211,8 +211,8 @@ func TestWhatTheCommandsSay(t *testing.T) {
 		t.Errorf("the status does not say what is in the snapshot:\n%s", status)
 	}
 	var decoded struct {
-		Revision int64
-		Objects  map[string]int
+		Revision int64          `json:"revision"`
+		Objects  map[string]int `json:"objects"`
 	}
 	if err := json.Unmarshal([]byte(must(t, "", "snapshot", "status", file, "-o", "json")), &decoded); err != nil || decoded.Revision == 0 ||
 		decoded.Objects["compositecontrollers"] != 1 {

@@ -132,7 +132,7 @@ func (t *Tracker) checkPaused(c *change) {
 // writers returns the controllers of which a write of an engine is.
 func (t *Tracker) writers(c *change) []string {
 	var all []string
-	if c.after == nil && c.Verb != "delete" { // It lost its last finalizer.
+	if c.after == nil && !c.deletes() { // It lost its last finalizer.
 		for _, f := range c.before.finalizers() {
 			all = append(all, finalizing(f))
 		}

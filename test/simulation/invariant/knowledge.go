@@ -44,7 +44,7 @@ type expected struct {
 func (t *Tracker) expect(c *change) {
 	e := expected{index: c.index, at: c.at, revision: c.Revision, created: c.before == nil, gone: c.after == nil, name: c.Namespace + "/" + c.Name}
 	e.verb = c.Verb
-	if c.after == nil && c.Verb != "delete" {
+	if c.after == nil && !c.deletes() {
 		return // It lost its last finalizer, and with it went a target.
 	}
 	targets := 0

@@ -33,8 +33,8 @@ func (t *Tracker) checkStrangers(c *change) {
 			t.violated(New(StrangersUntouched, c.at, "%s was created without an owner", c.after))
 		}
 		return
-	case c.after == nil || c.Verb == "delete":
-		if by, _ := t.controllerOf(c.before); by == "" && c.Verb == "delete" && !t.mayDelete(c.before) {
+	case c.after == nil || c.deletes():
+		if by, _ := t.controllerOf(c.before); by == "" && c.deletes() && !t.mayDelete(c.before) {
 			t.violated(New(StrangersUntouched, c.at, "%s was deleted, and belongs to no controller", c.before))
 		}
 		return

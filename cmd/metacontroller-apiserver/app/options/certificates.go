@@ -29,7 +29,7 @@ import (
 )
 
 // secretFlag names the Secret with the authority that replicas share.
-const secretFlag = "serving-cert-secret"
+const secretFlag = "serving-cert-secret" //nolint:gosec // It is the name of a flag.
 
 // Certificates are the options of a serving certificate that replicas of the server make with an authority that they share.
 type Certificates struct {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,8 +38,8 @@ func export(ctx context.Context, config *rest.Config, out, notes io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	counts := ""
-	for i, k := range kinds() {
+	var counts []string
+	for _, k := range kinds() {
 		n := 0
 		list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.Resource(k.resource()).List(ctx, o)
@@ -61,12 +62,9 @@ func export(ctx context.Context, config *rest.Config, out, notes io.Writer) erro
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", k.plural, err)
 		}
-		if i > 0 {
-			counts += ", "
-		}
-		counts += fmt.Sprintf("%d %s", n, k.plural)
+		counts = append(counts, fmt.Sprintf("%d %s", n, k.plural))
 	}
-	fmt.Fprintf(notes, "Exported %s.\n", counts)
+	fmt.Fprintf(notes, "Exported %s.\n", strings.Join(counts, ", "))
 	return nil
 }
 
