@@ -295,8 +295,13 @@ func decoded(o *object.Object, path []string) any {
 }
 
 // outdated has no sync of a parent begin before its informer shows more than now, if the error of a write says that there is a later
-// version: events of children would have it synced again and again on the former one, with children for an owner that may be gone.
+// version, or none any more: events of children would have it synced again and again on the former one, with children for an owner that
+// may be gone.
 func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, err error) {
+	if apierrors.IsNotFound(err) {
+		c.expectations.Deleted(key, source.informer, o)
+		return
+	}
 	if !apierrors.IsConflict(err) {
 		return
 	}

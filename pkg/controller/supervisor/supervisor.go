@@ -184,7 +184,7 @@ func (s *Supervisor) sleep(ctx context.Context, d definition.Definition, err err
 		case <-s.wake:
 		}
 		latest := s.latest()
-		if s.rediscovered.Load() || !latest.SameSpec(d) || latest.Paused != d.Paused || latest.Meta.DeletionTimestamp != nil && d.Meta.DeletionTimestamp == nil ||
+		if s.rediscovered.Load() || !latest.SameSpec(d) || latest.Meta.Generation != d.Meta.Generation || latest.Meta.DeletionTimestamp != nil && d.Meta.DeletionTimestamp == nil ||
 			apierrors.IsConflict(err) && latest.Meta.ResourceVersion != d.Meta.ResourceVersion {
 			return
 		}

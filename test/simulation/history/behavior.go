@@ -73,7 +73,8 @@ func (b *behavior) reply(name hook.Name, r *hooks.Request) reply {
 		return reply{code: http.StatusOK, body: []byte(`{"children": [{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}],` +
 			`"attachments": [{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}], "relatedResources": [{"apiVersion":"v1"}]}`)}
 	case "lag":
-		if former != nil {
+		// What a customize hook says is remembered until the parent changes (docs/reference/contract.md#s16): nobody would ask again.
+		if former != nil && name != hook.Customize {
 			lagging := *former
 			// What is declared is that of now, or the response would be invalid.
 			lagging.Controller, lagging.Finalizing = r.Controller, r.Finalizing
