@@ -101,6 +101,7 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		"no data directory":   {[]string{"--data-dir="}, "--data-dir must not be empty"},
 		"an unknown plugin":   {[]string{"--enable-admission-plugins=Nothing"}, `enable-admission-plugins plugin "Nothing" is unknown`},
 		"a plugin on and off": {[]string{"--escalation-check=false", "--enable-admission-plugins=ControllerEscalation"}, "[ControllerEscalation] in enable-admission-plugins and disable-admission-plugins overlapped"},
+		"no port":             {[]string{"--secure-port=0"}, "--secure-port must be between 1 and 65535, not 0"},
 		"no workers":          {[]string{"--workers=0"}, "--workers must be at least 1, not 0"},
 		"no answers":          {[]string{"--hook-response-limit=0"}, "--hook-response-limit must be positive, not 0"},
 		"no quantity":         {[]string{"--hook-response-limit=much"}, "invalid argument \"much\" for \"--hook-response-limit\" flag"},

@@ -142,6 +142,7 @@ func (o *Options) Complete() Completed {
 func (c Completed) Validate() error {
 	var errs []error
 	errs = append(errs, c.ServerRun.Validate()...)
+	errs = append(errs, validateServing(c.Recommended.SecureServing)...)
 	errs = append(errs, c.Storage.validate(c.Recommended.Etcd)...)
 	errs = append(errs, c.Certificates.validate(c.Recommended.SecureServing)...)
 	r := *c.Recommended

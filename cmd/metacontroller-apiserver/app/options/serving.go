@@ -17,6 +17,7 @@ limitations under the License.
 package options
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -54,7 +55,16 @@ func defaultServing(o *genericoptions.SecureServingOptionsWithLoopback) {
 	o.ServerCert.CertDirectory = ""
 }
 
+// validateServing returns what is wrong beside what the generic API server finds, for which port 0 means not to serve.
+func validateServing(o *genericoptions.SecureServingOptionsWithLoopback) []error {
+	if o.BindPort == 0 && o.Listener == nil {
+		return []error{errors.New("--secure-port must be between 1 and 65535, not 0: a server that does not serve has no use")}
+	}
+	return nil
+}
+
 func describeServing(fs *pflag.FlagSet) {
+	fs.Lookup("secure-port").Usage = "The port on which to serve HTTPS with authentication and authorization, between 1 and 65535."
 	fs.Lookup("cert-dir").Usage = "Directory of the serving certificate that the server makes and renews, with its own " +
 		"certificate authority, if no --tls-cert-file and no --serving-cert-secret is given. Default: serving-certificates in --data-dir."
 }
