@@ -209,6 +209,9 @@ func (r *runner) follow() {
 	for _, w := range journal[r.tracker.Written():] {
 		r.tracker.Write(w)
 	}
+	for _, place := range r.world.Unheard() {
+		r.tracker.Unacknowledged(place)
+	}
 }
 
 // violatedf notes a violation that the tracker does not see.

@@ -89,7 +89,7 @@ func (r *runner) release(p world.Pending) {
 	r.follow()
 	r.arriving = none
 	if fault.Kind == world.Lose && len(r.world.API.Journal()) > before {
-		r.tracker.Unacknowledged()
+		r.tracker.Unacknowledged(r.tracker.Written() - 1)
 	}
 }
 

@@ -157,6 +157,9 @@ func (t *Tracker) writers(c *change) []string {
 		child = c.before
 	}
 	controller, _ := t.controllerOf(child)
+	if marked := text(child.at("metadata", "annotations")[mark]); marked != "" && marked != controller {
+		return nil // A composite and a decorator claim it, and either may have written it.
+	}
 	return []string{controller}
 }
 

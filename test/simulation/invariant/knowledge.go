@@ -81,11 +81,11 @@ func (t *Tracker) expects(key syncing, uid string, e expected) {
 	t.unseen[key][uid] = e
 }
 
-// Unacknowledged says that the engine does not know of the last write: its response was lost, or nobody waits for it.
-func (t *Tracker) Unacknowledged() {
+// Unacknowledged says that the engine does not know of a write, by its place among all writes: its response was lost, or nobody waits for it.
+func (t *Tracker) Unacknowledged(place int) {
 	for _, writes := range t.unseen {
 		for uid, e := range writes {
-			if e.index == t.writes-1 {
+			if e.index == place {
 				delete(writes, uid)
 			}
 		}

@@ -181,7 +181,7 @@ func TestEveryStep(t *testing.T) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
 			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
-			s.Unacknowledged()
+			s.Unacknowledged(s.Written() - 1)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
 		}, ""},
 		"WrittenByAnotherController": {func(s *script) {

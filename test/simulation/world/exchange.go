@@ -180,9 +180,19 @@ func (w *World) wake() {
 func (w *World) abandon(i *item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !i.Abandoned {
-		w.items.remove(i)
+	if !i.Abandoned && w.items.remove(i) && i.wrote > 0 {
+		w.unheard = append(w.unheard, i.wrote-1)
 	}
+}
+
+// Unheard returns the writes, by their places in the journal of the API server, whose senders stopped waiting before they had a response,
+// since the last call.
+func (w *World) Unheard() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.unheard
+	w.unheard = nil
+	return list
 }
 
 // httpResponse is a response with a body that is complete.

@@ -114,6 +114,8 @@ type item struct {
 
 	exchange *exchange
 	stream   *stream
+	// wrote is the number of writes in the journal of the API server once it had served the request, zero if it wrote nothing.
+	wrote int
 }
 
 func (i *item) compare(j *item) int {

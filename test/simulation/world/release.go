@@ -228,7 +228,11 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 		return ""
 	default:
 	}
+	before := len(w.API.Journal())
 	x.arrive(w)
+	if after := len(w.API.Journal()); after > before {
+		i.wrote = after
+	}
 	switch {
 	case x.failure != nil:
 		outcome = x.failure.Error()

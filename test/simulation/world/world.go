@@ -72,6 +72,8 @@ type World struct {
 	items   items
 	streams []*stream
 	orders  uint64
+	// unheard are the writes of [World.Unheard].
+	unheard []int
 	logs    []LogEntry
 	panics  []LogEntry
 }
