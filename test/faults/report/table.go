@@ -87,7 +87,9 @@ func table(lines []line) string {
 			if l.Failed {
 				said = strings.TrimSuffix("**broken**, see "+l.Test+"; "+said, "; ")
 			}
-			cells = append(cells, said)
+			if said != "" {
+				cells = append(cells, said)
+			}
 		}
 		if len(cells) == 0 {
 			cells = []string{unmeasured}

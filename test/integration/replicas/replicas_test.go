@@ -41,6 +41,7 @@ func TestOneReplicaRunsTheControllers(t *testing.T) {
 		t.Errorf("the replica that waits made %d requests that write, the first of which is %s", len(writes), cluster.AuditedRequest(&writes[0]))
 	}
 	p.judge()
+	p.figures.Sayf("while parents change, the one that waits writes nothing")
 	if status, err := p.second.Get(t.Context(), "/readyz"); status != 200 {
 		t.Errorf("the replica that waits is not ready: %d %v", status, err)
 	}
@@ -78,14 +79,14 @@ func TestAReplicaThatEndsHandsOver(t *testing.T) {
 	if err := p.first.Stop(); err != nil {
 		t.Error(err)
 	}
-	p.takesOver(p.second, asked, x.lease)
+	p.takesOver(p.second, "ended in order", asked, x.lease)
 	p.rounds(3)
 	p.settle()
 	p.judge()
 }
 
-// takesOver waits until a replica writes, and checks that it did within a time.
-func (p *pair) takesOver(r *replica, since time.Time, within time.Duration) {
+// takesOver waits until a replica writes after the leader ended somehow, and checks that it did within a time.
+func (p *pair) takesOver(r *replica, how string, since time.Time, within time.Duration) {
 	p.T.Helper()
 	var took time.Duration
 	cluster.Eventually(p.T, limit, r.user+" to write", func(context.Context) (bool, string) {
@@ -93,7 +94,7 @@ func (p *pair) takesOver(r *replica, since time.Time, within time.Duration) {
 		took = at.Sub(since)
 		return found, "it has not"
 	})
-	p.figures.Sayf("%s wrote for the first time %s later", r.user, took.Round(10*time.Millisecond))
+	p.figures.Sayf("%s: the other one wrote %s later", how, took.Round(10*time.Millisecond))
 	if within > 0 && took >= within {
 		p.T.Errorf("%s began %s after the other one ended, when its Lease had expired", r.user, took)
 	}
@@ -106,7 +107,7 @@ func TestAReplicaThatIsKilledIsReplaced(t *testing.T) {
 	p.first.leads(t, true)
 	killed := time.Now()
 	p.first.Kill()
-	p.takesOver(p.second, killed, 0)
+	p.takesOver(p.second, "killed", killed, 0)
 	p.rounds(3)
 	p.settle()
 	p.judge()
@@ -120,7 +121,7 @@ func TestAReplicaThatStoodStillWritesNothing(t *testing.T) {
 	p.first.leads(t, true)
 	stopped := time.Now()
 	p.first.Suspend()
-	p.takesOver(p.second, stopped, 0)
+	p.takesOver(p.second, "stopped", stopped, 0)
 	p.rounds(10)
 	p.aMinuteAfter(stopped)
 	logged := p.first.logged()
@@ -146,7 +147,7 @@ func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
 	logged := p.first.logged()
 	toAPIServer.cut()
 	toEtcd.cut()
-	p.takesOver(p.second, cut, 0)
+	p.takesOver(p.second, "cut off", cut, 0)
 	p.first.seesThatItLeadsNoMore(t, logged)
 	p.rounds(10)
 	p.aMinuteAfter(cut)
@@ -155,7 +156,9 @@ func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
 	toEtcd.mend()
 	p.rounds(10)
 	late := p.withoutLease(p.first, connected)
-	p.figures.Sayf("%d writes of the one that was cut off arrived when it was connected again", len(late))
+	if len(late) > 0 {
+		p.figures.Sayf("%d writes of the one that was cut off arrived when it was connected again, and were refused", len(late))
+	}
 	for _, e := range late {
 		if succeeded(&e) {
 			t.Errorf("%s arrived late, %s, and was not refused", cluster.AuditedRequest(&e), e.ObjectRef.Name)
@@ -179,7 +182,7 @@ func (p *pair) leadsAgain() {
 	if err := p.second.Stop(); err != nil {
 		p.T.Error(err)
 	}
-	p.takesOver(p.first, asked, 0)
+	p.takesOver(p.first, "ended in order", asked, 0)
 	p.second.Restart() // The API of the cluster leads to it.
 	p.settle()
 	p.judge()
