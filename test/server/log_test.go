@@ -36,6 +36,7 @@ func TestComplaints(t *testing.T) {
 		"an error about something else":        {log: `E1122 06:20:26.8   23962 a.go:1] "Sync failed" err="the hook responded 500"`},
 		"an error that a shutdown left":        {log: "I1122 x\n" + canceled + "\n", want: []string{canceled}},
 		"an error that the test provokes":      {log: canceled, tolerated: []string{"writers.go"}},
+		"an error of client-go at a shutdown":  {log: `E1122 06:20:26.8   23962 request.go:1] "Unexpected error when reading response body" err="context canceled"`},
 		"a recovered panic":                    {log: panicked + "\n" + canceled, want: []string{panicked, canceled}},
 		"a crash":                              {log: crashed, want: []string{crashed}},
 		"text that looks like no line of klog": {log: `Everything: context canceled`},

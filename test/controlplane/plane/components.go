@@ -120,11 +120,14 @@ func (p *Plane) scheduler() component {
 	}}
 }
 
+// lost is the label of nodes that nobody keeps alive.
+const lost = "node.example.com/lost"
+
 func (p *Plane) kwok() component {
 	return component{"kwok", []string{
 		"--kubeconfig=" + p.files.kwokConfig,
 		"--config=" + p.files.stages,
-		"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+		"--manage-nodes-with-label-selector=!" + lost,
 		"--node-ip=127.0.0.1",
 		"--node-lease-duration-seconds=40",
 		"--cidr=10.200.0.0/16",

@@ -29,7 +29,7 @@ import (
 
 // What is to be simulated of the shape: a StatefulSet with one Pod, and a node on which no kubelet is.
 const lostNode = `
-{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {place: here}}}
+{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {node.example.com/lost: ""}}}
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: metacontroller}}
 ---
