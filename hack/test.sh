@@ -17,8 +17,10 @@ mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/tes
 # Nobody debugs these programs: without debug information they are linked in two thirds of the time.
 race=(-race -ldflags=-w)
 # Results of tests with programs that go test did not build, which it does not know of, are not kept. They wait more than they
-# compute: one more at a time than there are processors.
-control_plane=(-count=1 -skip '^TestHistories$' -p "$(($(nproc) + 1))" -timeout 30m)
+# compute: more of them at a time than there are processors.
+control_plane=(-count=1 -skip '^TestHistories$' -timeout 30m)
+# Suites of more than two minutes, which begin first: one that is alone at the end has a processor to itself and leaves the other one idle.
+readonly long=(integration/children conformance/inspection faults/engine conformance/status integration/registration integration/replicas bench)
 
 # kept COMMAND...: runs the command, shows its output and keeps it for the end.
 kept() {
@@ -45,18 +47,21 @@ suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,hostile,pairs,rollout})
     local all shipped
     mapfile -t all < <(go list ./test/...)
-    mapfile -t shipped < <(printf '%s\n' "${all[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}"))\$")
+    mapfile -t shipped < <(
+        printf './test/%s\n' "${long[@]}"
+        printf '%s\n' "${all[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}|${long[*]}"))\$"
+    )
     if [[ "${RACE:-}" == all ]]; then
         shipped=()
     else
         mapfile -t all < <(printf './test/%s\n' "${raced[@]}")
     fi
     echo "go test -race: the server, with the race detector, on a real control plane"
-    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" "${all[@]}" ||
+    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 1))" "${all[@]}" ||
         complain "tests under test/ failed"
     if ((${#shipped[@]} > 0)); then
         echo "go test -race: the server as it is shipped, on a real control plane"
-        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" "${shipped[@]}" ||
+        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${shipped[@]}" ||
             complain "tests of the server as it is shipped failed"
     fi
 }
@@ -72,13 +77,31 @@ others() {
     done < <(modules)
 }
 
+# aside COMMAND...: runs the function beside what follows, in the time that this leaves; awaited waits for it and shows what it printed.
+aside() {
+    (
+        renice -n 19 -p "${BASHPID}" >/dev/null
+        work="${work}/aside"
+        mkdir "${work}"
+        "$@"
+        exit "${complaints}"
+    ) >"${work}/aside.log" 2>&1 &
+    beside=$!
+}
+
+awaited() {
+    wait "${beside}" || complain "what ran beside the suites failed"
+    cat "${work}/aside.log"
+    cat "${work}/aside/output" >>"${work}/output"
+}
+
 # The server that the tests start has counters too, and writes them into a folder when it ends.
 covered() {
     export GOCOVERDIR="${work}/binary" METACONTROLLER_APISERVER="${root}/bin/coverage/metacontroller-apiserver"
     units -coverprofile="${work}/unit.out"
     mapfile -t all < <(go list ./test/...)
     echo "go test: the server, with counters, on a real control plane"
-    kept go test "${control_plane[@]}" -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" "${all[@]}" ||
+    kept go test "${control_plane[@]}" -p "$(($(nproc) + 1))" -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" "${all[@]}" ||
         complain "tests under test/ failed"
     go tool covdata textfmt -i="${work}/binary" -o="${work}/binary.out"
     echo
@@ -92,8 +115,10 @@ coverage) covered ;;
 all)
     units "${race[@]}"
     fuzz
+    # The suites wait more than they compute.
+    aside others
     suites
-    others
+    awaited
     ;;
 *)
     complain "all, unit or coverage, not ${scope}"
