@@ -18,7 +18,7 @@ if ! make --no-print-directory -C "${copy}/got" generate >"${copy}/log" 2>&1; th
 fi
 rm -rf "${copy}/got/.git" "${copy}/got/bin"
 if ! diff --recursive --unified --new-file "${copy}/want" "${copy}/got" >"${copy}/diff"; then
-    sed "s|${copy}/||g" "${copy}/diff" | head -n 100 >&2
+    sed "s|${copy}/||g" "${copy}/diff" | sed -n 1,100p >&2
     complain "Generated files are out of date: run 'make generate' and commit the result."
 fi
 finish verify-codegen
