@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,7 +112,7 @@ func withFewRights(t *testing.T, c *cluster.Cluster, roles ...string) string {
 func TestTwoServersDoNotShareADataDirectory(t *testing.T) {
 	c := cluster.Shared(t)
 	s := server.Start(t, c, server.Options{})
-	second := exec.CommandContext(t.Context(), server.Binary(t), "--kubeconfig", c.Kubeconfig, "--data-dir", s.DataDir(), "--secure-port", "0")
+	second := exec.CommandContext(t.Context(), server.Binary(t), "--kubeconfig", c.Kubeconfig, "--data-dir", s.DataDir(), "--secure-port", strconv.Itoa(s.Port()))
 	second.Env = append(os.Environ(), "GOCOVERDIR="+t.TempDir())
 	output, err := second.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "is in use by process") {
