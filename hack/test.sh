@@ -80,7 +80,7 @@ others() {
 # aside COMMAND...: runs the function beside what follows, in the time that this leaves; awaited waits for it and shows what it printed.
 aside() {
     (
-        renice -n 19 -p "${BASHPID}" >/dev/null
+        renice -n 19 -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
         work="${work}/aside"
         mkdir "${work}"
         "$@"
