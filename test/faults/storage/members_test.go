@@ -30,6 +30,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/trio"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -38,9 +39,9 @@ import (
 func TestEtcdMembers(t *testing.T) {
 	figures := report.For(t, report.EtcdMembers)
 	writes, away := report.Pick(40, 400), report.Pick(3*time.Second, time.Minute)
-	etcd := newTrio(t, cluster.Shared(t))
+	etcd := trio.New(t, cluster.Shared(t))
 	e := fixture.SetUp(t, fixture.Options{Limit: limit(), Server: server.Options{
-		Args: []string{"--etcd-servers", etcd.servers(), stored},
+		Args: []string{"--etcd-servers", etcd.Servers(), stored},
 		// Requests that etcd did not serve are broken off.
 		Tolerate: []string{"context canceled", "could not write", "Handler timeout"},
 	}})
@@ -49,10 +50,10 @@ func TestEtcdMembers(t *testing.T) {
 		what string
 		pick func(leader int) int
 	}{
-		{"a follower", func(leader int) int { return (leader + 1) % len(etcd.members) }},
+		{"a follower", func(leader int) int { return (leader + 1) % trio.Members }},
 		{"the leader", func(leader int) int { return leader }},
 	} {
-		dead := victim.pick(etcd.await())
+		dead := victim.pick(etcd.Await())
 		began := time.Now()
 		killed := make(chan struct{})
 		start := l.acknowledged()
@@ -61,7 +62,7 @@ func TestEtcdMembers(t *testing.T) {
 			for l.acknowledged() < start+writes/4 && time.Since(began) < limit() {
 				<-time.After(time.Millisecond)
 			}
-			etcd.kill(dead)
+			etcd.Kill(dead)
 		}()
 		failed := l.write(t.Context(), writes)
 		<-killed
@@ -69,19 +70,19 @@ func TestEtcdMembers(t *testing.T) {
 			t.Errorf("with %s killed: %v", victim.what, err)
 		}
 		l.check()
-		etcd.start(dead)
+		etcd.Start(dead)
 		figures.Sayf("%s killed during %d writes: all of them served, in %s", victim.what, l.acknowledged()-start, seconds(time.Since(began)))
 	}
-	etcd.await()
-	for i := range etcd.members {
-		etcd.kill(i)
+	etcd.Await()
+	for i := range trio.Members {
+		etcd.Kill(i)
 	}
 	refused := outage(t, e, away)
-	for i := range etcd.members {
-		etcd.start(i)
+	for i := range trio.Members {
+		etcd.Start(i)
 	}
 	back := time.Now()
-	etcd.await()
+	etcd.Await()
 	cluster.Eventually(t, limit(), "writes to be served again", func(ctx context.Context) (bool, string) {
 		failed := l.write(ctx, 1)
 		return len(failed) == 0, fmt.Sprint(failed)

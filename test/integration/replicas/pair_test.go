@@ -39,6 +39,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/trio"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -174,11 +175,21 @@ rules:
 // start starts two replicas and a controller with parents.
 func start(t *testing.T, x times) *pair {
 	t.Helper()
-	return startApart(t, x, "", cluster.Shared(t).EtcdServers)
+	servers := store(t)
+	return startApart(t, x, "", servers, servers)
+}
+
+// store returns the addresses of an etcd: in the long form of three members that nobody else uses.
+func store(t *testing.T) string {
+	t.Helper()
+	if c := cluster.Shared(t); !report.Long() {
+		return c.EtcdServers
+	}
+	return trio.New(t, cluster.Shared(t)).Servers()
 }
 
 // startApart is start where the first replica reaches the kube-apiserver and etcd at addresses of its own.
-func startApart(t *testing.T, x times, apiServer, etcd string) *pair {
+func startApart(t *testing.T, x times, apiServer, etcd, servers string) *pair {
 	t.Helper()
 	c := cluster.Shared(t)
 	lease := strings.ToLower(t.Name())
@@ -188,7 +199,7 @@ func startApart(t *testing.T, x times, apiServer, etcd string) *pair {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit, Server: o})
 	p.first = &replica{Server: e.Server, user: lease + "-first", audit: audit}
 	p.first.leads(t, true)
-	o, audit = options(t, c, "", lease+"-second", lease, append(args, "--etcd-servers="+c.EtcdServers)...)
+	o, audit = options(t, c, "", lease+"-second", lease, append(args, "--etcd-servers="+servers)...)
 	p.second = &replica{Server: server.Start(t, c, o), user: lease + "-second", audit: audit}
 	p.Test = e.NewTest(t)
 	p.script = e.NewScript(fixture.Composite)

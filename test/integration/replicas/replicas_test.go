@@ -138,22 +138,29 @@ func TestAReplicaThatStoodStillWritesNothing(t *testing.T) {
 func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
 	c := cluster.Shared(t)
 	toAPIServer, apiServer := cutURL(t, c.Config(t).Host)
-	toEtcd, etcd := cutURL(t, c.EtcdServers)
-	p := startApart(t, defaults, apiServer, etcd)
+	cables, servers := []*cable{toAPIServer}, store(t)
+	var etcd []string
+	for server := range strings.SplitSeq(servers, ",") {
+		to, address := cutURL(t, server)
+		cables, etcd = append(cables, to), append(etcd, address)
+	}
+	p := startApart(t, defaults, apiServer, strings.Join(etcd, ","), servers)
 	p.churn()
 	p.rounds(3)
 	p.first.leads(t, true)
 	cut := time.Now()
 	logged := p.first.logged()
-	toAPIServer.cut()
-	toEtcd.cut()
+	for _, each := range cables {
+		each.cut()
+	}
 	p.takesOver(p.second, "cut off", cut, 0)
 	p.first.seesThatItLeadsNoMore(t, logged)
 	p.rounds(10)
 	p.aMinuteAfter(cut)
 	connected := time.Now()
-	toAPIServer.mend()
-	toEtcd.mend()
+	for _, each := range cables {
+		each.mend()
+	}
 	p.rounds(10)
 	late := p.withoutLease(p.first, connected)
 	if len(late) > 0 {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package storage
+package trio
 
 import (
 	"context"
@@ -32,52 +32,58 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
-// A trio is an etcd of three members.
-type trio struct {
+// limit is more than an election takes on a busy machine.
+const limit = 5 * time.Minute
+
+// Members is their number; each has a number from 0 on.
+const Members = 3
+
+// A Trio is an etcd of three members. Its methods must not be called at the same time.
+type Trio struct {
 	t       testing.TB
 	program string
 	dir     string
-	ports   [3]int
-	members [3]*process.Process
+	ports   [Members]int
+	members [Members]*process.Process
 	client  *clientv3.Client
 }
 
-// newTrio starts the members, which end with the test, and returns when they have a leader.
-func newTrio(t testing.TB, c *cluster.Cluster) *trio {
+// New starts the members, which end with the test, and returns when they have a leader. Their program is that of the control plane.
+func New(t testing.TB, c *cluster.Cluster) *Trio {
 	t.Helper()
-	e := &trio{t: t, program: filepath.Join(filepath.Dir(c.KubectlPath), "etcd"), dir: t.TempDir()}
+	e := &Trio{t: t, program: filepath.Join(filepath.Dir(c.KubectlPath), "etcd"), dir: t.TempDir()}
 	first := 31000 + 8*rand.IntN(100) // Above those of control planes, and below those of outgoing connections.
 	for i := range e.ports {
 		e.ports[i] = first + 2*i
 	}
 	var err error
-	if e.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(e.servers(), ","), Context: t.Context(), Logger: zap.NewNop()}); err != nil {
+	if e.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(e.Servers(), ","), Context: t.Context(), Logger: zap.NewNop()}); err != nil {
 		t.Fatalf("making a client of etcd: %v", err)
 	}
 	t.Cleanup(func() {
 		_ = e.client.Close() // Its requests have ended.
 		for i := range e.members {
-			e.kill(i)
+			e.Kill(i)
 		}
 	})
 	for i := range e.members {
-		e.start(i)
+		e.Start(i)
 	}
-	e.await()
+	e.Await()
 	return e
 }
 
-func (e *trio) endpoint(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]) }
+func (e *Trio) endpoint(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]) }
 
-func (e *trio) peer(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]+1) }
+func (e *Trio) peer(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]+1) }
 
-// servers are the members for --etcd-servers.
-func (e *trio) servers() string {
+// Servers are the members for --etcd-servers.
+func (e *Trio) Servers() string {
 	return strings.Join([]string{e.endpoint(0), e.endpoint(1), e.endpoint(2)}, ",")
 }
 
-// start starts a member, with the data that it had.
-func (e *trio) start(i int) {
+// Start starts a member, with the data that it had.
+func (e *Trio) Start(i int) {
 	e.t.Helper()
 	name := func(i int) string { return fmt.Sprintf("m%d", i) }
 	var initial []string
@@ -95,8 +101,8 @@ func (e *trio) start(i int) {
 	}
 }
 
-// kill kills a member with SIGKILL.
-func (e *trio) kill(i int) {
+// Kill kills a member with SIGKILL.
+func (e *Trio) Kill(i int) {
 	if e.members[i] != nil {
 		e.members[i].Kill()
 		e.members[i] = nil
@@ -104,7 +110,7 @@ func (e *trio) kill(i int) {
 }
 
 // leader returns which member leads.
-func (e *trio) leader(ctx context.Context) (int, error) {
+func (e *Trio) leader(ctx context.Context) (int, error) {
 	for i := range e.members {
 		if e.members[i] == nil {
 			continue
@@ -122,11 +128,11 @@ func (e *trio) leader(ctx context.Context) (int, error) {
 	return 0, fmt.Errorf("no member leads")
 }
 
-// await waits until all members serve and one of them leads, and returns which.
-func (e *trio) await() int {
+// Await waits until all members serve and one of them leads, and returns which.
+func (e *Trio) Await() int {
 	e.t.Helper()
 	var leader int
-	cluster.Eventually(e.t, limit(), "etcd to have a leader and all members", func(ctx context.Context) (bool, string) {
+	cluster.Eventually(e.t, limit, "etcd to have a leader and all members", func(ctx context.Context) (bool, string) {
 		var err error
 		if leader, err = e.leader(ctx); err != nil {
 			return false, err.Error()
