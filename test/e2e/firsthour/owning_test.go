@@ -101,6 +101,8 @@ var owning = []mistake{
 				return fmt.Sprintf(`{"children": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"size": %q}}]}`, size(q))
 			}))
 			s.start(s.composite(h.URL("/sync"), "", configMaps))
+			// Its own, and not one of the controller of another mistake, whose hook had the port before.
+			s.exists(configMapsResource, "kept", `"name":"`+s.name+`"`)
 			s.exists(configMapsResource, "kept", `"size":"1"`)
 			s.apply("thing.yaml", s.parent(s.name, "{size: 2}"))
 			s.event(s.name, "ChildNotUpdated", "data.size")
