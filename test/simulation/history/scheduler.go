@@ -80,7 +80,6 @@ func (r *runner) decide() (world.Pending, bool) {
 // release lets something happen, with the fault that waits for it.
 func (r *runner) release(p world.Pending) {
 	fault := r.faultFor(p)
-	before := len(r.world.API.Journal())
 	if p.Abandoned {
 		r.arriving = p.Engine
 	}
@@ -88,9 +87,6 @@ func (r *runner) release(p world.Pending) {
 	r.result.Decisions++
 	r.follow()
 	r.arriving = none
-	if fault.Kind == world.Lose && len(r.world.API.Journal()) > before {
-		r.tracker.Unacknowledged(r.tracker.Written() - 1)
-	}
 }
 
 // choose chooses by weights that differ between what is pending, so that one thing often overtakes another.

@@ -180,13 +180,20 @@ func (w *World) wake() {
 func (w *World) abandon(i *item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !i.Abandoned && w.items.remove(i) && i.wrote > 0 {
+	if !i.Abandoned && w.items.remove(i) {
+		w.unhear(i)
+	}
+}
+
+// unhear notes that the sender of a request gets no response, if it wrote something. It is called with the lock held.
+func (w *World) unhear(i *item) {
+	if i.wrote > 0 {
 		w.unheard = append(w.unheard, i.wrote-1)
 	}
 }
 
-// Unheard returns the writes, by their places in the journal of the API server, whose senders stopped waiting before they had a response,
-// since the last call.
+// Unheard returns the writes, by their places in the journal of the API server, whose senders get no response, since it was lost or they do
+// not wait for it any more, since the last call.
 func (w *World) Unheard() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -239,6 +239,11 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 	default:
 		outcome = strconv.Itoa(x.response.StatusCode)
 	}
+	if f.Kind == Lose {
+		w.mu.Lock()
+		w.unhear(i)
+		w.mu.Unlock()
+	}
 	if i.Abandoned || f.Kind == Lose {
 		x.drop()
 		return outcome
