@@ -93,10 +93,11 @@ func (r *replica) leads(t *testing.T, want bool) {
 }
 
 // logged returns how long the log of the replica is.
-func (r *replica) logged() int64 {
+func (r *replica) logged(t *testing.T) int64 {
+	t.Helper()
 	info, err := os.Stat(r.Log())
 	if err != nil {
-		return 0
+		t.Fatal(err)
 	}
 	return info.Size()
 }
@@ -182,10 +183,11 @@ func start(t *testing.T, x times) *pair {
 // store returns the addresses of an etcd: in the long form of three members that nobody else uses.
 func store(t *testing.T) string {
 	t.Helper()
-	if c := cluster.Shared(t); !report.Long() {
-		return c.EtcdServers
+	c := cluster.Shared(t)
+	if report.Long() {
+		return trio.New(t, c).Servers()
 	}
-	return trio.New(t, cluster.Shared(t)).Servers()
+	return c.EtcdServers
 }
 
 // startApart is start where the first replica reaches the kube-apiserver and etcd at addresses of its own.

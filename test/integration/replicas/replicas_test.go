@@ -124,7 +124,7 @@ func TestAReplicaThatStoodStillWritesNothing(t *testing.T) {
 	p.takesOver(p.second, "stopped", stopped, 0)
 	p.rounds(10)
 	p.aMinuteAfter(stopped)
-	logged := p.first.logged()
+	logged := p.first.logged(t)
 	goesOn := time.Now()
 	p.first.Resume()
 	p.first.seesThatItLeadsNoMore(t, logged)
@@ -149,7 +149,7 @@ func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
 	p.rounds(3)
 	p.first.leads(t, true)
 	cut := time.Now()
-	logged := p.first.logged()
+	logged := p.first.logged(t)
 	for _, each := range cables {
 		each.cut()
 	}
