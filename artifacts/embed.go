@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package artifacts holds the manifests of an installation, so that the program and `kubectl apply -k` use the same ones.
-//
-// The folders base, components and overlays are kustomizations; this package embeds the base alone, for the registration of
-// a server that runs outside of the cluster (package registration), and the modules for authors of hooks, which the plugin of kubectl
-// copies beside a new hook. It contains no logic.
 package artifacts
 
 import "embed"

@@ -14,9 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package command is the root of the plugin's commands: it adds one package for each group of them, gives them the flags that every
-// kubectl command has, and lets every error end with the next command to try. A further group is a package beside this one with a
-// function NewCommand, and a line in New.
 package command
 
 import (

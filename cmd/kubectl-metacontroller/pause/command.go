@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package pause has the commands that pause and resume a controller. They set spec.paused by a merge patch, and nothing else.
 package pause
 
 import (

@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rbac is the server's subcommand rbac with the plugin's flags: it prints the roles that the service account of a controller needs.
 package rbac
 
 import (

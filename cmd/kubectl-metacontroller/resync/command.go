@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package resync is the command that has parents of a controller synced now.
 package resync
 
 import (

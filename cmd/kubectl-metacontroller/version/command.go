@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package version is the command that prints the versions of the plugin, of the server and of the cluster.
 package version
 
 import (

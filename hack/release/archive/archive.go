@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package archive writes files as tar and zip archives that depend on nothing but the files and a date: files are sorted, and have the
-// date and no names of owners. It knows nothing of programs and images, which are made of it.
 package archive
 
 import (

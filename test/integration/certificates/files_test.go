@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/tcpproxy"
 )
 
 // A volume is a folder with a certificate and its key, as the kubelet mounts a Secret: the files are links into a folder that is
@@ -101,9 +102,9 @@ func TestFilesAreReadAgainUnderLoad(t *testing.T) {
 		},
 		Authority: []string{"--ca-file", files.CAFile},
 	})
-	f := forward(t, s.Port())
+	p := tcpproxy.Start(t, fmt.Sprintf("127.0.0.1:%d", s.Port()))
 	first := read(t, files.CAFile)
-	register(t, c, f.port(), first)
+	register(t, c, p.Port(), first)
 	l := begin(t, c, s.Port())
 	served := func(certificates, authorities int) {
 		t.Helper()
@@ -138,7 +139,7 @@ func TestFilesAreReadAgainUnderLoad(t *testing.T) {
 	v.show(others)
 	served(3, 2)
 	publish(second)
-	l.judge(t, f.opened.Load())
+	l.judge(t, p.Opened())
 }
 
 // settle waits for two more bursts, so that the kube-apiserver has seen what was written before.

@@ -30,7 +30,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,7 +236,7 @@ func (l *load) total() int {
 }
 
 // judge stops the load when enough requests were made to say anything, and fails the test if one has failed.
-func (l *load) judge(t *testing.T, opened int64) {
+func (l *load) judge(t *testing.T, opened int) {
 	t.Helper()
 	cluster.Eventually(t, limit, "enough requests", func(context.Context) (bool, string) {
 		total := l.total()
@@ -260,62 +259,7 @@ func (l *load) judge(t *testing.T, opened int64) {
 		total, failed, opened, certificates, authorities)
 }
 
-// A forwarder passes connections on to a port of this machine, and counts them.
-type forwarder struct {
-	listener net.Listener
-	target   string
-	opened   atomic.Int64
-	running  sync.WaitGroup
-}
-
-// forward starts a forwarder that ends with the test.
-func forward(t *testing.T, port int) *forwarder {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &forwarder{listener: listener, target: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	f.running.Go(func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			f.opened.Add(1)
-			f.running.Go(func() { f.pass(ctx, from) })
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		_ = listener.Close()
-		f.running.Wait()
-	})
-	return f
-}
-
-func (f *forwarder) port() int { return f.listener.Addr().(*net.TCPAddr).Port }
-
-func (f *forwarder) pass(ctx context.Context, from net.Conn) {
-	to, err := new(net.Dialer).DialContext(ctx, "tcp", f.target)
-	if err != nil {
-		_ = from.Close()
-		return
-	}
-	closeBoth := sync.OnceFunc(func() { _, _ = from.Close(), to.Close() })
-	defer context.AfterFunc(ctx, closeBoth)()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{to, from}, {from, to}} {
-		both.Go(func() {
-			defer closeBoth()
-			_, _ = io.Copy(way[0], way[1])
-		})
-	}
-	both.Wait()
-}
-
-// register has the kube-apiserver reach the server through a forwarder. Whom it trusts stays.
+// register has the kube-apiserver reach the server at a port. Whom it trusts stays.
 func register(t *testing.T, c *cluster.Cluster, port int, bundle []byte) {
 	t.Helper()
 	if err := registration.Register(t.Context(), registration.Options{

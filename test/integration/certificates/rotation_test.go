@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/tcpproxy"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
@@ -48,12 +49,12 @@ func TestReplicasReplaceTheirAuthorityUnderLoad(t *testing.T) {
 	authority := []string{"--ca-secret", namespace + "/" + secret}
 	first := server.Start(t, c, server.Options{Args: args, Authority: authority})
 	server.Start(t, c, server.Options{Args: append([]string{"--disable-http2-serving"}, args...), Authority: authority, Port: first.Port()})
-	f := forward(t, first.Port())
+	p := tcpproxy.Start(t, fmt.Sprintf("127.0.0.1:%d", first.Port()))
 	stored, err := cluster.NewClients(t, c.Config(t)).Kube.CoreV1().Secrets(namespace).Get(t.Context(), secret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	register(t, c, f.port(), stored.Data[servingcert.AuthoritiesKey])
+	register(t, c, p.Port(), stored.Data[servingcert.AuthoritiesKey])
 
 	l := begin(t, c, first.Port())
 	wanted := report.Pick(2, 12)
@@ -63,7 +64,7 @@ func TestReplicasReplaceTheirAuthorityUnderLoad(t *testing.T) {
 			// There are two replicas: with three certificates one of them has renewed its own.
 			return authorities > wanted && most > 2, fmt.Sprintf("%d certificates, %d authorities, %d of one", certificates, authorities, most)
 		})
-	l.judge(t, f.opened.Load())
+	l.judge(t, p.Opened())
 	page, err := first.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)

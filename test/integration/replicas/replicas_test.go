@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/tcpproxy"
 )
 
 // TestOneReplicaRunsTheControllers looks at two replicas at rest.
@@ -137,12 +138,12 @@ func TestAReplicaThatStoodStillWritesNothing(t *testing.T) {
 // the hook. What it has sent arrives when it is connected again.
 func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
 	c := cluster.Shared(t)
-	toAPIServer, apiServer := cutURL(t, c.Config(t).Host)
-	cables, servers := []*cable{toAPIServer}, store(t)
+	toAPIServer, apiServer := tcpproxy.StartURL(t, c.Config(t).Host)
+	proxies, servers := []*tcpproxy.Proxy{toAPIServer}, store(t)
 	var etcd []string
 	for server := range strings.SplitSeq(servers, ",") {
-		to, address := cutURL(t, server)
-		cables, etcd = append(cables, to), append(etcd, address)
+		to, address := tcpproxy.StartURL(t, server)
+		proxies, etcd = append(proxies, to), append(etcd, address)
 	}
 	p := startApart(t, defaults, apiServer, strings.Join(etcd, ","), servers)
 	p.churn()
@@ -150,16 +151,16 @@ func TestAReplicaThatIsCutOffWritesNothing(t *testing.T) {
 	p.first.leads(t, true)
 	cut := time.Now()
 	logged := p.first.logged(t)
-	for _, each := range cables {
-		each.cut()
+	for _, each := range proxies {
+		each.Cut()
 	}
 	p.takesOver(p.second, "cut off", cut, 0)
 	p.first.seesThatItLeadsNoMore(t, logged)
 	p.rounds(10)
 	p.aMinuteAfter(cut)
 	connected := time.Now()
-	for _, each := range cables {
-		each.mend()
+	for _, each := range proxies {
+		each.Restore()
 	}
 	p.rounds(10)
 	late := p.withoutLease(p.first, connected)

@@ -1,0 +1,20 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package command is the root of the plugin's commands: it adds one package for each group of them, gives them the flags that every
+// kubectl command has, and lets every error end with the next command to try. A further group is a package beside this one with a
+// function NewCommand, and a line in New.
+package command
