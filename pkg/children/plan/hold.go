@@ -19,26 +19,28 @@ package plan
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 // Deletes reports whether a step deletes a child, to create it again or not.
 func (s Step) Deletes() bool { return s.Action == Delete || s.Action == Recreate }
 
-// Deletions returns the number of children that the plan deletes.
-func (p Plan) Deletions() int {
-	count := 0
+// Deletions returns the children that the plan deletes.
+func (p Plan) Deletions() []types.UID {
+	var all []types.UID
 	for i := range p.Steps {
 		if p.Steps[i].Deletes() {
-			count++
+			all = append(all, p.Steps[i].Observed.UID())
 		}
 	}
-	return count
+	return all
 }
 
 // WithoutDeletions returns the plan in which the children that it would delete are kept as they are.
 func (p Plan) WithoutDeletions() Plan {
-	kept := make([]children.Key, 0, p.Deletions())
+	var kept []children.Key
 	for i := range p.Steps {
 		if p.Steps[i].Deletes() {
 			kept = append(kept, p.Steps[i].Key)

@@ -53,8 +53,8 @@ func TestAPlanWithoutItsDeletionsKeepsWhatItWouldDelete(t *testing.T) {
 	before, _ := show(p)
 	if diff := cmp.Diff(map[string]plan.Action{
 		"new": plan.Create, "changed": plan.Recreate, "unwanted": plan.Delete, "leaving": plan.Leave,
-	}, before); diff != "" || p.Deletions() != 2 {
-		t.Fatalf("%d deletions in another plan (-want +got):\n%s", p.Deletions(), diff)
+	}, before); diff != "" || len(p.Deletions()) != 2 {
+		t.Fatalf("%d deletions in another plan (-want +got):\n%s", len(p.Deletions()), diff)
 	}
 	without := p.WithoutDeletions()
 	actions, kept := show(without)
@@ -64,8 +64,8 @@ func TestAPlanWithoutItsDeletionsKeepsWhatItWouldDelete(t *testing.T) {
 	if diff := cmp.Diff([]string{"unwanted", "changed"}, kept); diff != "" {
 		t.Errorf("other children are kept (-want +got):\n%s", diff)
 	}
-	if without.Deletions() != 0 {
-		t.Errorf("%d deletions are left", without.Deletions())
+	if len(without.Deletions()) != 0 {
+		t.Errorf("%d deletions are left", len(without.Deletions()))
 	}
 	if after, _ := show(p); cmp.Diff(before, after) != "" {
 		t.Error("the plan itself changed")

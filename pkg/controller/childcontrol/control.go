@@ -250,7 +250,7 @@ func (c *Control) Reconcile(
 	if held || setsStatus(in.Desired) {
 		f = 0
 	}
-	c.undone(key, outcomes)
+	c.undone(outcomes)
 	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
 	c.recordEvents(ctx, parent, p, outcomes)
 	c.reportStatus(parent, in)
@@ -264,7 +264,7 @@ func (c *Control) Reconcile(
 // The error is about children for which no step could be worked out.
 func (c *Control) Plan(key parent.Key, in plan.Input) (p plan.Plan, held bool, err error) {
 	p, err = c.makePlan(in)
-	return p, !c.config.Guard.Would(key, p.Deletions(), time.Now()), err
+	return p, !c.config.Guard.Would(p.Deletions(), time.Now()), err
 }
 
 // Conflict returns why a child cannot be created: an object of its name is there that is no child of the parent and this controller, as

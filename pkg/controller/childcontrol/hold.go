@@ -28,14 +28,14 @@ import (
 
 // hold takes the deletions out of a plan unless they may be carried out. It reports whether it did.
 func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.Plan, bool) {
-	n := p.Deletions()
-	admitted, first, news := c.config.Guard.Admit(key, n, time.Now())
+	deletions := p.Deletions()
+	admitted, first, news := c.config.Guard.Admit(key, deletions, time.Now())
 	if admitted {
 		return p, false
 	}
 	if held, ok := c.config.Guard.Held(); ok && news {
 		message := held.Explain(c.config.Controller.KubectlName())
-		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, fmt.Sprintf("%d deletions of this object's children are held. %s", n, message))
+		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, fmt.Sprintf("%d deletions of this object's children are held. %s", len(deletions), message))
 		if first {
 			c.config.Recorder.Warning(c.config.Controller.Reference(), nil, eventrecorder.ReasonDeletionsHeld, message)
 		}
@@ -44,21 +44,14 @@ func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.
 }
 
 // undone tells the guard which deletions were not carried out, and of which that is not known.
-func (c *Control) undone(key parent.Key, outcomes []plan.Outcome) {
-	undone, doubtful := 0, 0
+func (c *Control) undone(outcomes []plan.Outcome) {
 	for i := range outcomes {
 		switch o := &outcomes[i]; {
 		case !o.Deletes() || o.Done:
 		case o.Unknown:
-			doubtful++
+			c.config.Guard.Doubtful(o.Observed.UID())
 		default:
-			undone++
+			c.config.Guard.Undone(o.Observed.UID(), time.Now())
 		}
-	}
-	if undone > 0 {
-		c.config.Guard.Undone(undone)
-	}
-	if doubtful > 0 {
-		c.config.Guard.Doubtful(key, doubtful, time.Now())
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -46,11 +47,12 @@ type Guard struct {
 	mu sync.Mutex
 	// limit is spec.deletionGuard.maxDeletions, nil if there is none.
 	limit *intstr.IntOrString
-	// passed are the deletions of the last minute, before which there were so many children.
-	passed []passed
-	before int
-	// doubtful are the deletions of each parent of which it is not known whether they were carried out.
-	doubtful map[parent.Key]passed
+	// counted are the children that were deleted within the last minute, before which there were so many children. A child that is deleted
+	// again, because it is not known whether it was, counts once.
+	counted map[types.UID]deletion
+	before  int
+	// admitted are the deletions in the order of their admission. One that is not counted with the same time is out of date.
+	admitted []admission
 	// held is how many deletions of each parent are held; empty if there is no hold. began is when the last hold began.
 	held  map[parent.Key]int
 	total int
@@ -59,10 +61,13 @@ type Guard struct {
 	open time.Time
 }
 
-// passed are the deletions of one sync.
-type passed struct {
-	at time.Time
-	n  int
+// deletion is that of one child: at is when it was admitted last, and doubtful, zero if never, when it was of which it is not known whether it
+// was carried out.
+type deletion struct{ at, doubtful time.Time }
+
+type admission struct {
+	child types.UID
+	at    time.Time
 }
 
 // Hold is what a guard holds.
@@ -84,7 +89,7 @@ func (h Hold) Explain(controller string) string {
 
 // New returns a guard without a limit. The function returns how many children the controller has; it must not call the guard.
 func New(children func() int) *Guard {
-	return &Guard{children: children, doubtful: map[parent.Key]passed{}}
+	return &Guard{children: children, counted: map[types.UID]deletion{}}
 }
 
 // Configure takes the limit, nil for none, and the confirmation on the controller object. It returns the parents whose deletions are no
@@ -110,27 +115,25 @@ func (g *Guard) Configure(limit *intstr.IntOrString, confirmation string, now ti
 	return released
 }
 
-// Admit reports whether a sync of a parent may carry out all n deletions that it has planned; zero says that it wants none. If not, it must
-// carry out none of them. First says that this begins a hold, and news that none of the parent's deletions was held before.
-func (g *Guard) Admit(key parent.Key, n int, now time.Time) (admitted, first, news bool) {
+// Admit reports whether a sync of a parent may carry out all the deletions of children that it has planned; none says that it wants none. If
+// not, it must carry out none of them. First says that this begins a hold, and news that none of the parent's deletions was held before.
+func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (admitted, first, news bool) {
 	if g == nil {
 		return true, false, false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was := g.held[key]
+	was, n := g.held[key], len(deletions)
 	if n == 0 || g.limit == nil || now.Before(g.open) {
-		delete(g.doubtful, key)
 		g.release(key)
 		return true, false, false
 	}
 	g.expire(now)
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
-	again := g.repeated(key, n, now)
-	if len(g.held) == 0 && g.count()-again+n <= most(g.limit, g.before) {
-		delete(g.doubtful, key)
-		g.undo(again)
-		g.passed = append(g.passed, passed{now, n})
+	if len(g.held) == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before) {
+		for _, child := range deletions {
+			g.count(child, deletion{at: now, doubtful: g.counted[child].doubtful})
+		}
 		return true, false, false
 	}
 	if first = len(g.held) == 0; first {
@@ -141,26 +144,32 @@ func (g *Guard) Admit(key parent.Key, n int, now time.Time) (admitted, first, ne
 	return false, first, was == 0
 }
 
-// Undone says that so many deletions, which were admitted, were not carried out.
-func (g *Guard) Undone(n int) {
+// Undone says that the deletion of a child, which was admitted, was not carried out.
+func (g *Guard) Undone(child types.UID, now time.Time) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.undo(n)
+	d := g.counted[child]
+	if now.Sub(d.doubtful) >= window {
+		delete(g.counted, child)
+		return
+	}
+	// The one before it may have been.
+	g.count(child, deletion{at: d.doubtful, doubtful: d.doubtful})
 }
 
-// Doubtful says that so many deletions of a parent were admitted of which it is not known whether they were carried out, since their
-// responses were lost. They count, and if the parent's next ones may be the same, those do not count again.
-func (g *Guard) Doubtful(key parent.Key, n int, now time.Time) {
+// Doubtful says that it is not known whether the deletion of a child, which was admitted, was carried out, since its response was lost. It
+// counts, and does not count again when it is tried again.
+func (g *Guard) Doubtful(child types.UID) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.limit != nil {
-		g.doubtful[key] = passed{now, n}
+	if d, ok := g.counted[child]; ok {
+		g.counted[child] = deletion{at: d.at, doubtful: d.at}
 	}
 }
 
@@ -169,7 +178,6 @@ func (g *Guard) Forget(key parent.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.release(key)
-	delete(g.doubtful, key)
 }
 
 // Held returns what is held, and whether anything is.
@@ -189,30 +197,30 @@ func (g *Guard) HeldOf(key parent.Key) int {
 	return g.held[key]
 }
 
-// Would reports whether Admit would admit n deletions of a parent now. It changes nothing.
-func (g *Guard) Would(key parent.Key, n int, now time.Time) bool {
+// Would reports whether Admit would admit deletions now. It changes nothing.
+func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
 	if g == nil {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n == 0 || g.limit == nil || now.Before(g.open) {
+	if len(deletions) == 0 || g.limit == nil || now.Before(g.open) {
 		return true
 	}
 	if len(g.held) > 0 {
 		return false
 	}
 	count := 0
-	for _, p := range g.passed {
-		if now.Sub(p.at) < window {
-			count += p.n
+	for _, d := range g.counted {
+		if now.Sub(d.at) < window {
+			count++
 		}
 	}
 	before := g.before
 	if g.limit.Type == intstr.String && (before == 0 || count == 0) {
 		before = g.children()
 	}
-	return count-min(count, g.repeated(key, n, now))+n <= most(g.limit, before)
+	return count+g.uncounted(deletions, now) <= most(g.limit, before)
 }
 
 // The functions below are called with the lock held.
@@ -233,40 +241,32 @@ func (g *Guard) release(key parent.Key) {
 	delete(g.held, key)
 }
 
-// undo counts so many deletions no more, the latest ones first.
-func (g *Guard) undo(n int) {
-	for i := len(g.passed) - 1; i >= 0 && n > 0; i-- {
-		back := min(n, g.passed[i].n)
-		g.passed[i].n -= back
-		n -= back
-	}
-}
-
-// repeated returns how many of the next n deletions of a parent count already.
-func (g *Guard) repeated(key parent.Key, n int, now time.Time) int {
-	before := g.doubtful[key]
-	if now.Sub(before.at) >= window {
-		return 0
-	}
-	return min(before.n, n, g.count())
-}
-
 // expire forgets the deletions of more than a minute ago, and notes how many children there are before the next ones.
 func (g *Guard) expire(now time.Time) {
-	recent := 0
-	for recent < len(g.passed) && now.Sub(g.passed[recent].at) >= window {
-		recent++
+	old := 0
+	for ; old < len(g.admitted) && now.Sub(g.admitted[old].at) >= window; old++ {
+		if a := g.admitted[old]; g.counted[a.child].at.Equal(a.at) {
+			delete(g.counted, a.child)
+		}
 	}
-	if g.passed = g.passed[recent:]; g.limit.Type == intstr.String && (g.before == 0 || g.count() == 0 && len(g.held) == 0) {
+	if g.admitted = g.admitted[old:]; g.limit.Type == intstr.String && (g.before == 0 || len(g.counted) == 0 && len(g.held) == 0) {
 		g.before = g.children()
 	}
 }
 
-// count returns the number of deletions within the last minute.
-func (g *Guard) count() int {
+func (g *Guard) count(child types.UID, d deletion) {
+	child = types.UID(strings.Clone(string(child))) // It may be a part of the whole object.
+	g.counted[child] = d
+	g.admitted = append(g.admitted, admission{child, d.at})
+}
+
+// uncounted returns how many of these deletions do not count yet.
+func (g *Guard) uncounted(deletions []types.UID, now time.Time) int {
 	n := 0
-	for _, p := range g.passed {
-		n += p.n
+	for _, child := range deletions {
+		if d, ok := g.counted[child]; !ok || now.Sub(d.at) >= window {
+			n++
+		}
 	}
 	return n
 }

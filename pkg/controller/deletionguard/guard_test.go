@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
@@ -39,6 +40,8 @@ type bench struct {
 	t        *testing.T
 	now      time.Time
 	children int
+	// named counts the children that were named.
+	named atomic.Int64
 }
 
 func newBench(t *testing.T, limit intstr.IntOrString) *bench {
@@ -53,14 +56,43 @@ func (b *bench) configure(limit *intstr.IntOrString, confirmation string) []pare
 	return b.Configure(limit, confirmation, b.now)
 }
 
-// want asks for n deletions of a parent.
-func (b *bench) want(name string, n int, admitted bool) {
-	b.t.Helper()
-	if got := b.Would(key(name), n, b.now); got != admitted {
-		b.t.Errorf("%s: %d deletions of %s would be admitted: %v, want %v", b.now.Format(time.TimeOnly), n, name, got, admitted)
+// some returns n children that were never named before.
+func (b *bench) some(n int) []types.UID {
+	all := make([]types.UID, n)
+	for i := range all {
+		all[i] = types.UID(fmt.Sprint(b.named.Add(1)))
 	}
-	if got, _, _ := b.Admit(key(name), n, b.now); got != admitted {
-		b.t.Errorf("%s: %d deletions of %s are admitted: %v, want %v", b.now.Format(time.TimeOnly), n, name, got, admitted)
+	return all
+}
+
+// want asks for the deletion of n children of a parent, and returns them.
+func (b *bench) want(name string, n int, admitted bool) []types.UID {
+	b.t.Helper()
+	deletions := b.some(n)
+	b.wantThese(name, deletions, admitted)
+	return deletions
+}
+
+// wantThese asks for the deletion of certain children of a parent.
+func (b *bench) wantThese(name string, deletions []types.UID, admitted bool) {
+	b.t.Helper()
+	if got := b.Would(deletions, b.now); got != admitted {
+		b.t.Errorf("%s: %d deletions of %s would be admitted: %v, want %v", b.now.Format(time.TimeOnly), len(deletions), name, got, admitted)
+	}
+	if got, _, _ := b.Admit(key(name), deletions, b.now); got != admitted {
+		b.t.Errorf("%s: %d deletions of %s are admitted: %v, want %v", b.now.Format(time.TimeOnly), len(deletions), name, got, admitted)
+	}
+}
+
+func (b *bench) undone(deletions []types.UID) {
+	for _, child := range deletions {
+		b.Undone(child, b.now)
+	}
+}
+
+func (b *bench) doubtful(deletions []types.UID) {
+	for _, child := range deletions {
+		b.Doubtful(child)
 	}
 }
 
@@ -115,10 +147,11 @@ func TestWithoutALimitNothingIsHeld(t *testing.T) {
 	b.want("a", 1000, true)
 	b.holds(0, 0)
 	var none *deletionguard.Guard
-	if admitted, _, _ := none.Admit(key("a"), 1000, b.now); !admitted {
+	if admitted, _, _ := none.Admit(key("a"), b.some(1000), b.now); !admitted {
 		t.Error("no guard holds deletions")
 	}
-	none.Undone(1)
+	none.Undone("1", b.now)
+	none.Doubtful("1")
 }
 
 func TestDeletionsAreCountedOverAMinute(t *testing.T) {
@@ -153,7 +186,7 @@ func TestTwoParentsAtTheEdgeAtTheSameTime(t *testing.T) {
 		var admitted, first atomic.Int64
 		for n := range 8 {
 			asking.Go(func() {
-				passed, begins, _ := b.Admit(key(fmt.Sprint(n)), 4, b.now)
+				passed, begins, _ := b.Admit(key(fmt.Sprint(n)), b.some(4), b.now)
 				if passed {
 					admitted.Add(1)
 				}
@@ -234,48 +267,67 @@ func TestAnotherLimitEndsAHold(t *testing.T) {
 func TestWhatWasNotDoneDoesNotCount(t *testing.T) {
 	b := newBench(t, intstr.FromInt32(4))
 	for range 100 { // A deletion that is refused is tried again and again.
-		b.want("a", 2, true)
-		b.Undone(2)
+		b.undone(b.want("a", 2, true))
 	}
-	b.want("b", 3, true)
-	b.Undone(1)
+	b.undone(b.want("b", 3, true)[:1])
 	b.want("c", 2, true)
 	b.want("d", 1, false)
 }
 
-func TestWhatMayHaveBeenDoneCountsOnce(t *testing.T) {
-	b := newBench(t, intstr.FromInt32(2))
-	for range 100 { // A deletion whose response is lost is tried again and again.
-		b.want("a", 2, true)
-		b.Doubtful(key("a"), 2, b.now)
-	}
-	b.want("b", 1, false) // One of these may have been done, and both.
-	b.want("b", 0, true)
-	b.want("a", 1, true) // The other one was done.
+func TestWhatWasNotCountedIsNotTakenBack(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(1))
+	b.want("a", 1, true)
+	b.undone(b.some(1)) // It was admitted while deletions were confirmed.
 	b.want("b", 1, false)
 }
 
-func TestWhatWasDoubtfulIsForgotten(t *testing.T) {
-	for name, forget := range map[string]func(*bench){
-		"NothingIsWanted": func(b *bench) { b.want("a", 0, true) },
-		"TheParentIsGone": func(b *bench) { b.Forget(key("a")) },
+func TestWhatMayHaveBeenDoneCountsOnce(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(2))
+	two := b.some(2)
+	for range 100 { // A deletion whose response is lost is tried again and again.
+		b.wantThese("a", two, true)
+		b.doubtful(two)
+	}
+	b.want("b", 1, false) // One of these may have been done, and both.
+	b.want("b", 0, true)
+	b.wantThese("a", two[:1], true) // The other one was done.
+	b.want("b", 1, false)
+	b.want("b", 0, true)
+	b.want("a", 1, false) // It is another child.
+}
+
+func TestWhatMayHaveBeenDoneCountsUntilAMinuteAfterTheLastTrial(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(1))
+	one := b.want("a", 1, true)
+	b.doubtful(one)
+	b.now = b.now.Add(40 * time.Second)
+	b.wantThese("a", one, true)
+	b.now = b.now.Add(40 * time.Second)
+	b.want("b", 1, false)
+	b.want("b", 0, true)
+	b.now = b.now.Add(20 * time.Second)
+	b.want("b", 1, true)
+}
+
+func TestWhatMayHaveBeenDoneCountsFromThenOnIfItIsRefusedLater(t *testing.T) {
+	for name, tc := range map[string]struct {
+		later    time.Duration
+		admitted bool
+	}{
+		"WithinTheMinute": {40 * time.Second, false},
+		"AfterIt":         {60 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, intstr.FromInt32(1))
-			b.want("a", 1, true)
-			b.Doubtful(key("a"), 1, b.now)
-			forget(b)
-			b.want("a", 1, false)
+			one := b.want("a", 1, true)
+			b.doubtful(one)
+			b.now = b.now.Add(30 * time.Second)
+			b.wantThese("a", one, true)
+			b.undone(one)
+			b.now = b.now.Add(tc.later - 30*time.Second)
+			b.want("b", 1, tc.admitted)
 		})
 	}
-	b := newBench(t, intstr.FromInt32(1))
-	b.want("a", 1, true)
-	b.Doubtful(key("a"), 1, b.now)
-	b.now = b.now.Add(time.Minute)
-	b.want("b", 1, true)
-	b.want("a", 1, false)
-	var none *deletionguard.Guard
-	none.Doubtful(key("a"), 1, b.now)
 }
 
 func TestOneEventForEachParentThatIsHeld(t *testing.T) {
@@ -285,7 +337,7 @@ func TestOneEventForEachParentThatIsHeld(t *testing.T) {
 		n           int
 		first, news bool
 	}{{"a", 1, true, true}, {"a", 2, false, false}, {"b", 1, false, true}, {"a", 1, false, false}} {
-		if _, first, news := b.Admit(key(want.parent), want.n, b.now); first != want.first || news != want.news {
+		if _, first, news := b.Admit(key(want.parent), b.some(want.n), b.now); first != want.first || news != want.news {
 			t.Errorf("%d: first %v, news %v", n, first, news)
 		}
 	}

@@ -192,7 +192,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 			s.preview.notes.LeaveAll(s.Observed)
 			return nil
 		}
-		s.controller.guard.Admit(s.Key, 0, time.Now()) // No deletion is wanted.
+		s.controller.guard.Admit(s.Key, nil, time.Now()) // No deletion is wanted.
 		return nil
 	}
 	c, in := s.controller.children, s.gathered
