@@ -52,7 +52,7 @@ FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
 BASE ?= HEAD
-# How often `make bench-compare` and `make bench-peer` measure each of those that they compare.
+# How often `make bench-compare`, `make bench-arguments` and `make bench-peer` measure each of those that they compare.
 TURNS ?= 3
 # What `make bench-peer` compares with: Metacontroller's binary, the flags of a second peer of the same binary, empty for none, and the
 # file of its CustomResourceDefinitions, empty for the one in the source beside the binary.
@@ -184,7 +184,11 @@ bench: build control-plane-build ## Measure the server against bare writes; BENC
 
 .PHONY: bench-compare
 bench-compare: build control-plane-build ## Measure the working tree and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.
-	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh $(BASE) $(TURNS) $(BENCH_ARGS)
+	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh commit $(BASE) $(TURNS) $(BENCH_ARGS)
+
+.PHONY: bench-arguments
+bench-arguments: build control-plane-build ## Measure the server with the flags ARGUMENTS and without them in TURNS turns, and compare: what a feature costs; BENCH_ARGS has further flags.
+	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh arguments '$(or $(ARGUMENTS),$(error ARGUMENTS must be flags of the server))' $(TURNS) $(BENCH_ARGS)
 
 .PHONY: bench-peer
 bench-peer: build control-plane-build ## Measure the server and Metacontroller, the binary PEER, in TURNS turns, with its default flags and with PEER_TUNED.

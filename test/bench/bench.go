@@ -68,6 +68,8 @@ type bench struct {
 type options struct {
 	// server is the server's binary, root the folder of the module.
 	server, root string
+	// serverArguments are flags of the server beside those that it needs.
+	serverArguments []string
 	// peer is measured in place of the server where it is not nil.
 	peer *subject.PeerOptions
 	// profile is a folder for profiles, empty for none.
@@ -144,7 +146,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	c := subject.Cluster{Config: b.config, Kubeconfig: b.kubeFile, Kubectl: b.kubectl, Folder: b.folder}
 	var err error
 	if b.peer == nil {
-		b.subject, err = subject.NewServer(ctx, b.server, c)
+		b.subject, err = subject.NewServer(ctx, b.server, b.serverArguments, c)
 	} else {
 		b.subject, err = subject.NewPeer(ctx, *b.peer, c)
 	}

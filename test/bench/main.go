@@ -63,6 +63,10 @@ func command(ctx context.Context) error {
 	runs := flag.Int("runs", 1, "how often each workload is measured; the tables have medians. With 0 only the document is written")
 	o := options{root: "."}
 	flag.StringVar(&o.server, "server", "bin/metacontroller-apiserver", "the server's binary")
+	flag.Func("server-args", "flags of the server, separated by spaces; without it, the server has its default flags", func(text string) error {
+		o.serverArguments = strings.Fields(text)
+		return nil
+	})
 	flag.DurationVar(&p.timeout, "timeout", p.timeout, "how long the objects of a workload may take to converge")
 	peers := peerFlags()
 	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,15 +31,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
-// server is our server with default flags.
+// server is our server.
 type server struct {
 	program
-	cluster Cluster
-	port    int
+	cluster   Cluster
+	port      int
+	arguments []string
 }
 
-// NewServer returns the server of a binary, not started.
-func NewServer(ctx context.Context, binary string, c Cluster) (Subject, error) {
+// NewServer returns the server of a binary, not started. It has default flags but for the arguments.
+func NewServer(ctx context.Context, binary string, arguments []string, c Cluster) (Subject, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func NewServer(ctx context.Context, binary string, c Cluster) (Subject, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to ask the server: %w", err)
 	}
-	return &server{cluster: c, port: port, program: program{
+	return &server{cluster: c, port: port, arguments: arguments, program: program{
 		name: report.Server, binary: binary, base: fmt.Sprintf("https://127.0.0.1:%d", port),
 		client: &http.Client{Transport: transport, Timeout: time.Minute}, log: filepath.Join(c.Folder, "server.log"),
 	}}, nil
@@ -66,7 +68,8 @@ func (s *server) Start(ctx context.Context) error {
 	shared := []string{"--kubeconfig", s.cluster.Kubeconfig, "--data-dir", filepath.Join(s.cluster.Folder, "data")}
 	port := strconv.Itoa(s.port)
 	register := append([]string{"register", "--host", "localhost", "--port", port}, shared...)
-	return s.launch(ctx, append([]string{"--bind-address", "127.0.0.1", "--secure-port", port}, shared...), 500*time.Millisecond, func(ctx context.Context) error {
+	arguments := slices.Concat([]string{"--bind-address", "127.0.0.1", "--secure-port", port}, shared, s.arguments)
+	return s.launch(ctx, arguments, 500*time.Millisecond, func(ctx context.Context) error {
 		_, err := process.Output(ctx, s.binary, register...)
 		return err
 	})
