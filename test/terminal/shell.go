@@ -82,6 +82,7 @@ var plugin = sync.OnceValue(func() error { return build("kubectl-metacontroller"
 func build(name, parent string) error {
 	command := exec.Command("go", "build", "-o", filepath.Join(programs, name), "./"+parent+"/"+name) //nolint:noctx // It is built for all tests, and ends by itself.
 	command.Dir = cluster.Root()
+	command.Env = append(os.Environ(), "CGO_ENABLED=0") // As it is shipped.
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", name, err, output)
 	}
