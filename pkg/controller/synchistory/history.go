@@ -34,6 +34,8 @@ import (
 const (
 	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
 	maxVersions = 256
+	// usualVersions is how many most syncs write at most.
+	usualVersions = 4
 	// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
 	lookBack = 8
 )
@@ -100,6 +102,9 @@ func (h *History) Wrote(key parent.Key, version uint64) {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	if e, ok := h.parents[key]; ok && len(e.wrote) < maxVersions {
+		if e.wrote == nil {
+			e.wrote = make([]uint64, 0, usualVersions)
+		}
 		e.wrote = append(e.wrote, version)
 	}
 }

@@ -53,9 +53,9 @@ type Recording struct {
 	began   time.Time
 	hook    time.Duration
 	sync    v1alpha1.ControllerSync
-	// desired stands for what was desired at the fields of each child of the sync.
-	desired [][]record.Hash
-	ended   bool
+	// node is what the ring has of it: its own, so that a sync is remembered in one piece.
+	node  node
+	ended bool
 }
 
 // Hook adds the time that a call of a hook took.
@@ -103,10 +103,8 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	if r == nil {
 		return
 	}
-	outcomes := make(map[children.Key]*plan.Outcome, len(done.Outcomes))
 	for i := range done.Outcomes {
 		o := &done.Outcomes[i]
-		outcomes[o.Key] = o
 		switch {
 		case o.Written != nil:
 			r.history.Wrote(r.key, trigger.Version(o.Written))
@@ -114,9 +112,11 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 			r.history.Wrote(r.key, trigger.Deleted(o.Observed))
 		}
 	}
+	r.expect(len(done.Outcomes))
+	outcomes := outcomes{list: done.Outcomes}
 	for i := range done.Plan.Steps {
 		if step := &done.Plan.Steps[i]; step.Action != plan.Leave {
-			if action, reason := became(step, outcomes[step.Key], done.Held); action != "" {
+			if action, reason := became(step, outcomes.of(step.Key), done.Held); action != "" {
 				r.step(step, action, reason, done.ChangedBackBy[step.Key])
 			}
 		}
@@ -133,6 +133,25 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 			r.step(step, v1alpha1.ChildLeave, string(step.Reason), nil)
 		}
 	}
+}
+
+// outcomes finds those of children, at once if they are asked for nearly in their order.
+type outcomes struct {
+	list []plan.Outcome
+	// next is the place after the one that was found last.
+	next int
+}
+
+// of returns the outcome about a child, nil if there is none.
+func (o *outcomes) of(key children.Key) *plan.Outcome {
+	at := o.next
+	if at >= len(o.list) || o.list[at].Key != key {
+		if at = slices.IndexFunc(o.list, func(one plan.Outcome) bool { return one.Key == key }); at < 0 {
+			return nil
+		}
+	}
+	o.next = at + 1
+	return &o.list[at]
 }
 
 // became returns what was done of a step, and why not all of it; no action if the API server found nothing to change.
@@ -182,7 +201,14 @@ func (r *Recording) child(c v1alpha1.SyncChild, desired ...record.Hash) {
 		r.sync.MoreChildren++
 		return
 	}
-	r.sync.Children, r.desired = append(r.sync.Children, c), append(r.desired, desired)
+	r.sync.Children, r.node.desired = append(r.sync.Children, c), append(r.node.desired, desired)
+}
+
+// expect makes room for so many children, if there is none yet.
+func (r *Recording) expect(n int) {
+	if n = min(n, maxChildren); n > 0 && r.sync.Children == nil {
+		r.sync.Children, r.node.desired = make([]v1alpha1.SyncChild, 0, n), make([][]record.Hash, 0, n)
+	}
 }
 
 // End remembers the sync with the text of its error, empty for none. A second call does nothing.
@@ -197,7 +223,8 @@ func (r *Recording) End(failed string) {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	if e, ok := h.parents[r.key]; ok {
-		h.ring.push(e, &r.sync, r.desired)
+		r.node.sync = &r.sync
+		h.ring.push(e, &r.node)
 	}
 }
 

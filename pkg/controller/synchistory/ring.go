@@ -111,12 +111,12 @@ func (r *Ring) Bytes() int64 {
 
 // The functions below are called with the lock held.
 
-// push adds a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
-func (r *Ring) push(e *entry, s *v1alpha1.ControllerSync, desired [][]record.Hash) {
+// push adds a sync of a parent, which is in no list yet, and lets the oldest ones of all parents go for which there is no room.
+func (r *Ring) push(e *entry, n *node) {
 	if e.last != nil && e.last.sync.Abridged {
 		e.first, e.last = nil, nil
 	}
-	n := &node{sync: s, desired: desired, bytes: sizeOf(s) + sizeOfHashes(desired), of: e, older: r.latest, before: e.last}
+	n.bytes, n.of, n.older, n.before = sizeOf(n.sync)+sizeOfHashes(n.desired), e, r.latest, e.last
 	if r.latest == nil {
 		r.oldest = n
 	} else {

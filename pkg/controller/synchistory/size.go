@@ -30,7 +30,7 @@ const maxShort = 128
 
 // Sizes of what a sync consists of, without the texts.
 const (
-	sizeOfSync    = int64(unsafe.Sizeof(v1alpha1.ControllerSync{})+unsafe.Sizeof(node{})) + int64(unsafe.Sizeof(Recording{}))
+	sizeOfSync    = int64(unsafe.Sizeof(Recording{})) // It holds the sync and its node.
 	sizeOfTrigger = int64(unsafe.Sizeof(v1alpha1.SyncTrigger{}))
 	sizeOfObject  = int64(unsafe.Sizeof(v1alpha1.SyncObject{}))
 	sizeOfChild   = int64(unsafe.Sizeof(v1alpha1.SyncChild{}))

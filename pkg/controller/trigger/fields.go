@@ -38,19 +38,22 @@ const metadata = "metadata"
 // Fields returns the places at which two states of an object differ, such as spec.replicas, and whether there are more. Lists of different
 // lengths differ as a whole. What of the metadata changes with every write is left out.
 func Fields(before, after *object.Object) (fields []string, more bool) {
-	var d differences
 	var a, b [usual]part
-	d.objects("", parts(a[:0], before.JSON()), parts(b[:0], after.JSON()))
+	return fieldsOf(parts(a[:0], before.JSON()), parts(b[:0], after.JSON()))
+}
+
+func fieldsOf(before, after []part) (fields []string, more bool) {
+	var d differences
+	d.objects("", before, after)
 	slices.Sort(d.paths)
 	return d.paths, d.more
 }
 
 // metadataDiffers reports whether more of the metadata differs than what changes with every write.
-func metadataDiffers(before, after *object.Object) bool {
-	a, _ := before.Field("metadata")
-	b, _ := after.Field("metadata")
+func metadataDiffers(before, after []part) bool {
+	was, is := members{list: before}, members{list: after}
 	var d differences
-	d.compare(metadata, a, b)
+	d.compare(metadata, was.value([]byte(metadata)), is.value([]byte(metadata)))
 	return len(d.paths) > 0
 }
 

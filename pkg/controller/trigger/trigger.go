@@ -57,6 +57,15 @@ func Of(reason v1alpha1.SyncReason) Trigger {
 
 // OfObject returns the change of an object of a resource, of which one state may be nil, for a given reason.
 func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *object.Object) Trigger {
+	t := of(reason, r, before, after)
+	if before != nil && after != nil && before.UID() == after.UID() {
+		t.Fields, t.MoreFields = Fields(before, after)
+	}
+	return t
+}
+
+// of is OfObject without the fields.
+func of(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *object.Object) Trigger {
 	t := Of(reason)
 	shown := after
 	if shown == nil {
@@ -75,27 +84,27 @@ func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after 
 	default:
 		t.version = Version(shown)
 	}
-	if before != nil && after != nil && before.UID() == after.UID() {
-		t.Fields, t.MoreFields = Fields(before, after)
-	}
 	return t
 }
 
-// OfParent returns the change of a parent.
+// OfParent returns the change of a parent: of several things that changed, the reason is the most important one.
 func OfParent(r schema.GroupResource, e cache.Event) Trigger {
-	return OfObject(reasonOf(e), r, e.Old, e.New)
-}
-
-// reasonOf says what of a parent changed: the most important thing, if several did.
-func reasonOf(e cache.Event) v1alpha1.SyncReason {
-	switch {
-	case e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID():
-		return v1alpha1.SyncParentCreated
-	case e.New.Deleting() && !e.Old.Deleting():
-		return v1alpha1.SyncParentDeleted
+	if e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID() {
+		return of(v1alpha1.SyncParentCreated, r, e.Old, e.New)
 	}
 	var a, b [usual]part
 	before, after := parts(a[:0], e.Old.JSON()), parts(b[:0], e.New.JSON())
+	reason := v1alpha1.SyncParentDeleted
+	if !e.New.Deleting() || e.Old.Deleting() {
+		reason = reasonOf(before, after)
+	}
+	t := of(reason, r, e.Old, e.New)
+	t.Fields, t.MoreFields = fieldsOf(before, after)
+	return t
+}
+
+// reasonOf says what of a parent that is there changed.
+func reasonOf(before, after []part) v1alpha1.SyncReason {
 	status := false
 	for _, list := range [][]part{before, after} {
 		was, is := members{list: before}, members{list: after}
@@ -110,7 +119,7 @@ func reasonOf(e cache.Event) v1alpha1.SyncReason {
 			}
 		}
 	}
-	if !status || metadataDiffers(e.Old, e.New) {
+	if !status || metadataDiffers(before, after) {
 		return v1alpha1.SyncMetadataChanged
 	}
 	return v1alpha1.SyncStatusChanged
