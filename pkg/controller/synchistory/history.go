@@ -93,20 +93,22 @@ func (h *History) drop() {
 	clear(h.parents)
 }
 
-// Wrote notes that the controller made a state of a parent or a child, as [trigger.Version] and [trigger.Deleted] compute it: its event is
-// that of an own write. It does nothing for a parent that was not synced.
-func (h *History) Wrote(key parent.Key, version uint64) {
-	if h == nil {
+// Wrote notes that the controller made states of a parent or of children, as [trigger.Version] and [trigger.Deleted] compute them: their
+// events are those of own writes. It does nothing for a parent that was not synced.
+func (h *History) Wrote(key parent.Key, versions ...uint64) {
+	if h == nil || len(versions) == 0 {
 		return
 	}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
-	if e, ok := h.parents[key]; ok && len(e.wrote) < maxVersions {
-		if e.wrote == nil {
-			e.wrote = make([]uint64, 0, usualVersions)
-		}
-		e.wrote = append(e.wrote, version)
+	e, ok := h.parents[key]
+	if !ok {
+		return
 	}
+	if e.wrote == nil {
+		e.wrote = make([]uint64, 0, max(len(versions), usualVersions))
+	}
+	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote))]...)
 }
 
 // Begin begins to record a sync of a parent. The caller ends the recording.

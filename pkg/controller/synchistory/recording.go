@@ -103,15 +103,18 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	if r == nil {
 		return
 	}
+	var few [2 * usualVersions]uint64
+	versions := few[:0]
 	for i := range done.Outcomes {
 		o := &done.Outcomes[i]
 		switch {
 		case o.Written != nil:
-			r.history.Wrote(r.key, trigger.Version(o.Written))
+			versions = append(versions, trigger.Version(o.Written))
 		case o.Done && o.Observed != nil:
-			r.history.Wrote(r.key, trigger.Deleted(o.Observed))
+			versions = append(versions, trigger.Deleted(o.Observed))
 		}
 	}
+	r.history.Wrote(r.key, versions...)
 	r.expect(len(done.Outcomes))
 	outcomes := outcomes{list: done.Outcomes}
 	for i := range done.Plan.Steps {

@@ -22,6 +22,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -155,6 +156,24 @@ type Set struct {
 
 	kept [Kept]Trigger
 	n    int
+}
+
+// sets has those that were released: a set is as large as all that is remembered of a small sync.
+var sets = sync.Pool{New: func() any { return new(Set) }} //nolint:gochecknoglobals // It holds nothing but memory.
+
+// NewSet returns an empty set.
+func NewSet(since time.Duration) *Set {
+	s := sets.Get().(*Set)
+	s.Since = since
+	return s
+}
+
+// Release says that nobody uses the set any more, nor the slice that Kept returned. A nil set has nothing to release.
+func (s *Set) Release() {
+	if s != nil {
+		*s = Set{}
+		sets.Put(s)
+	}
 }
 
 // Add adds a trigger. One for the same reason about the same object is the same one, and the fields are those of both.

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -207,4 +208,22 @@ func BenchmarkFields(b *testing.B) {
 			b.Fatal(fields)
 		}
 	}
+}
+
+func TestAReleasedSetIsUsedAgainWithNothingOfItsTriggers(t *testing.T) {
+	for i := range 100 {
+		s := NewSet(time.Duration(i))
+		if len(s.Kept()) != 0 || s.More != 0 || s.Since != time.Duration(i) {
+			t.Fatalf("set %d begins with %d triggers and %d more, since %v", i, len(s.Kept()), s.More, s.Since)
+		}
+		for n := range Kept + 1 {
+			s.Add(Of(v1alpha1.SyncReason(fmt.Sprint(n))))
+		}
+		if len(s.Kept()) != Kept || s.More != 1 {
+			t.Fatalf("set %d has %d triggers and %d more", i, len(s.Kept()), s.More)
+		}
+		s.Release()
+	}
+	var none *Set
+	none.Release()
 }

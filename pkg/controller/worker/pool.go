@@ -68,7 +68,7 @@ type Config struct {
 	Random func() float64
 	// Metrics are the series of the controller, which Run shows. Nil: none.
 	Metrics *metrics.Controller
-	// Triggers says that the context of a sync has why it is made, as [trigger.From] returns it.
+	// Triggers says that the context of a sync has why it is made, as [trigger.From] returns it. It must not be used after the sync.
 	Triggers bool
 }
 
@@ -189,17 +189,19 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	}
 	defer p.done(key)
 	begun := ctx
+	var why trigger.Begun
 	if ready := p.config.Ready; ready != nil {
 		p.queue.Hold(key, priority)
 		if !ready(key) {
 			return true
 		}
-		if why := p.queue.Begin(key); p.config.Triggers {
+		if why = p.queue.Begin(key); p.config.Triggers {
 			begun = trigger.Into(ctx, why)
 		}
 	}
 	began := p.config.Clock.Now()
 	result, cut, err := p.sync(begun, key)
+	why.Triggers.Release()
 	took := p.config.Clock.Since(began)
 	if cut {
 		p.queue.Add(key, priority)

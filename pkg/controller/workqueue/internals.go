@@ -96,7 +96,7 @@ func (q *Queue[K]) because(i *item[K], why trigger.Trigger) {
 		return
 	}
 	if i.triggers == nil {
-		i.triggers = &trigger.Set{Since: q.now()}
+		i.triggers = trigger.NewSet(q.now())
 	}
 	i.triggers.Add(why)
 }
