@@ -123,8 +123,14 @@ type scene struct {
 
 func run(t *testing.T, test func(s *scene)) {
 	t.Helper()
+	runFailing(t, nil, test)
+}
+
+// runFailing is run with a cluster whose responses are an error from the start.
+func runFailing(t *testing.T, err error, test func(s *scene)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{t: t, cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now()}}
+		s := &scene{t: t, cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now(), err: err}}
 		s.Access = s.start(alice)
 		test(s)
 	})
@@ -249,8 +255,7 @@ func TestAClusterThatDoesNotRespond(t *testing.T) {
 }
 
 func TestAStartWithoutResponse(t *testing.T) {
-	run(t, func(s *scene) {
-		s.set(func(c *cluster) { c.err = errors.New("no response") })
+	runFailing(t, errors.New("no response"), func(s *scene) {
 		s.pass(half)
 		if s.shows(true, ""); s.State().Known || s.State().Problem == nil {
 			t.Errorf("known %v, problem %v", s.State().Known, s.State().Problem)
