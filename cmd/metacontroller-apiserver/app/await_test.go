@@ -46,7 +46,10 @@ func TestTheServerWaitsForTheCluster(t *testing.T) {
 				w.WriteHeader(c.answers[min(n, len(c.answers))-1])
 			}))
 			defer cluster.Close()
-			if err := awaitCluster(t.Context(), &rest.Config{Host: cluster.URL}); err != nil {
+			// The default transport is shared, and each test server that closes ends what is on its way there.
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			if err := awaitCluster(t.Context(), &rest.Config{Host: cluster.URL, Transport: transport}); err != nil {
 				t.Errorf("%s: %v", c.reason, err)
 			}
 			if n := int(asked.Load()); n != len(c.answers) {
