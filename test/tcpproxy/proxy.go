@@ -20,6 +20,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"sync"
 	"testing"
@@ -73,7 +74,9 @@ func StartURL(t testing.TB, address string) (*Proxy, string) {
 }
 
 // Port is where it listens, on 127.0.0.1.
-func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+func (p *Proxy) Port() int {
+	return int(netip.MustParseAddrPort(p.listener.Addr().String()).Port())
+}
 
 // Opened returns how many connections were accepted so far.
 func (p *Proxy) Opened() int {

@@ -262,7 +262,7 @@ func (c *Control) Reconcile(
 
 // Plan works out what Reconcile would do for a parent, and does nothing of it. Held are the deletions that would not be carried out; the plan has them.
 // The error is about children for which no step could be worked out.
-func (c *Control) Plan(key parent.Key, in plan.Input) (p plan.Plan, held bool, err error) {
+func (c *Control) Plan(in plan.Input) (p plan.Plan, held bool, err error) {
 	p, err = c.makePlan(in)
 	return p, !c.config.Guard.Would(p.Deletions(), time.Now()), err
 }

@@ -246,7 +246,7 @@ func (p *previewing) removeFinalizer(s *Sync) error {
 // children takes note of what would be done with the children. The error is that of the sync.
 func (p *previewing) children(ctx context.Context, s *Sync, in plan.Input) error {
 	c := s.controller
-	made, held, err := c.children.Plan(s.Key, in)
+	made, held, err := c.children.Plan(in)
 	v := preview.Verdicts{
 		Observed: s.Observed, Rules: c.rules, Err: err, Held: held, Text: message,
 		Conflict: func(child children.Key) error { return c.children.Conflict(s.Key, s.Parent, child) },

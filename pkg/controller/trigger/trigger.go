@@ -159,11 +159,14 @@ type Set struct {
 }
 
 // sets has those that were released: a set is as large as all that is remembered of a small sync.
-var sets = sync.Pool{New: func() any { return new(Set) }} //nolint:gochecknoglobals // It holds nothing but memory.
+var sets sync.Pool //nolint:gochecknoglobals // It holds nothing but memory.
 
 // NewSet returns an empty set.
 func NewSet(since time.Duration) *Set {
-	s := sets.Get().(*Set)
+	s, ok := sets.Get().(*Set)
+	if !ok {
+		s = new(Set)
+	}
 	s.Since = since
 	return s
 }

@@ -193,7 +193,7 @@ func (w *World) releaseEvent(s *stream, f Fault) (outcome string) {
 	return outcome
 }
 
-func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
+func (w *World) releaseRequest(i *item, f Fault) string {
 	x := i.exchange
 	switch f.Kind {
 	case TooManyRequests:
@@ -233,12 +233,7 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 	if after := len(w.API.Journal()); after > before {
 		i.wrote = after
 	}
-	switch {
-	case x.failure != nil:
-		outcome = x.failure.Error()
-	default:
-		outcome = strconv.Itoa(x.response.StatusCode)
-	}
+	outcome := x.outcome()
 	if f.Kind == Lose {
 		w.mu.Lock()
 		w.unhear(i)
@@ -250,6 +245,14 @@ func (w *World) releaseRequest(i *item, f Fault) (outcome string) {
 	}
 	w.again(i, i.Kind+1, x.latency)
 	return outcome
+}
+
+// outcome is the status code with which the API server or the hook responds, or why it does not.
+func (x *exchange) outcome() string {
+	if x.failure != nil {
+		return x.failure.Error()
+	}
+	return strconv.Itoa(x.response.StatusCode)
 }
 
 func (w *World) releaseResponse(i *item, f Fault) {
