@@ -41,8 +41,11 @@ type limit struct {
 // limits are the times of bare writes by the workload that they are the limit of.
 type limits map[string]report.Times
 
-// beside measures what has limits. A machine's speed drifts, so the bare writes are timed before and after.
+// beside measures what has limits. A machine's speed drifts, so the bare writes are timed before and after, if at all.
 func (b *bench) beside(ctx context.Context, bare func(context.Context) (limits, error), managed func(context.Context) ([]report.Result, error)) error {
+	if b.plan.withoutLimit {
+		bare = func(context.Context) (limits, error) { return nil, nil }
+	}
 	before, err := bare(ctx)
 	if err != nil {
 		return fmt.Errorf("the bare writes: %w", err)

@@ -68,6 +68,7 @@ func command(ctx context.Context) error {
 		return nil
 	})
 	flag.DurationVar(&p.timeout, "timeout", p.timeout, "how long the objects of a workload may take to converge")
+	flag.BoolVar(&p.withoutLimit, "without-limit", false, "make no bare writes: the results have no ratios, and come sooner")
 	peers := peerFlags()
 	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")
 	document := flag.String("document", "", "a document in which the texts between the markers are replaced")

@@ -55,6 +55,8 @@ type plan struct {
 	// quick saves time where times do not count: the subject is not restarted for each measurement of memory, and the
 	// garbage collector gets to know the new kind while the first workloads run.
 	quick bool
+	// withoutLimit says that the bare writes are not made: results have no ratios, and come two to three times as often.
+	withoutLimit bool
 }
 
 func defaultPlan() plan {

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/subject"
 )
 
@@ -151,5 +152,23 @@ func TestAPeerThatFailsIsNotTheEnd(t *testing.T) {
 				t.Errorf("got %d turns, want %d", turns, c.want)
 			}
 		})
+	}
+}
+
+func TestBareWritesAreLeftOutWhereTold(t *testing.T) {
+	for without, want := range map[bool]int{false: 2, true: 0} {
+		var bare int
+		var kept []report.Result
+		b := &bench{options: options{plan: plan{withoutLimit: without}, keep: func(r report.Result) error {
+			kept = append(kept, r)
+			return nil
+		}}}
+		err := b.beside(t.Context(), func(context.Context) (limits, error) {
+			bare++
+			return limits{workCreate: report.TimesOf(2, nil, nil)}, nil
+		}, func(context.Context) ([]report.Result, error) { return []report.Result{{Workload: workCreate, Seconds: 3}}, nil })
+		if err != nil || bare != want || len(kept) != 1 || kept[0].Seconds != 3 || (kept[0].Limit == 0) != without {
+			t.Errorf("without limit %t: got %d times bare writes and %+v, %v; want %d times, and the result", without, bare, kept, err, want)
+		}
 	}
 }
