@@ -63,7 +63,7 @@ func defaultPlan() plan {
 	return plan{
 		settle: 2 * time.Second, steady: 15 * time.Second, trials: 200, fresh: 100,
 		rolling: size{300, 3}, removed: size{300, 3}, slow: size{1000, 3}, delay: 50 * time.Millisecond,
-		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50, crowd: size{3000, 3},
+		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50, crowd: size{10000, 3},
 		pods: 5000, matching: 100, timeout: 10 * time.Minute,
 	}
 }

@@ -61,7 +61,7 @@ func targets() []target {
 		sized(update, "1.6", updated, 3000, 1.25, ratio),
 		sized(update, "1.6", updated, 10000, 1.25, ratio),
 		sized("update in place, median parent from the start ÷ the limit's", "", updated, 3000, 1.4, Result.StartRatio),
-		anySize("one parent changed while another controller creates 3,000, p99 ÷ its p99 alone", "neighbour", 3, func(r Result) float64 {
+		anySize("one parent changed while another controller creates 10,000, p99 ÷ its p99 alone", "neighbour", 3, func(r Result) float64 {
 			if r.WriteP99 == 0 {
 				return 0
 			}
