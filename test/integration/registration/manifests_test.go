@@ -101,7 +101,9 @@ func TestOverlaysAreAccepted(t *testing.T) {
 			if strings.TrimSpace(names) != want.container {
 				t.Errorf("Pods have containers %q, want %q", names, want.container)
 			}
-			cluster.Eventually(t, time.Minute, "the FlowSchemas to have their levels", func(ctx context.Context) (bool, string) {
+			// The API server waits for up to 75 seconds with the status of a FlowSchema that it has written six times within a minute, as one
+			// that comes and goes with each overlay may have been.
+			cluster.Eventually(t, 3*time.Minute, "the FlowSchemas to have their levels", func(ctx context.Context) (bool, string) {
 				output, err := plane.TryKubectl(ctx, "", "get", "flowschemas", "-l", "app.kubernetes.io/name=metacontroller-apiserver",
 					"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Dangling")].status}`)
 				return err == nil && output == "False False False", output
