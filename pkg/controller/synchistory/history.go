@@ -17,6 +17,7 @@ limitations under the License.
 package synchistory
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -105,7 +106,7 @@ func (h *History) Wrote(key parent.Key, versions ...uint64) {
 	if !ok {
 		return
 	}
-	if e.wrote == nil {
+	if cap(e.wrote) == 0 {
 		e.wrote = make([]uint64, 0, max(len(versions), usualVersions))
 	}
 	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote))]...)
@@ -117,15 +118,12 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) *Recording {
 		return nil
 	}
 	now := time.Now()
-	r := &Recording{history: h, key: key, began: now}
-	r.sync.ParentReference = v1alpha1.ParentReference{
-		Group: key.Resource.Group, Resource: key.Resource.Resource, Namespace: key.Namespace, Name: key.Name,
-	}
-	r.sync.Time, r.sync.WaitMilliseconds = metav1.NewMicroTime(now), b.Waited.Milliseconds()
+	p := newPacker()
+	r := &Recording{history: h, key: key, began: now, packer: p}
+	p.sync.Time, p.sync.WaitMilliseconds = metav1.NewMicroTime(now), b.Waited.Milliseconds()
 	kept := b.Triggers.Kept()
 	if len(kept) > 0 {
-		r.sync.Triggers = make([]v1alpha1.SyncTrigger, len(kept))
-		r.sync.MoreTriggers = clamp(b.Triggers.More)
+		p.sync.MoreTriggers = clamp(b.Triggers.More)
 	}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
@@ -138,12 +136,13 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) *Recording {
 		return slices.Contains(e.wrote, version) || slices.Contains(e.wroteBefore, version)
 	}
 	for i := range kept {
-		r.sync.Triggers[i] = kept[i].SyncTrigger
+		cause := kept[i].SyncTrigger
 		if kept[i].All(own) {
-			r.sync.Triggers[i].Reason = v1alpha1.SyncOwnWrite
+			cause.Reason = v1alpha1.SyncOwnWrite
 		}
+		p.sync.Triggers = append(p.sync.Triggers, cause)
 	}
-	e.wrote, e.wroteBefore = nil, e.wrote
+	e.wrote, e.wroteBefore = e.wroteBefore[:0], e.wrote
 	return r
 }
 
@@ -184,27 +183,18 @@ func (e *entry) written(key children.Key, path string) record.Hash {
 		if n == nil {
 			return 0
 		}
-		for i := range n.sync.Children {
-			child := &n.sync.Children[i]
-			if child.Name != key.Name || child.Kind != key.Kind || child.Namespace != key.Namespace || child.Group != key.Group {
-				continue
-			}
-			switch child.Action {
-			case v1alpha1.ChildCreate, v1alpha1.ChildRecreate, v1alpha1.ChildDelete:
-				return 0
-			case v1alpha1.ChildUpdate:
-				if at := slices.Index(child.Fields, path); at >= 0 {
-					if child.Reason != "" {
-						return 0
-					}
-					return n.desired[i][at]
-				}
-			case v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildLeave, v1alpha1.ChildRefuse:
-			}
+		if hash, settled := n.wrote(key, path); settled {
+			return hash
 		}
 		n = n.before
 	}
 	return 0
+}
+
+// remembered is a sync with its parent.
+type remembered struct {
+	of parent.Key
+	packed
 }
 
 // Latest returns the latest syncs of some parents, up to a limit, and how many more are remembered.
@@ -213,23 +203,25 @@ func (h *History) Latest(keys []parent.Key, limit int) (syncs []v1alpha1.Control
 		return nil, 0
 	}
 	list := h.all(keys)
-	latestFirst(list)
+	slices.SortFunc(list, func(a, b remembered) int {
+		return cmp.Or(cmp.Compare(b.began, a.began), cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Name, b.of.Name))
+	})
 	n := min(limit, len(list))
 	syncs = make([]v1alpha1.ControllerSync, n)
 	for i := range syncs {
-		list[i].DeepCopyInto(&syncs[i])
+		syncs[i] = list[i].sync(list[i].of)
 	}
 	return syncs, len(list) - n
 }
 
-func (h *History) all(keys []parent.Key) []*v1alpha1.ControllerSync {
+func (h *History) all(keys []parent.Key) []remembered {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
-	var list []*v1alpha1.ControllerSync
+	var list []remembered
 	for _, key := range keys {
 		if e, ok := h.parents[key]; ok {
 			for n := e.first; n != nil; n = n.after {
-				list = append(list, n.sync)
+				list = append(list, remembered{key, n.packed})
 			}
 		}
 	}

@@ -18,7 +18,6 @@ package synchistory
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -52,10 +51,8 @@ type Recording struct {
 	key     parent.Key
 	began   time.Time
 	hook    time.Duration
-	sync    v1alpha1.ControllerSync
-	// node is what the ring has of it: its own, so that a sync is remembered in one piece.
-	node  node
-	ended bool
+	// packer is nil once the sync has ended.
+	packer *packer
 }
 
 // Hook adds the time that a call of a hook took.
@@ -71,18 +68,22 @@ func (r *Recording) Parent(before, after *object.Object) {
 		return
 	}
 	r.history.Wrote(r.key, trigger.Version(after))
+	if r.packer == nil {
+		return
+	}
+	s := &r.packer.sync
 	fields, _ := trigger.Fields(before, after)
 	for _, field := range fields {
-		if len(r.sync.Fields) < maxFields && !slices.Contains(r.sync.Fields, field) {
-			r.sync.Fields = append(r.sync.Fields, field)
+		if len(s.Fields) < maxFields && !slices.Contains(s.Fields, field) {
+			s.Fields = append(s.Fields, field)
 		}
 	}
 }
 
 // ChangedBackBy names who changed the parent back. After End it does nothing.
 func (r *Recording) ChangedBackBy(names ...string) {
-	if r != nil && !r.ended {
-		r.sync.ChangedBackBy = names
+	if r != nil && r.packer != nil {
+		r.packer.sync.ChangedBackBy = names
 	}
 }
 
@@ -94,7 +95,7 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 	r.history.Wrote(r.key, trigger.Version(written))
 	r.child(v1alpha1.SyncChild{Action: action, SyncObject: v1alpha1.SyncObject{
 		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
-		Name: strings.Clone(written.Name()),
+		Name: written.Name(),
 	}})
 }
 
@@ -115,7 +116,6 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 		}
 	}
 	r.history.Wrote(r.key, versions...)
-	r.expect(len(done.Outcomes))
 	outcomes := outcomes{list: done.Outcomes}
 	for i := range done.Plan.Steps {
 		if step := &done.Plan.Steps[i]; step.Action != plan.Leave {
@@ -127,7 +127,7 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	for _, key := range done.Plan.Failed {
 		rule, _ := rules.For(key.GroupKind())
 		r.child(v1alpha1.SyncChild{Action: v1alpha1.ChildRefuse, Reason: reasonFailed, SyncObject: v1alpha1.SyncObject{
-			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: strings.Clone(key.Name),
+			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
 		}})
 	}
 	for i := range done.Plan.Steps {
@@ -179,55 +179,55 @@ func became(step *plan.Step, o *plan.Outcome, held bool) (action v1alpha1.ChildA
 }
 
 func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason string, by []string) {
-	if len(r.sync.Children) == maxChildren {
-		r.sync.MoreChildren++
+	p := r.packer
+	if p == nil || r.full() {
 		return
 	}
-	child := v1alpha1.SyncChild{
-		Action: action, Reason: reason, ChangedBackBy: by, MoreFields: len(step.Changed) > maxFields,
-		SyncObject: v1alpha1.SyncObject{
-			Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace,
-			// What is remembered must not keep an object in memory, of whose JSON the name may be a part.
-			Name: strings.Clone(step.Name),
-		},
-	}
-	var desired []record.Hash
+	first := len(p.paths)
 	for _, change := range step.Changed[:min(len(step.Changed), maxFields)] {
-		child.Fields = append(child.Fields, change.Path)
-		desired = append(desired, record.HashOf(change.Desired))
+		p.paths, p.desired = append(p.paths, change.Path), append(p.desired, record.HashOf(change.Desired))
 	}
-	r.child(child, desired...)
+	r.child(v1alpha1.SyncChild{
+		Action: action, Reason: reason, ChangedBackBy: by, Fields: p.paths[first:], MoreFields: len(step.Changed) > maxFields,
+		SyncObject: v1alpha1.SyncObject{
+			Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace, Name: step.Name,
+		},
+	})
 }
 
-func (r *Recording) child(c v1alpha1.SyncChild, desired ...record.Hash) {
-	if len(r.sync.Children) == maxChildren {
-		r.sync.MoreChildren++
-		return
+// child notes a child, with what is desired at its fields noted before.
+func (r *Recording) child(c v1alpha1.SyncChild) {
+	if r.packer != nil && !r.full() {
+		r.packer.sync.Children = append(r.packer.sync.Children, c)
 	}
-	r.sync.Children, r.node.desired = append(r.sync.Children, c), append(r.node.desired, desired)
 }
 
-// expect makes room for so many children, if there is none yet.
-func (r *Recording) expect(n int) {
-	if n = min(n, maxChildren); n > 0 && r.sync.Children == nil {
-		r.sync.Children, r.node.desired = make([]v1alpha1.SyncChild, 0, n), make([][]record.Hash, 0, n)
+// full reports whether no more children are named, and counts the one that is not.
+func (r *Recording) full() bool {
+	s := &r.packer.sync
+	if len(s.Children) < maxChildren {
+		return false
 	}
+	s.MoreChildren++
+	return true
 }
 
 // End remembers the sync with the text of its error, empty for none. A second call does nothing.
 func (r *Recording) End(failed string) {
-	if r == nil || r.ended {
+	if r == nil || r.packer == nil {
 		return
 	}
-	r.ended = true
-	r.sync.Error = failed
-	r.sync.HookMilliseconds, r.sync.DurationMilliseconds = r.hook.Milliseconds(), time.Since(r.began).Milliseconds()
+	p := r.packer
+	r.packer = nil
+	p.sync.Error = failed
+	p.sync.HookMilliseconds, p.sync.DurationMilliseconds = r.hook.Milliseconds(), time.Since(r.began).Milliseconds()
+	n := &node{packed: p.pack()}
+	p.release()
 	h := r.history
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	if e, ok := h.parents[r.key]; ok {
-		r.node.sync = &r.sync
-		h.ring.push(e, &r.node)
+		h.ring.push(e, n)
 	}
 }
 

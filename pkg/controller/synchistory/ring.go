@@ -17,14 +17,11 @@ limitations under the License.
 package synchistory
 
 import (
-	"cmp"
-	"slices"
 	"sync"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -42,16 +39,17 @@ type Ring struct {
 	controllers    map[string]*History
 }
 
-// node is one sync, in the list of the ring and in that of its parent. The sync does not change.
+// node is one sync, in the list of the ring and in that of its parent.
 type node struct {
-	sync *v1alpha1.ControllerSync
-	// desired stands for what was desired at the fields of each child of the sync; nil if that is abridged.
-	desired [][]record.Hash
-	bytes   int64
-	of      *entry
+	packed
+
+	of *entry
 	// older and newer are the neighbors in the ring, and before and after those of the same parent. One that is abridged is in no ring.
 	older, newer, before, after *node
 }
+
+// size is how many bytes of the ring the sync takes.
+func (n *node) size() int64 { return int64(unsafe.Sizeof(*n)) + int64(cap(n.bytes)) }
 
 // entry is what is remembered of a parent.
 type entry struct {
@@ -113,10 +111,10 @@ func (r *Ring) Bytes() int64 {
 
 // push adds a sync of a parent, which is in no list yet, and lets the oldest ones of all parents go for which there is no room.
 func (r *Ring) push(e *entry, n *node) {
-	if e.last != nil && e.last.sync.Abridged {
+	if e.last != nil && e.last.abridged() {
 		e.first, e.last = nil, nil
 	}
-	n.bytes, n.of, n.older, n.before = sizeOf(n.sync)+sizeOfHashes(n.desired), e, r.latest, e.last
+	n.of, n.older, n.before = e, r.latest, e.last
 	if r.latest == nil {
 		r.oldest = n
 	} else {
@@ -129,7 +127,7 @@ func (r *Ring) push(e *entry, n *node) {
 		e.last.after = n
 	}
 	e.last = n
-	for r.bytes += n.bytes; r.bytes > r.limit; {
+	for r.bytes += n.size(); r.bytes > r.limit; {
 		r.evict(r.oldest)
 	}
 }
@@ -139,8 +137,7 @@ func (r *Ring) evict(n *node) {
 	r.unlink(n)
 	e := n.of
 	if e.last == n {
-		short := &node{sync: abridge(n.sync), of: e}
-		e.first, e.last = short, short
+		n.packed, n.older, n.newer = n.abridge(), nil, nil
 		return
 	}
 	e.first, n.after.before = n.after, nil
@@ -158,22 +155,15 @@ func (r *Ring) unlink(n *node) {
 	} else {
 		n.newer.older = n.older
 	}
-	r.bytes -= n.bytes
+	r.bytes -= n.size()
 }
 
 // forget takes all syncs of a parent out of the ring.
 func (r *Ring) forget(e *entry) {
 	for n := e.first; n != nil; n = n.after {
-		if !n.sync.Abridged {
+		if !n.abridged() {
 			r.unlink(n)
 		}
 	}
 	e.first, e.last = nil, nil
-}
-
-// latestFirst sorts syncs by the time at which they began.
-func latestFirst(list []*v1alpha1.ControllerSync) {
-	slices.SortFunc(list, func(a, b *v1alpha1.ControllerSync) int {
-		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 }
