@@ -229,6 +229,9 @@ func (c *Cache) listWatch(i *Informer) lister {
 				// servers serve a whole list from their caches.
 				o.ResourceVersion, o.Limit = "", 0
 			}
+			if o.ResourceVersion == "" && o.Continue == "" {
+				i.listing()
+			}
 			list, err := c.list(ctx, client.Get().AbsPath(path...).VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", accept))
 			if ctx.Err() == nil {
 				// Otherwise the informer was stopped, which is no failure.

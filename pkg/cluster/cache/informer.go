@@ -77,6 +77,8 @@ type Informer struct {
 	deliver     sync.Mutex
 	subscribers []*subscriber
 	progress    []*Progress
+	// ahead has what the store shows although the events of it are to come. It is guarded by deliver.
+	ahead map[key]*ahead
 
 	mu  sync.Mutex
 	err error
@@ -89,7 +91,7 @@ type Informer struct {
 var _ clientcache.ReflectorStore = &Informer{}
 
 func newInformer(c *Cache, q Query) *Informer {
-	return &Informer{cache: c, query: q, store: newStore(), synced: make(chan struct{}), unlisted: make(chan struct{})}
+	return &Informer{cache: c, query: q, store: newStore(), ahead: map[key]*ahead{}, synced: make(chan struct{}), unlisted: make(chan struct{})}
 }
 
 // Release gives the informer back. It must not be used by the caller afterwards.
@@ -249,8 +251,12 @@ func (i *Informer) Delete(o any) error {
 	}
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
+	k := key{gone.Namespace(), gone.Name()}
+	if i.overtaken(k, gone.ResourceVersion(), nil) {
+		return nil
+	}
 	// The event carries the object's last state, which handlers want to see, under the version of the deletion.
-	if before := i.store.remove(key{gone.Namespace(), gone.Name()}); before != nil {
+	if before := i.store.remove(k); before != nil {
 		i.changed(gone.ResourceVersion(), Event{Type: Deleted, Old: gone})
 		return nil
 	}
@@ -263,6 +269,7 @@ func (i *Informer) Bookmark(version string) error {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
 	i.repeatMissed()
+	i.passed(version)
 	i.changed(version, Event{})
 	return nil
 }
@@ -284,6 +291,9 @@ func (i *Informer) Replace(list []any, version string) error {
 		}
 		k := key{o.Namespace(), o.Name()}
 		seen[k] = struct{}{}
+		if i.keeps(k, version, o) {
+			continue
+		}
 		if before, ok := i.store.get(k); ok && before.UID() == o.UID() && before.ResourceVersion() == o.ResourceVersion() {
 			// The present one stays: readers may hold it.
 			continue
@@ -300,8 +310,9 @@ func (i *Informer) Replace(list []any, version string) error {
 		}
 	}
 	for _, o := range i.store.list("") {
-		if _, ok := seen[key{o.Namespace(), o.Name()}]; !ok {
-			i.store.remove(key{o.Namespace(), o.Name()})
+		k := key{o.Namespace(), o.Name()}
+		if _, ok := seen[k]; !ok && !i.keeps(k, version, nil) {
+			i.store.remove(k)
 			i.changed("", Event{Type: Deleted, Old: o})
 		}
 	}
@@ -320,17 +331,24 @@ func (i *Informer) put(element any) error {
 	}
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
+	if !i.overtaken(key{o.Namespace(), o.Name()}, o.ResourceVersion(), o) {
+		i.show(o, o.ResourceVersion())
+	}
+	return nil
+}
+
+// show stores an object and delivers the change, with the version that the informer has reached with it. It is called with deliver held.
+func (i *Informer) show(o *object.Object, version string) {
 	before := i.store.put(o)
 	switch {
 	case before == nil:
-		i.changed(o.ResourceVersion(), Event{Type: Added, New: o})
+		i.changed(version, Event{Type: Added, New: o})
 	case before.UID() != o.UID():
 		i.changed("", Event{Type: Deleted, Old: before})
-		i.changed(o.ResourceVersion(), Event{Type: Added, New: o})
+		i.changed(version, Event{Type: Added, New: o})
 	default:
-		i.changed(o.ResourceVersion(), Event{Type: Updated, Old: before, New: o})
+		i.changed(version, Event{Type: Updated, Old: before, New: o})
 	}
-	return nil
 }
 
 // changed delivers an event that the store shows already, and the version that the informer has reached. Handlers run before

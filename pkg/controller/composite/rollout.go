@@ -18,6 +18,7 @@ package composite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -244,8 +245,24 @@ func (k *kind) writeRevision(ctx context.Context, s *reconciler.Sync, w rollout.
 		}
 		return parent.IgnoreGone(err)
 	}
-	if err == nil {
-		s.WroteVersion(k.revisions, written.ResourceVersion)
+	if err != nil {
+		return err
 	}
-	return err
+	o, err := revisionObject(written)
+	if err != nil {
+		return err
+	}
+	s.WroteOther(k.revisions, o)
+	return nil
+}
+
+// revisionObject returns a revision as informers have it.
+func revisionObject(r *v1alpha1.ControllerRevision) (*object.Object, error) {
+	typed := *r // Clients leave its type out.
+	typed.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision"))
+	data, err := json.Marshal(&typed)
+	if err != nil {
+		return nil, fmt.Errorf("encoding ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return object.Parse(data, object.ParseOptions{})
 }

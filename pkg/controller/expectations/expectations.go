@@ -91,11 +91,12 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 	}
 }
 
-// Wrote expects an object that a sync of the parent key wrote, as the API server returned it. One that was being deleted and
-// has lost its last finalizer is gone with that write, and has the version from before it: it is expected to disappear.
+// Wrote expects an object that a sync of the parent key wrote, as the API server returned it, unless the informer takes it over at once
+// ([cache.Informer.Wrote]), whose handlers are called then. One that was being deleted and has lost its last finalizer is gone with that
+// write, and has the version from before it: it is expected to disappear.
 func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
 	if !o.Deleting() || len(o.Finalizers()) > 0 {
-		e.WroteVersion(key, informer, o.ResourceVersion())
+		e.wroteVersion(key, informer, o.ResourceVersion(), informer.Wrote(o))
 		return
 	}
 	e.mu.Lock()
@@ -108,6 +109,11 @@ func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object
 // WroteVersion is Wrote for an object of which the version alone is known. Versions that are no numbers have no order and
 // are not expected.
 func (e *Expectations) WroteVersion(key parent.Key, informer *cache.Informer, version string) {
+	e.wroteVersion(key, informer, version, false)
+}
+
+// wroteVersion expects a version, for no parent if the informer shows it: then its event tells how far the informer is behind.
+func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, version string, shown bool) {
 	at, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return
@@ -122,7 +128,11 @@ func (e *Expectations) WroteVersion(key parent.Key, informer *cache.Informer, ve
 	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
 		return
 	}
-	heap.Push(&w.versions, pendingVersion{at, e.expect(key), e.clock.Now()})
+	pending := pendingVersion{version: at, written: e.clock.Now()}
+	if !shown {
+		pending.of = e.expect(key)
+	}
+	heap.Push(&w.versions, pending)
 }
 
 // Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
@@ -330,8 +340,11 @@ func (e *Expectations) unobserve(informer *cache.Informer, w *watched) {
 	})
 }
 
-// shown notes that one write of a parent is shown, and adds the parent to those that are to be released without the lock.
+// shown notes that one write of a parent, nil for none, is shown, and adds the parent to those that are to be released without the lock.
 func (e *Expectations) shown(p *expecting, released []parent.Key) []parent.Key {
+	if p == nil {
+		return released
+	}
 	if p.pending--; p.pending > 0 || e.parents[p.key] != p {
 		return released
 	}
@@ -408,6 +421,7 @@ type versions []pendingVersion
 
 type pendingVersion struct {
 	version uint64
+	// of is the parent that waits for it; nil for one that the informer shows without its event.
 	of      *expecting
 	written time.Time
 }

@@ -170,6 +170,37 @@ func TestAParentWaitsForItsOwnEnd(t *testing.T) {
 	s.expect("the cache has it no more", true, 0)
 }
 
+func TestAWriteThatTheInformerTakesOverIsNotWaitedFor(t *testing.T) {
+	s := newScene(t)
+	if err := s.informer.Replace(nil, "9"); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	t.Cleanup(s.informer.Subscribe(func(e cache.Event) { seen = append(seen, e.New.ResourceVersion()) }))
+	written, err := object.Parse([]byte(`{"apiVersion":"v1","metadata":{"name":"a","uid":"u1","resourceVersion":"10"}}`), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Wrote(key, s.informer, written)
+	s.expect("the response is shown", true, 0)
+	if shown, ok := s.informer.Get("", "a"); !ok || shown != written || len(seen) != 1 {
+		t.Errorf("shown %v, with events %q, want the response with one event", shown, seen)
+	}
+	s.clock.Step(time.Second)
+	if got := s.Staleness(); got != time.Second {
+		t.Errorf("the informer is %v behind, want the age of the write whose event has not come", got)
+	}
+	// A write of which the version alone is known is waited for as ever, and so is that before it.
+	s.WroteVersion(key, s.informer, "11")
+	s.expect("the other is not shown", false, 0)
+	s.show("a", "u1", "10", "")
+	if got := s.Staleness(); got != 0 || len(seen) != 1 {
+		t.Errorf("the informer is %v behind after the event, with events %q, want no further one", got, seen)
+	}
+	s.show("b", "u2", "11", "")
+	s.expect("both are shown", true, 1)
+}
+
 func TestNobodyWaitsLongerThanTheLimit(t *testing.T) {
 	s := newScene(t)
 	s.show("a", "u1", "1", "")

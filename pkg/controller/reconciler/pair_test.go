@@ -48,7 +48,7 @@ func TestTwoControllersOfOneParentMissNoChange(t *testing.T) {
 			}
 			// The first controller writes a child and the parent; the events come from the test.
 			child := widget(t, "w", 1_000_000+int(children.Add(1)), "p", "")
-			sync.WroteVersion(s.widgets, child.ResourceVersion())
+			sync.WroteOther(s.widgets, child)
 			select {
 			case writes <- child:
 			default:

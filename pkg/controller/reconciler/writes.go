@@ -279,9 +279,9 @@ func (s *Sync) patchChild(
 	return written, err
 }
 
-// WroteVersion expects an informer to show a version that a write of this sync made.
-func (s *Sync) WroteVersion(informer *cache.Informer, version string) {
-	s.controller.expectations.WroteVersion(s.Key, informer, version)
+// WroteOther expects an informer to show an object that this sync wrote and that is neither the parent nor a child.
+func (s *Sync) WroteOther(informer *cache.Informer, o *object.Object) {
+	s.controller.expectations.Wrote(s.Key, informer, o)
 }
 
 // Deleted expects an informer to show that an object, which this sync deleted, is gone.
