@@ -94,20 +94,27 @@ func (i *Informer) wants(o *object.Object) bool {
 
 // The functions below are called with deliver held.
 
-// overtaken handles an event of an object of which the store shows a later state already, and reports whether it was one. The object is
-// nil if it was deleted.
-func (i *Informer) overtaken(k key, event string, o *object.Object) bool {
+// overtaken handles an event of an object of which the store shows a later state already, or a later object of that name, and reports whether
+// it was one.
+func (i *Informer) overtaken(o *object.Object, deleted bool) bool {
+	k := key{o.Namespace(), o.Name()}
 	a, ok := i.ahead[k]
 	if !ok {
 		return false
 	}
-	version, ok := number(event)
-	if !ok || version > a.last() {
+	present, _ := i.store.get(k)
+	version, ok := number(o.ResourceVersion())
+	// Nothing of an object is later than its deletion, whatever version an API server gives that.
+	if !ok || version > a.last() || deleted && present != nil && present.UID() == o.UID() {
 		delete(i.ahead, k)
 		return false
 	}
-	i.interject(k, a, version, o)
-	i.changed(event, Event{})
+	if deleted {
+		i.interject(k, a, version, nil)
+	} else {
+		i.interject(k, a, version, o)
+	}
+	i.changed(o.ResourceVersion(), Event{})
 	return true
 }
 

@@ -52,8 +52,8 @@ type Event struct {
 	Initial bool
 }
 
-// Handler handles changes. It runs on the informer's goroutine, after the store shows the change: it must not block, and not
-// subscribe. A panic is logged and is the informer's Err, until the handler has handled the object again: the informer calls it with
+// Handler handles changes, one after the other, after the store shows the change. It runs on the informer's goroutine or on that of a
+// caller of [Informer.Wrote]: it must not block, and not subscribe. A panic is logged and is the informer's Err, until the handler has handled the object again: the informer calls it with
 // what changed since at each bookmark, about once a minute, and after each list.
 type Handler func(Event)
 
@@ -140,8 +140,8 @@ func (i *Informer) NotifyErr(changed func()) (cancel func()) {
 	}
 }
 
-// LastSyncedVersion returns the newest resourceVersion whose event all subscribers have handled, empty before the first.
-// Versions of one resource are comparable since Kubernetes 1.35 (KEP-5504).
+// LastSyncedVersion returns the newest resourceVersion whose event all subscribers have handled, empty before the first. What
+// [Informer.Wrote] took over may be newer. Versions of one resource are comparable since Kubernetes 1.35 (KEP-5504).
 func (i *Informer) LastSyncedVersion() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -251,12 +251,11 @@ func (i *Informer) Delete(o any) error {
 	}
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
-	k := key{gone.Namespace(), gone.Name()}
-	if i.overtaken(k, gone.ResourceVersion(), nil) {
+	if i.overtaken(gone, true) {
 		return nil
 	}
 	// The event carries the object's last state, which handlers want to see, under the version of the deletion.
-	if before := i.store.remove(k); before != nil {
+	if before := i.store.remove(key{gone.Namespace(), gone.Name()}); before != nil {
 		i.changed(gone.ResourceVersion(), Event{Type: Deleted, Old: gone})
 		return nil
 	}
@@ -331,7 +330,7 @@ func (i *Informer) put(element any) error {
 	}
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
-	if !i.overtaken(key{o.Namespace(), o.Name()}, o.ResourceVersion(), o) {
+	if !i.overtaken(o, false) {
 		i.show(o, o.ResourceVersion())
 	}
 	return nil
