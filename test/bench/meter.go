@@ -217,7 +217,8 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		BytesInPerParent:  float64(calls.BytesIn-callsBefore.BytesIn) / per,
 		BytesOutPerParent: float64(calls.BytesOut-callsBefore.BytesOut) / per,
 		Requests:          less(after.requests, before.requests), OwnRequests: less(after.own, before.own),
-		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000, RSSBefore: before.rss, RSSAfter: after.rss,
+		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000,
+		APIServerCPU: after.apiServerCPU - before.apiServerCPU, RSSBefore: before.rss, RSSAfter: after.rss,
 		Mallocs: (after.mallocs - before.mallocs) / per, AllocBytes: (after.allocated - before.allocated) / per,
 	}
 	if len(after.own) > 0 {

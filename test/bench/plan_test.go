@@ -166,7 +166,9 @@ func TestBareWritesAreLeftOutWhereTold(t *testing.T) {
 		err := b.beside(t.Context(), func(context.Context) (limits, error) {
 			bare++
 			return limits{workCreate: report.TimesOf(2, nil, nil)}, nil
-		}, func(context.Context) ([]report.Result, error) { return []report.Result{{Workload: workCreate, Seconds: 3}}, nil })
+		}, func(context.Context) ([]report.Result, error) {
+			return []report.Result{{Workload: workCreate, Seconds: 3}}, nil
+		})
 		if err != nil || bare != want || len(kept) != 1 || kept[0].Seconds != 3 || (kept[0].Limit == 0) != without {
 			t.Errorf("without limit %t: got %d times bare writes and %+v, %v; want %d times, and the result", without, bare, kept, err, want)
 		}

@@ -33,6 +33,7 @@ import (
 // usage is what the subject and the hook have used so far.
 type usage struct {
 	cpu                float64 // seconds
+	apiServerCPU       float64 // seconds of the kube-apiserver's process
 	rss                float64 // MB
 	mallocs, allocated float64
 	// requests are those that the API server counted, without those of the bench; own is the subject's own count. Those
@@ -61,21 +62,23 @@ func (b *bench) usage(ctx context.Context) (usage, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return u, err
 	}
-	u.requests, err = b.apiRequests(ctx)
+	u.requests, u.apiServerCPU, err = b.apiServer(ctx)
 	return u, err
 }
 
-// apiRequests returns the requests that the API server counted for the workloads' resources, without those of the bench.
-func (b *bench) apiRequests(ctx context.Context) (map[string]int64, error) {
+// apiServer returns the requests that the API server counted for the workloads' resources, without those of the bench, and the processor
+// time that it has used, in seconds.
+func (b *bench) apiServer(ctx context.Context) (requests map[string]int64, cpu float64, err error) {
 	page, err := gauge.Fetch(ctx, b.cluster, b.config.Host+"/metrics")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	all, err := gauge.Requests(page, parentResource.Resource, childResource.Resource, podResource.Resource)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return less(all, b.tally.Counts()), nil
+	cpu, err = gauge.Value(page, "process_cpu_seconds_total")
+	return less(all, b.tally.Counts()), cpu, err
 }
 
 func (b *bench) hookCounts(ctx context.Context) (hookserver.Counts, error) {

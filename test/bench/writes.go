@@ -185,7 +185,7 @@ func (b *bench) collected(ctx context.Context) error {
 func (b *bench) idle(ctx context.Context) error {
 	var last map[string]int64
 	for range 120 {
-		counts, err := b.apiRequests(ctx)
+		counts, _, err := b.apiServer(ctx)
 		if err != nil || maps.Equal(counts, last) {
 			return err
 		}

@@ -23,18 +23,22 @@ import (
 )
 
 const (
-	// whole is the format of measures of which no fraction counts, hundredths that of others.
-	whole      = "%.0f"
-	hundredths = "%.2f"
+	// whole is the format of measures of which no fraction counts, hundredths and thousandths that of others.
+	whole       = "%.0f"
+	hundredths  = "%.2f"
+	thousandths = "%.3f"
 )
 
-// compared are the measures that versions, and the server and its peers, are compared by. Smaller is better for all of them.
-var compared = []struct {
+// measure is one of a result's figures, of which a smaller one is better.
+type measure struct {
 	name, format string
 	value        func(Result) float64
 	// told says that only a program's own metrics tell it, so that zero is what was not told.
 	told bool
-}{
+}
+
+// compared are the measures that versions, and the server and its peers, are compared by.
+var compared = []measure{
 	{"time ÷ limit", hundredths, ratio, false},
 	{"median from the start ÷ limit's", hundredths, Result.StartRatio, false},
 	{"seconds", hundredths, func(r Result) float64 { return r.Seconds }, false},
@@ -44,11 +48,16 @@ var compared = []struct {
 	{"reads", whole, func(r Result) float64 { return float64(r.Reads("things", "configmaps", "pods")) }, false},
 	{"writes", whole, func(r Result) float64 { return float64(r.Writes()) }, false},
 	{"CPU s per 1,000 parents", hundredths, func(r Result) float64 { return r.PerThousand }, false},
+	{"the API server's CPU s", whole, func(r Result) float64 { return r.APIServerCPU }, false},
 	{"allocations per parent", whole, func(r Result) float64 { return r.Mallocs }, true},
 	{"KB allocated per parent", whole, func(r Result) float64 { return r.AllocBytes / 1024 }, true},
 	{"RSS MB after", whole, func(r Result) float64 { return r.RSSAfter }, false},
 	{"bytes per cached object", whole, func(r Result) float64 { return r.BytesPerObject }, false},
 }
+
+// share is the processor time as a part of the API server's. It compares versions that ask as much of the API server as each other: for a
+// program that asks more of it, it is less.
+var share = measure{"CPU ÷ the API server's", thousandths, Result.CPURatio, false}
 
 // Comparison returns the medians of two versions of the server as a table in Markdown, each with the least and the greatest value, for the
 // workloads and sizes that both have. The difference is that of the medians; one within the spread of either version says nothing.
@@ -61,7 +70,7 @@ func Comparison(base, changed []Result) string {
 		if i < 0 {
 			continue
 		}
-		for _, m := range compared {
+		for _, m := range append(slices.Clone(compared), share) {
 			before, after := g.median(m.value), others[i].median(m.value)
 			if before == 0 && after == 0 {
 				continue

@@ -36,6 +36,20 @@ func TestComparison(t *testing.T) {
 	}
 }
 
+func TestProcessorTimeOfVersionsIsComparedByTheAPIServers(t *testing.T) {
+	create := func(name string, cpu, apiServer float64) Result {
+		return Result{Measured: name, Workload: "create", Parents: 300, Children: 3, CPU: cpu, APIServerCPU: apiServer}
+	}
+	got := Comparison([]Result{create(Server, 1, 8)}, []Result{create(Server, 2, 20)})
+	want := "| create | 300×3 | CPU ÷ the API server's | 0.125 (0.125 to 0.125, 1 runs) | 0.100 (0.100 to 0.100, 1 runs) | -20 % |"
+	if !strings.Contains(got, want) {
+		t.Errorf("got\n%swithout\n%s", got, want)
+	}
+	if got := Peers([]Result{create(Server, 1, 8), create("metacontroller", 4, 40)}); strings.Contains(got, "CPU ÷") || !strings.Contains(got, "| the API server's CPU s | 8 | 40 | 5.00 |") {
+		t.Errorf("a peer that makes the API server work more looks better by it:\n%s", got)
+	}
+}
+
 func TestVersionsAreComparedWithoutTheirPeers(t *testing.T) {
 	got := Comparison([]Result{{Workload: "create", Seconds: 1}}, []Result{{Workload: "create", Seconds: 1, Measured: "metacontroller"}})
 	if strings.Contains(got, "create") {

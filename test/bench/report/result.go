@@ -87,6 +87,8 @@ type Result struct {
 	// CPU is the processor time of the subject's process in seconds, PerThousand that for 1,000 parents.
 	CPU         float64 `json:"cpuSeconds"`
 	PerThousand float64 `json:"cpuSecondsPer1000"`
+	// APIServerCPU is that of the kube-apiserver's process meanwhile.
+	APIServerCPU float64 `json:"apiServerCPUSeconds,omitempty"`
 	// RSSBefore and RSSAfter are its resident memory in MB; BytesPerObject the growth by cached object.
 	RSSBefore      float64 `json:"rssBeforeMB"`
 	RSSAfter       float64 `json:"rssAfterMB"`
@@ -123,6 +125,15 @@ func (r Result) StartRatio() float64 {
 		return 0
 	}
 	return r.StartP50 / r.LimitStartP50
+}
+
+// CPURatio returns the processor time as a part of the kube-apiserver's, zero where that was not measured. On a machine that gets slower and
+// faster it says more than seconds.
+func (r Result) CPURatio() float64 {
+	if r.APIServerCPU == 0 {
+		return 0
+	}
+	return r.CPU / r.APIServerCPU
 }
 
 // StatusWrites returns the number of writes to the statuses of the workload's resources.

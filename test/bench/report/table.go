@@ -92,7 +92,7 @@ const (
 	timeColumns = "seconds | limit | ratio | from the start: median, s | limit's | p99, s | limit's | p50 ms | p99 ms | bare writes: p50 ms | p99 ms | " +
 		"hook calls per parent"
 	requestColumns = "GET, LIST | POST | PUT | PATCH | DELETE | unasked writes | all requests of the server"
-	usageColumns   = "hook KB in per parent | out | CPU s | CPU s per 1,000 parents | RSS MB before | after | bytes per cached object | " +
+	usageColumns   = "hook KB in per parent | out | CPU s | CPU s per 1,000 parents | CPU ÷ the API server's | RSS MB before | after | bytes per cached object | " +
 		"allocations per parent | KB"
 )
 
@@ -143,7 +143,7 @@ func usage(g group) []string {
 		g.number("%.1f", func(r Result) float64 { return r.BytesInPerParent / 1024 }),
 		g.number("%.1f", func(r Result) float64 { return r.BytesOutPerParent / 1024 }),
 		g.number(hundredths, func(r Result) float64 { return r.CPU }), g.number(hundredths, func(r Result) float64 { return r.PerThousand }),
-		g.number("%.0f", func(r Result) float64 { return r.RSSBefore }), g.number("%.0f", func(r Result) float64 { return r.RSSAfter }),
+		g.number(hundredths, Result.CPURatio), g.number("%.0f", func(r Result) float64 { return r.RSSBefore }), g.number("%.0f", func(r Result) float64 { return r.RSSAfter }),
 		g.number("%.0f", func(r Result) float64 { return r.BytesPerObject }), g.number("%.0f", func(r Result) float64 { return r.Mallocs }),
 		g.number("%.0f", func(r Result) float64 { return r.AllocBytes / 1024 }),
 	}
