@@ -46,7 +46,8 @@ func (a *ahead) last() uint64 { return a.versions[len(a.versions)-1] }
 // The order of events stays that of resourceVersions: a write whose event, or a later one of whatever object, has been seen changes nothing,
 // and an event from before the write changes nothing that is shown. Handlers are called with it all the same, and with the write
 // afterwards, so that nothing that another client did is passed over. Objects whose versions are no numbers are not taken over, and
-// none is before the first list.
+// none is before the first list, nor after one that has gone back, until what was reached before it is reached again: until then two writes
+// may have the same version, one of before etcd was restored and one of afterwards.
 func (i *Informer) Wrote(o *object.Object) (shown bool) {
 	version, ok := number(o.ResourceVersion())
 	if !ok || !i.wants(o) || !i.HasSynced() {
@@ -60,6 +61,8 @@ func (i *Informer) Wrote(o *object.Object) (shown bool) {
 		return false
 	case seen >= version:
 		return true
+	case seen < i.former:
+		return false
 	}
 	k := key{o.Namespace(), o.Name()}
 	a, taken := i.ahead[k]
@@ -178,6 +181,22 @@ func (i *Informer) listing() {
 	for _, a := range i.ahead {
 		a.listed = true
 	}
+}
+
+// relisted takes the version of a list for what the informer has reached, whatever it was before.
+func (i *Informer) relisted(version string) {
+	if before := i.LastSyncedVersion(); older(version, before) {
+		reached, _ := number(before)
+		i.former = max(i.former, reached)
+	}
+	i.reach(version)
+}
+
+// older reports whether both versions are numbers, and the first one is the lesser.
+func older(a, b string) bool {
+	first, ok := number(a)
+	second, okay := number(b)
+	return ok && okay && first < second
 }
 
 // number returns a version as a number, if it is one.

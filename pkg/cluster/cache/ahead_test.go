@@ -126,6 +126,39 @@ func TestAWriteIsShownBeforeItsEvent(t *testing.T) {
 			[]string{"updated a12 from 1", "deleted a12"},
 			"", "12", 0,
 		},
+		"a response after the deletion of an older object": {
+			"some API servers send a deletion with the version that the object had, which brings nothing back",
+			func(f *follower) {
+				f.do(f.Update(f.at("u1", "12")))
+				f.do(f.Update(f.at("u1", "13")))
+				f.do(f.Delete(spec{name: "b", uid: "u2", version: "5"}.object(f.t)))
+				f.wrote(f.at("u1", "12"), true)
+			},
+			[]string{"updated a12 from 1", "updated a13 from 12"},
+			"13", "13", 0,
+		},
+		"a response from before etcd was restored": {
+			"what it has written is gone, and no event says so",
+			func(f *follower) {
+				f.do(f.Update(f.at("u1", "20")))
+				f.do(f.Replace(anyOf(f.at("u1", "3")), "3"))
+				f.wrote(f.at("u1", "18"), false)
+				f.wrote(f.at("u1", "21"), false)
+			},
+			[]string{"updated a20 from 1", "updated a3 from 20"},
+			"3", "3", 0,
+		},
+		"a response when an etcd that was restored is where it was": {
+			"no version is of two writes any more",
+			func(f *follower) {
+				f.do(f.Update(f.at("u1", "20")))
+				f.do(f.Replace(anyOf(f.at("u1", "3")), "3"))
+				f.do(f.Bookmark("20"))
+				f.wrote(f.at("u1", "21"), true)
+			},
+			[]string{"updated a20 from 1", "updated a3 from 20", "updated a21 from 3"},
+			"21", "20", 1,
+		},
 		"a change by another client before it": {
 			"handlers see both, and the store the later one throughout",
 			func(f *follower) { f.wrote(f.at("u1", "12"), true); f.do(f.Update(f.at("u1", "11"))) },

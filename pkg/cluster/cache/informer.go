@@ -79,6 +79,8 @@ type Informer struct {
 	progress    []*Progress
 	// ahead has what the store shows although the events of it are to come. It is guarded by deliver.
 	ahead map[key]*ahead
+	// former is the version that was reached before a list had an earlier one, as that of a restored etcd has. It is guarded by deliver.
+	former uint64
 
 	mu  sync.Mutex
 	err error
@@ -316,6 +318,7 @@ func (i *Informer) Replace(list []any, version string) error {
 		}
 	}
 	i.repeatMissed()
+	i.relisted(version)
 	i.changed(version, Event{})
 	if initial {
 		close(i.synced)
@@ -360,14 +363,19 @@ func (i *Informer) changed(version string, e Event) {
 			}
 		}
 	}
-	if version != "" {
-		i.mu.Lock()
-		i.version = version
-		i.mu.Unlock()
+	// Only a list goes back: the event of a deletion may have the version that the object had.
+	if version != "" && !older(version, i.LastSyncedVersion()) {
+		i.reach(version)
 	}
 	for _, p := range i.progress {
 		p.call(version, e)
 	}
+}
+
+func (i *Informer) reach(version string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.version = version
 }
 
 // listed records the result of an attempt to list.

@@ -390,8 +390,8 @@ func gone(e cache.Event) (uid types.UID, whole bool) {
 	return "", false
 }
 
-// Staleness returns how long ago the oldest write was made that an informer has not shown yet, whether or not a parent waits for
-// it; 0 if all are shown. It grows when the API server is so busy with writes that its watches fall behind. Writes older than
+// Staleness returns how long ago the oldest write was made whose event an informer has not had yet, whether or not a parent waits for
+// it; 0 if all have come. It grows when the API server is so busy with writes that its watches fall behind. Writes older than
 // Limit do not count: an informer that lost its watch for good says nothing about the others.
 func (e *Expectations) Staleness() time.Duration {
 	var stale time.Duration

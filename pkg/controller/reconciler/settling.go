@@ -308,7 +308,10 @@ func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, 
 	if latest, ok := source.informer.Get(key.Namespace, key.Name); !ok || latest.ResourceVersion() != o.ResourceVersion() {
 		return
 	}
-	if version, err := strconv.ParseUint(source.informer.LastSyncedVersion(), 10, 64); err == nil {
-		c.expectations.WroteVersion(key, source.informer, strconv.FormatUint(version+1, 10))
+	version, err := strconv.ParseUint(source.informer.LastSyncedVersion(), 10, 64)
+	// What is shown may be an own write whose event is still to come: it is that of somebody else's write that is waited for.
+	shown, errShown := strconv.ParseUint(o.ResourceVersion(), 10, 64)
+	if err == nil && errShown == nil {
+		c.expectations.WroteVersion(key, source.informer, strconv.FormatUint(max(version, shown)+1, 10))
 	}
 }
