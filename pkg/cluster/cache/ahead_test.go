@@ -28,7 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"} //nolint:gochecknoglobals // It does not change.
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // follower is an informer after its first list, whose events are recorded.
 type follower struct {
@@ -292,7 +292,7 @@ func TestAWriteIsShownOnlyWhereItsEventWouldBe(t *testing.T) {
 // and lists that come as they like.
 func TestNothingIsLostWhateverTheOrder(t *testing.T) {
 	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It need not be secret.
+		r := rand.New(rand.NewPCG(seed, 0))
 		if steps, ok := randomOrder(t, r); !ok {
 			t.Fatalf("seed %d: %q", seed, steps)
 		}

@@ -195,7 +195,7 @@ func (i *Informer) Named(names []string) []*object.Object { return i.store.named
 func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
-	s := &subscriber{handle: handle}
+	s := &subscriber{handle: handle.recovered()}
 	for _, o := range i.store.list("") {
 		_ = s.notify(Event{Type: Added, New: o, Initial: true}) // It is in missed.
 	}
@@ -213,11 +213,12 @@ func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 func (i *Informer) Observe(p Progress) (cancel func()) {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
-	i.progress = append(i.progress, &p)
+	safe := p.recovered()
+	i.progress = append(i.progress, &safe)
 	return func() {
 		i.deliver.Lock()
 		defer i.deliver.Unlock()
-		i.progress = without(i.progress, &p)
+		i.progress = without(i.progress, &safe)
 	}
 }
 
@@ -232,11 +233,14 @@ func without[T comparable](list []T, element T) []T {
 	return rest
 }
 
-func (p *Progress) call(version string, e Event) {
-	_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error { //nolint:forbidigo // Its caller has no context.
-		(*p)(version, e)
-		return nil
-	})
+// recovered returns p such that it does not panic.
+func (p Progress) recovered() Progress {
+	return func(version string, e Event) {
+		_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error { //nolint:forbidigo // Its caller has no context.
+			p(version, e)
+			return nil
+		})
+	}
 }
 
 // Add implements clientcache.ReflectorStore.
@@ -368,7 +372,7 @@ func (i *Informer) changed(version string, e Event) {
 		i.reach(version)
 	}
 	for _, p := range i.progress {
-		p.call(version, e)
+		(*p)(version, e)
 	}
 }
 

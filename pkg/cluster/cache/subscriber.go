@@ -26,17 +26,24 @@ import (
 
 // subscriber is a handler, with the first event of each object that it has not handled since. It is guarded by the informer's deliver.
 type subscriber struct {
-	handle Handler
+	handle func(Event) error
 	missed map[key]Event
 	err    error // of the last panic
 }
 
+// recovered returns h such that a panic is an error.
+func (h Handler) recovered() func(Event) error {
+	return func(e Event) error {
+		return recovery.Call(context.Background(), "handling an event of the cache", func() error { //nolint:forbidigo // Its caller has no context.
+			h(e)
+			return nil
+		})
+	}
+}
+
 // notify calls the handler. The error is that of a panic.
 func (s *subscriber) notify(e Event) error {
-	err := recovery.Call(context.Background(), "handling an event of the cache", func() error { //nolint:forbidigo // Its caller has no context.
-		s.handle(e)
-		return nil
-	})
+	err := s.handle(e)
 	if err == nil {
 		return nil
 	}
