@@ -275,10 +275,12 @@ func (c *child) updateBody(f findings) (err error) {
 	}
 	trial := c.trial()
 	if f.migrate {
-		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, len(f.values) == 0 && trial.Result != nil, c.in.Now); err != nil {
+		// A reference to the parent in another version is a value that has to be written, though no child is deleted for it.
+		exact := len(f.all()) == 0 && trial.Result != nil
+		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, exact, c.in.Now); err != nil {
 			return err
 		}
-		if s.Migration != nil && (len(f.values) == 0 && trial.Result != nil || recreates(c.rule.Method)) {
+		if s.Migration != nil && (exact || recreates(c.rule.Method) && (s.moves || trial.Result == nil)) {
 			return nil
 		}
 	}

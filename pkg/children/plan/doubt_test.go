@@ -204,6 +204,22 @@ func TestAFieldThatTheHookDroppedIsRemovedOnTheWayToServerSideApply(t *testing.T
 	}
 }
 
+// A definition that names its parents in another version and its children by another strategy in one edit.
+func TestAReferenceInAnotherVersionIsAppliedOnTheWayToServerSideApply(t *testing.T) {
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+		s := newScene(method)
+		s.serverSide(true)
+		s.want(t, child("a", "1"))
+		now := managed(t, strings.Replace(string(merged(t, "").JSON()), `,\"dropped\":\"1\"`, "", 1))
+		s.Observed = []*object.Object{managed(t, strings.Replace(string(now.JSON()), `"apiVersion":"example.com/v1"`, `"apiVersion":"example.com/v0"`, 1))}
+		s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: now, Whole: now} }
+		step := s.step(t)
+		if step.Action != plan.Update || len(step.Migration) == 0 || !strings.Contains(string(step.Body), `"apiVersion":"example.com/v1"`) {
+			t.Errorf("%s: %s because of %v: migration %s, body %s", method, step.Action, step.Changed, step.Migration, step.Body)
+		}
+	}
+}
+
 // What differs before the fields are ours is not what the API server returned.
 func TestAChildIsRecreatedAfterItsFieldsWereMoved(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRecreate)

@@ -65,6 +65,9 @@ type Discovery struct {
 	versions    *responses[map[string]Resource]
 	schemas     *responses[map[string]*Schema]
 	groups      map[string]*group
+	// listed is of all groups: it counts that the definitions are listed for the first time, since nothing tells which of them came after
+	// kinds had been asked for.
+	listed      group
 	subscribers map[*func()]struct{}
 	changed     chan struct{}
 	epochs      epochs
@@ -96,17 +99,20 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
 	}
-	d.versions, d.schemas = newResponses(0, d.ask), newResponses(schemasTrusted, d.askSchemas)
+	d.versions, d.schemas = newResponses(0, d.ask, d.kindsNow), newResponses(schemasTrusted, d.askSchemas, d.now)
 	return d, nil
 }
 
 // Run watches definitions until ctx ends.
 func (d *Discovery) Run(ctx context.Context) {
-	defer d.watch(crdResource)()
-	defer d.watch(apiServiceResource)()
+	crds, stop := d.watch(crdResource)
+	defer stop()
+	apiServices, stop := d.watch(apiServiceResource)
+	defer stop()
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { d.watchAdmission(ctx) })
+	running.Go(func() { d.awaitLists(ctx, crds, apiServices) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,19 +124,36 @@ func (d *Discovery) Run(ctx context.Context) {
 }
 
 // watch watches definitions until stop is called.
-func (d *Discovery) watch(definitions schema.GroupVersionResource) (stop func()) {
-	informer := d.cache.Acquire(cache.Query{Resource: definitions, MetadataOnly: true})
+func (d *Discovery) watch(definitions schema.GroupVersionResource) (informer *cache.Informer, stop func()) {
+	informer = d.cache.Acquire(cache.Query{Resource: definitions, MetadataOnly: true})
 	cancel := informer.Subscribe(d.definitionChanged)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.definitions = append(d.definitions, informer)
-	return func() {
+	return informer, func() {
 		d.mu.Lock()
 		d.definitions = slices.DeleteFunc(d.definitions, func(i *cache.Informer) bool { return i == informer })
 		d.mu.Unlock()
 		cancel()
 		informer.Release()
 	}
+}
+
+// awaitLists has kinds asked for again once the definitions are there. Whoever asked before may have been told that a kind is not served
+// whose definition is in the first list, which is no event.
+func (d *Discovery) awaitLists(ctx context.Context, definitions ...*cache.Informer) {
+	for _, informer := range definitions {
+		select {
+		case <-ctx.Done():
+			return
+		case <-informer.Synced():
+		}
+	}
+	d.mu.Lock()
+	d.listed.changes++
+	d.listed.repeating = true
+	d.mu.Unlock()
+	d.poke()
 }
 
 // notifyRepeatedly notifies subscribers now and some times more. A further change starts over.
@@ -157,11 +180,16 @@ func (d *Discovery) notifyRepeatedly(ctx context.Context) {
 func (d *Discovery) repeat(last bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.listed.repeat(last)
 	for _, g := range d.groups {
-		if g.repeating {
-			g.changes++
-			g.repeating = !last
-		}
+		g.repeat(last)
+	}
+}
+
+func (g *group) repeat(last bool) {
+	if g.repeating {
+		g.changes++
+		g.repeating = !last
 	}
 }
 
@@ -236,6 +264,16 @@ func (d *Discovery) now(name string) int {
 		return g.changes
 	}
 	return 0
+}
+
+// kindsNow is like now, and counts the first lists of definitions, too. Schemas are not read again for these: they are large, and a kind
+// whose schema was read was served.
+func (d *Discovery) kindsNow(name string) int {
+	now := d.now(name)
+	if now < 0 {
+		return now
+	}
+	return now + d.listed.changes
 }
 
 // Resource returns what is known of a resource. A *NotFoundError says that it is not served.

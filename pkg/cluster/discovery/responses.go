@@ -28,7 +28,9 @@ import (
 
 // responses are the API server's responses to one request for each group-version.
 type responses[T any] struct {
-	ask   func(context.Context, schema.GroupVersion) (T, error)
+	ask func(context.Context, schema.GroupVersion) (T, error)
+	// now returns how often a group has changed, negative if no event would show a change. It is called with the lock held.
+	now   func(group string) int
 	known map[schema.GroupVersion]*entry[T]
 	// trusted is for how long a response counts while no event would show a change.
 	trusted time.Duration
@@ -50,8 +52,10 @@ type entry[T any] struct {
 	err       error
 }
 
-func newResponses[T any](trusted time.Duration, ask func(context.Context, schema.GroupVersion) (T, error)) *responses[T] {
-	return &responses[T]{ask: ask, known: map[schema.GroupVersion]*entry[T]{}, trusted: trusted}
+func newResponses[T any](
+	trusted time.Duration, ask func(context.Context, schema.GroupVersion) (T, error), now func(group string) int,
+) *responses[T] {
+	return &responses[T]{ask: ask, now: now, known: map[schema.GroupVersion]*entry[T]{}, trusted: trusted}
 }
 
 // responseFor returns what is known of a group-version, and reads it if that is nothing or may be outdated. If reading fails,
@@ -64,7 +68,7 @@ func responseFor[T any](ctx context.Context, d *Discovery, a *responses[T], vers
 		e = &entry[T]{turn: make(chan struct{}, 1)}
 		a.known[version] = e
 	}
-	if e.isCurrent(d.now(version.Group), d.clock.Now().Add(-a.trusted)) {
+	if e.isCurrent(a.now(version.Group), d.clock.Now().Add(-a.trusted)) {
 		return e.response, nil
 	}
 	arrived := e.completed
@@ -76,7 +80,7 @@ func responseFor[T any](ctx context.Context, d *Discovery, a *responses[T], vers
 	}
 	defer func() { <-e.turn }()
 	// What changes while the API server responds makes the response outdated, so the count is of before.
-	now, requested := d.now(version.Group), d.clock.Now()
+	now, requested := a.now(version.Group), d.clock.Now()
 	// A response to a request of another caller, which ended while this one waited, is as good as its own.
 	if e.completed == arrived {
 		d.mu.Unlock()

@@ -75,7 +75,7 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 // resolveParents finds the kind of the parents.
 func (k *kind) resolveParents(ctx context.Context) error {
 	rule := &k.spec.ParentResource
-	resource, err := k.shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+	resource, err := k.shared.Resource(ctx, rule.ResourceRule)
 	if err != nil {
 		return fmt.Errorf("parent resource: %w", err)
 	}

@@ -54,6 +54,8 @@ type Shared struct {
 	Options Options
 	// Cluster reaches the cluster whose objects are reconciled.
 	Cluster *cluster.Cluster
+	// Served says what the cluster serves to a controller that is built. Nil: the cluster's discovery.
+	Served Served
 	// Own reaches the objects that this server stores.
 	Own Own
 	// Applier writes children, under one limit for all controllers, of which each has its share.
@@ -76,6 +78,12 @@ type Shared struct {
 	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
 	// that are held and remembered. Nil: no bound.
 	RequestBudget, ResponseBudget, EtagBudget *webhook.Budget
+}
+
+// Served says what a cluster serves, as *discovery.Discovery does.
+type Served interface {
+	// Resource returns what is known of a resource. A *discovery.NotFoundError says that it is not served.
+	Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error)
 }
 
 // Own reaches the objects that this server stores, without the aggregation layer.
@@ -204,6 +212,14 @@ func (s *Shared) For(d definition.Definition) (*Shared, error) {
 	return &own, nil
 }
 
+// Resource returns what is known of a kind that a definition names. A *discovery.NotFoundError says that it is not served.
+func (s *Shared) Resource(ctx context.Context, rule v1alpha1.ResourceRule) (discovery.Resource, error) {
+	if s.Served != nil {
+		return s.Served.Resource(ctx, rule.APIVersion, rule.Resource)
+	}
+	return s.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+}
+
 // HookConfig returns what the hooks of a controller have in common.
 func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) webhook.Config {
 	return webhook.Config{
@@ -272,7 +288,7 @@ type Resolver struct {
 
 // Find finds a declared kind. If it is not served it is noted as missing, and found is false.
 func (r *Resolver) Find(ctx context.Context, rule v1alpha1.ResourceRule) (resource discovery.Resource, found bool, err error) {
-	resource, err = r.Shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+	resource, err = r.Shared.Resource(ctx, rule)
 	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
 		r.Missing = append(r.Missing, rule)
 		return resource, false, nil

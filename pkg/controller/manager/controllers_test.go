@@ -211,11 +211,11 @@ func (v *server) runs() []types.UID {
 }
 
 // Build implements supervisor.Builder.
-func (v *server) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
+func (v *server) Build(_ context.Context, d definition.Definition) (supervisor.Instance, []string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	return &idle{server: v, uid: d.Meta.UID}, nil
+	return &idle{server: v, uid: d.Meta.UID}, nil, nil
 }
 
 // Fingerprint implements supervisor.Builder.

@@ -70,5 +70,6 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 func (m *Manager) candidate(ctx context.Context, d definition.Definition) (supervisor.Instance, error) {
 	shared := *m.shared
 	shared.Expectations, shared.History = nil, nil // It writes nothing, and must not be taken for the controller that runs.
-	return builder{shared: &shared}.Build(ctx, d)
+	instance, _, err := builder{shared: &shared, resources: shared.Cluster.Discovery}.Build(ctx, d)
+	return instance, err
 }

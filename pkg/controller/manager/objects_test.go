@@ -19,6 +19,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -92,6 +93,29 @@ func (k kinds) Resource(_ context.Context, apiVersion, resource string) (discove
 		err = &discovery.NotFoundError{APIVersion: apiVersion, Resource: resource}
 	}
 	return discovery.Resource{Kind: resource}, err
+}
+
+// TestAControllerIsFingerprintedWithWhatItIsBuiltWith is about a kind that is served again, or no more, while a controller is built.
+func TestAControllerIsFingerprintedWithWhatItIsBuiltWith(t *testing.T) {
+	served := kinds{"v1/goes": nil, "v1/unknown": errors.New("the API server is not ready")}
+	b := &built{served: served, found: map[v1alpha1.ResourceRule]discovered{}}
+	read := func() (texts []string) {
+		for _, name := range []string{"goes", "comes", "unknown"} {
+			_, err := b.Resource(t.Context(), "v1", name)
+			texts = append(texts, fmt.Sprint(name, ": ", err))
+		}
+		return texts
+	}
+	before := read()
+	delete(served, "v1/goes")
+	served["v1/comes"], served["v1/unknown"] = nil, nil
+	after := read()
+	if !slices.Equal(after[:2], before[:2]) {
+		t.Errorf("first %q, then %q", before[:2], after[:2])
+	}
+	if after[2] != "unknown: <nil>" {
+		t.Errorf("what the cluster did not say is not asked for again: %q", after[2])
+	}
 }
 
 func TestFingerprintsTellWhatIsMissingFromWhatIsNotKnown(t *testing.T) {

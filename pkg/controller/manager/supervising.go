@@ -41,27 +41,54 @@ import (
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 )
 
-// resourceReader says what the cluster serves, as *discovery.Discovery does.
-type resourceReader interface {
-	Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error)
-}
-
 // builder implements supervisor.Builder for both kinds.
 type builder struct {
 	shared    *dependencies.Shared
-	resources resourceReader
+	resources dependencies.Served
 }
 
 // Build implements supervisor.Builder.
-func (b builder) Build(ctx context.Context, d definition.Definition) (supervisor.Instance, error) {
+func (b builder) Build(ctx context.Context, d definition.Definition) (supervisor.Instance, []string, error) {
 	shared, err := b.shared.For(d)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	b.resources = &built{served: b.resources, found: map[v1alpha1.ResourceRule]discovered{}}
+	shared.Served = b.resources
+	var instance supervisor.Instance
 	if d.Kind == definition.KindDecorator {
-		return decorator.New(ctx, shared, d)
+		instance, err = decorator.New(ctx, shared, d)
+	} else {
+		instance, err = composite.New(ctx, shared, d)
 	}
-	return composite.New(ctx, shared, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	return instance, b.Fingerprint(ctx, d), nil
+}
+
+// built is what a controller is built with: what the cluster said of each kind when it was asked first. It is used by one goroutine.
+type built struct {
+	served dependencies.Served
+	found  map[v1alpha1.ResourceRule]discovered
+}
+
+type discovered struct {
+	resource discovery.Resource
+	err      error
+}
+
+// Resource implements dependencies.Served. What the cluster did not say is asked for again.
+func (b *built) Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error) {
+	key := v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
+	if known, ok := b.found[key]; ok {
+		return known.resource, known.err
+	}
+	r, err := b.served.Resource(ctx, apiVersion, resource)
+	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing || err == nil {
+		b.found[key] = discovered{r, err}
+	}
+	return r, err
 }
 
 // Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.

@@ -200,10 +200,10 @@ func (s *Supervisor) supervise(ctx context.Context, d definition.Definition) err
 	if err := s.prepare(ctx, d); err != nil {
 		return err
 	}
-	fingerprint := s.config.Builder.Fingerprint(ctx, d)
 	var instance Instance
+	var fingerprint []string
 	err := recovery.Call(ctx, "building the controller", func() (err error) {
-		instance, err = s.config.Builder.Build(ctx, s.report.withRecord(d))
+		instance, fingerprint, err = s.config.Builder.Build(ctx, s.report.withRecord(d))
 		return err
 	})
 	if err != nil {
@@ -282,10 +282,11 @@ type Instance interface {
 // A Builder builds instances.
 type Builder interface {
 	// Build resolves everything that the definition names; the instance is not running yet. The status of d says for which
-	// resources finalizers are recorded. A *discovery.NotFoundError says that the definition needs a resource that is not
+	// resources finalizers are recorded. The fingerprint is that of what the instance was built with, whatever the cluster has
+	// begun or ceased to serve meanwhile. A *discovery.NotFoundError says that the definition needs a resource that is not
 	// served, a *definition.InvalidError that it cannot run before it is changed.
-	Build(ctx context.Context, d definition.Definition) (Instance, error)
-	// Fingerprint returns what Build learns from the cluster about each resource that the definition names, parents first. A
+	Build(ctx context.Context, d definition.Definition) (instance Instance, fingerprint []string, err error)
+	// Fingerprint returns what Build would learn from the cluster about each resource that the definition names, parents first. A
 	// text changes when the resource appears, disappears or gets another scope; it is empty if the cluster does not say now.
 	Fingerprint(ctx context.Context, d definition.Definition) []string
 }

@@ -319,7 +319,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 }
 
 // Build implements supervisor.Builder. An instance that finalizes needs the record and the hold in the stored object.
-func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, error) {
+func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, []string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := &instance{world: w, started: make(chan struct{}), activity: make(chan struct{}, 1), problem: w.problem, state: health.State{Paused: d.Paused}}
@@ -328,7 +328,7 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 		names = append(names, rule.Resource)
 		switch {
 		case w.missing[rule.Resource] && len(d.Parents) == 1:
-			return nil, &discovery.NotFoundError{APIVersion: rule.APIVersion, Resource: rule.Resource}
+			return nil, nil, &discovery.NotFoundError{APIVersion: rule.APIVersion, Resource: rule.Resource}
 		case w.missing[rule.Resource]:
 			i.missing = append(i.missing, rule.Resource)
 		}
@@ -351,13 +351,17 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 		}
 	}
 	w.instance = i
-	return i, nil
+	return i, w.fingerprint(d), nil
 }
 
 // Fingerprint implements supervisor.Builder.
 func (w *world) Fingerprint(_ context.Context, d definition.Definition) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.fingerprint(d)
+}
+
+func (w *world) fingerprint(d definition.Definition) []string {
 	texts := make([]string, len(d.Parents))
 	for i, rule := range d.Parents {
 		if !w.unknown {

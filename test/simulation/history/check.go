@@ -91,7 +91,8 @@ func (r *runner) restoreAll() bool {
 		if !waiting {
 			return true
 		}
-		if !r.settle() || !r.confirmAll() {
+		// What keeps it may be a parent whose hook lagged behind, and said last that it is not finalized.
+		if !r.settle() || !r.flush() || !r.confirmAll() {
 			return false
 		}
 	}
@@ -148,7 +149,7 @@ func (r *runner) upgraded() bool {
 // flush has the hooks asked again about the parents whose last response was not that of package hooks.
 func (r *runner) flush() bool {
 	for range 2 {
-		impure := r.tracker.Impure(r.engine)
+		impure := r.tracker.Impure(r.cluster())
 		if len(impure) == 0 {
 			return true
 		}

@@ -55,7 +55,9 @@ func (s *script) deletion(called, done time.Duration) {
 
 func TestBrakes(t *testing.T) {
 	const s1, minute = time.Second, time.Minute
-	status := func(s *script, after time.Duration) { s.thing("engine", "", `,"status":{"by":"c0"}`, after) }
+	status := func(s *script, after time.Duration) {
+		s.write("engine", "update", "things/status", "t", fmt.Sprintf(thing, "", `,"status":{"by":"c0"}`), after)
+	}
 	for name, tc := range map[string]struct {
 		happens func(*script)
 		want    string
@@ -64,6 +66,11 @@ func TestBrakes(t *testing.T) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			status(s, 2*s1)
 		}, PausedRests},
+		"FinalizerOfAnotherControllerAndTheFormOfTheStatusWrittenDuringAPause": {func(s *script) {
+			s.thing("user", "", `,"status":{"by":"c0","note":"x"}`, 0)
+			s.braked("", paused, 2, 2, "Paused", s1)
+			s.thing("engine", `,"finalizers":["metacontroller.io/decoratorcontroller-d2"]`, `,"status":{"by":"c0"}`, 2*s1)
+		}, ""},
 		"HookCalledDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, 2*s1)

@@ -242,12 +242,40 @@ func appliedAs(want, have object) bool {
 		return true
 	}
 	applied := decode([]byte(annotation))
-	for _, field := range []string{"spec", "data"} {
-		if len(keys(applied.at(field), want.at(field))) != len(want.at(field)) {
+	return !leaves(applied["spec"], want["spec"]) && !leaves(applied["data"], want["data"])
+}
+
+// leaves reports whether a field of an object, or of an object in it, is in before and not in after. Lists of objects are compared by name
+// where they have names, and else by place.
+func leaves(before, after any) bool {
+	switch was := before.(type) {
+	case map[string]any:
+		is, ok := after.(map[string]any)
+		if !ok {
+			return true
+		}
+		for name, value := range was {
+			if now, there := is[name]; !there || leaves(value, now) {
+				return true
+			}
+		}
+	case []any:
+		is, _ := after.([]any) // Absent: none.
+		if names := named(after); names[""] == nil && len(names) > 0 {
+			for name, item := range named(before) {
+				if now, there := names[name]; !there || leaves(item, now) {
+					return true
+				}
+			}
 			return false
 		}
+		for i := range min(len(was), len(is)) {
+			if leaves(was[i], is[i]) {
+				return true
+			}
+		}
 	}
-	return true
+	return false
 }
 
 // ownedAs reports whether all fields are wanted that server-side apply took away if they were not: those that the controller, and no

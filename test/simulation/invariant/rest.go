@@ -80,16 +80,27 @@ func (t *Tracker) EditsSeen(at time.Duration) *Violation {
 }
 
 // Impure returns the UIDs of the parents whose last response was not that of package hooks, or was given before the definition of a kind
-// was changed, which is no reason to ask again. A change of the parents is needed before something can be said about their children.
-func (t *Tracker) Impure(engine int) []string {
+// was changed, which is no reason to ask again, or whose status somebody changed though their controller is to ignore that. A change of the
+// parents is needed before something can be said about their children and their status.
+func (t *Tracker) Impure(c Cluster) []string {
 	var all []string
 	for key, call := range t.last {
-		if _, ok := t.objects[key.parent]; ok && key.engine == engine && (!t.pure(key) || call.At <= t.upgraded) {
+		o, ok := t.objects[key.parent]
+		if ok && key.engine == c.Engine && (!t.pure(key) || call.At <= t.upgraded || t.ignoresStatus(key.controller, o) && t.statusAsWanted(c, call, o) != nil) {
 			all = append(all, key.parent)
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// ignoresStatus reports whether a controller is to ignore changes of the status of an object.
+func (t *Tracker) ignoresStatus(controller string, o object) bool {
+	d := t.definition(controller)
+	return d != nil && slices.ContainsFunc(parentRules(d), func(rule map[string]any) bool {
+		group, _ := split(text(rule["apiVersion"]))
+		return rule["ignoreStatusChanges"] == true && hooks.ByResource(group, text(rule["resource"])) == o.kind()
+	})
 }
 
 // AllPure reports whether the last responses about all parents were those of package hooks.
@@ -358,8 +369,11 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if held && (strings.HasSuffix(method, "Recreate") || rolls(call.Request.Controller)) {
 			continue
 		}
+		if strings.HasPrefix(method, "Rolling") && t.held(o) {
+			continue // The rollout goes on when the child that is being deleted is gone.
+		}
 		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
-			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it: %s", have, o, name, d)
+			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it (%s): %s", have, o, name, method, d)
 		}
 	}
 	for _, child := range t.children(name, call.Request.Controller, o, c) {

@@ -59,7 +59,10 @@ func (s *script) decode(text string) map[string]any {
 func (s *script) write(who, verb, resource, uid, text string, after time.Duration) {
 	s.t.Helper()
 	s.revision++
-	w := apiserver.Write{Revision: s.revision, At: start.Add(after), User: who, Verb: verb, Resource: resource, UID: uid, Group: hooks.Group}
+	resource, subresource, _ := strings.Cut(resource, "/")
+	w := apiserver.Write{
+		Revision: s.revision, At: start.Add(after), User: who, Verb: verb, Resource: resource, Subresource: subresource, UID: uid, Group: hooks.Group,
+	}
 	if resource == "configmaps" {
 		w.Group = ""
 	}
