@@ -18,6 +18,7 @@ package invariant
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,6 +174,49 @@ func TestParentsAtRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := rested(t, tc.cluster, tc.happens); got != tc.want {
 				t.Errorf("violates %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestParentsThatAreAskedAboutAgain is about the parents of which nothing can be said before their hooks are asked again.
+func TestParentsThatAreAskedAboutAgain(t *testing.T) {
+	at := func(kind int, edition *hooks.Edition) Cluster {
+		c := Cluster{Served: make([]*hooks.Edition, len(hooks.Kinds))}
+		for i := range c.Served {
+			c.Served[i] = &hooks.Edition{}
+		}
+		c.Served[kind] = edition
+		return c
+	}
+	ignoring := strings.Replace(composite, `"resource":"things"`, `"resource":"things","ignoreStatusChanges":true`, 1)
+	for name, tc := range map[string]struct {
+		definition string
+		parent     func(*script)
+		kind       int
+		edition    *hooks.Edition
+		want       int
+	}{
+		"AsItIs":                             {composite, func(s *script) { s.thing("user", "", "", 0) }, hooks.Thing, &hooks.Edition{}, 0},
+		"StatusThatIsIgnored":                {ignoring, func(s *script) { s.thing("user", "", `,"status":{"by":"user"}`, 0) }, hooks.Thing, &hooks.Edition{}, 1},
+		"StatusThatIsIgnoredOfAKindThatWent": {ignoring, func(s *script) { s.thing("user", "", `,"status":{"by":"user"}`, 0) }, hooks.Thing, nil, 0},
+		"ShownWithoutADefault": {composite, func(s *script) {
+			s.write("user", "create", "gadgets", "t", fmt.Sprintf(gadget, ""), 0)
+		}, hooks.Gadget, &hooks.Edition{Graded: true}, 1},
+		"ShownWithADefault": {composite, func(s *script) {
+			s.write("user", "create", "gadgets", "t", fmt.Sprintf(gadget, `"grade":"b"`), 0)
+		}, hooks.Gadget, &hooks.Edition{Graded: true}, 0},
+		"ShownWithADefaultThatWent": {composite, func(s *script) {
+			s.write("user", "create", "gadgets", "t", fmt.Sprintf(gadget, `"grade":"b"`), 0)
+		}, hooks.Gadget, &hooks.Edition{}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.write("user", "create", "compositecontrollers", "c", fmt.Sprintf(tc.definition, "InPlace", ""), 0)
+			tc.parent(s)
+			s.call(hook.Sync, "t", nil, "", &hooks.Response{Status: map[string]any{"by": "c0"}}, time.Second)
+			if got := s.Impure(at(tc.kind, tc.edition)); len(got) != tc.want {
+				t.Errorf("%v are to be asked about again, want %d", got, tc.want)
 			}
 		})
 	}

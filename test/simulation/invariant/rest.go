@@ -80,18 +80,28 @@ func (t *Tracker) EditsSeen(at time.Duration) *Violation {
 }
 
 // Impure returns the UIDs of the parents whose last response was not that of package hooks, or was given before the definition of a kind
-// was changed, which is no reason to ask again, or whose status somebody changed though their controller is to ignore that. A change of the
-// parents is needed before something can be said about their children and their status.
+// was changed or this was seen, which is no reason to ask again, or whose status somebody changed though their controller is to ignore
+// that. A change of the parents is needed before something can be said about their children and their status.
 func (t *Tracker) Impure(c Cluster) []string {
 	var all []string
 	for key, call := range t.last {
 		o, ok := t.objects[key.parent]
-		if ok && key.engine == c.Engine && (!t.pure(key) || call.At <= t.upgraded || t.ignoresStatus(key.controller, o) && t.statusAsWanted(c, call, o) != nil) {
+		if !ok || key.engine != c.Engine {
+			continue
+		}
+		edition := c.Served[o.kind()]
+		if !t.pure(key) || call.At <= t.upgraded || edition != nil && (outdated(edition, call, o) || t.ignoresStatus(key.controller, o) && t.statusAsWanted(c, call, o) != nil) {
 			all = append(all, key.parent)
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// outdated reports whether a call showed a parent without a default that the edition of its kind has, or with one that it has not.
+func outdated(edition *hooks.Edition, call *Call, o object) bool {
+	_, graded := object(call.Request.Parent).at("spec")["grade"]
+	return o.kind() == hooks.Gadget && graded != edition.Graded
 }
 
 // ignoresStatus reports whether a controller is to ignore changes of the status of an object.
