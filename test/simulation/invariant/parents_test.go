@@ -221,3 +221,32 @@ func TestParentsThatAreAskedAboutAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusesThatWereDeferred is about statuses that are shown to a hook before they are written.
+func TestStatusesThatWereDeferred(t *testing.T) {
+	shown := func(kind int, status map[string]any) object {
+		k := hooks.Kinds[kind]
+		return object{"apiVersion": k.Group + "/" + k.Versions[0], "kind": k.Name, "status": status}
+	}
+	noted := func() map[string]any { return map[string]any{"by": "c0", "note": "x"} }
+	for name, tc := range map[string]struct {
+		shown   object
+		written map[string]any
+		want    bool
+	}{
+		"Same":                  {shown(hooks.Thing, map[string]any{"by": "c0"}), map[string]any{"by": "c0"}, true},
+		"Another":               {shown(hooks.Thing, map[string]any{"by": "c1"}), map[string]any{"by": "c0"}, false},
+		"None":                  {shown(hooks.Thing, nil), map[string]any{"by": "c0"}, false},
+		"PrunedNote":            {shown(hooks.Realm, noted()), map[string]any{"by": "c0"}, true},
+		"KeptNote":              {shown(hooks.Realm, noted()), noted(), true},
+		"FormerNote":            {shown(hooks.Realm, map[string]any{"by": "c0"}), noted(), false},
+		"NoteOfAnotherKind":     {shown(hooks.Thing, noted()), map[string]any{"by": "c0"}, false},
+		"PrunedNoteOfAnotherBy": {shown(hooks.Realm, noted()), map[string]any{"by": "c1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := deferred(tc.shown, tc.written); got != tc.want {
+				t.Errorf("%v and then %v: %v, want %v", tc.shown, tc.written, got, tc.want)
+			}
+		})
+	}
+}
