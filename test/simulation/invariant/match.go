@@ -251,28 +251,26 @@ func leaves(before, after any) bool {
 	switch was := before.(type) {
 	case map[string]any:
 		is, ok := after.(map[string]any)
-		if !ok {
-			return true
-		}
-		for name, value := range was {
-			if now, there := is[name]; !there || leaves(value, now) {
-				return true
-			}
-		}
+		return !ok || lacks(was, is)
 	case []any:
 		is, _ := after.([]any) // Absent: none.
 		if names := named(after); names[""] == nil && len(names) > 0 {
-			for name, item := range named(before) {
-				if now, there := names[name]; !there || leaves(item, now) {
-					return true
-				}
-			}
-			return false
+			return lacks(named(before), names)
 		}
 		for i := range min(len(was), len(is)) {
 			if leaves(was[i], is[i]) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// lacks reports whether one of the values has no other of its name, or leaves a field.
+func lacks[V any](before, after map[string]V) bool {
+	for name, was := range before {
+		if is, there := after[name]; !there || leaves(was, is) {
+			return true
 		}
 	}
 	return false

@@ -375,11 +375,7 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if have.deleting() || method == "" || method == "OnDelete" {
 			continue
 		}
-		// What would be recreated, and what waits for that, is held.
-		if held && (strings.HasSuffix(method, "Recreate") || rolls(call.Request.Controller)) {
-			continue
-		}
-		if strings.HasPrefix(method, "Rolling") && t.held(o) {
+		if held && waits(method, call) || strings.HasPrefix(method, "Rolling") && t.held(o) {
 			continue // The rollout goes on when the child that is being deleted is gone.
 		}
 		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
@@ -392,6 +388,11 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		}
 	}
 	return nil
+}
+
+// waits reports whether a child waits while deletions are held: what would be recreated, and what waits for that.
+func waits(method string, call *Call) bool {
+	return strings.HasSuffix(method, "Recreate") || rolls(call.Request.Controller)
 }
 
 func (t *Tracker) named(kind int, namespace, name string) object {
