@@ -53,7 +53,7 @@ var refusals = map[string]world.FaultKind{
 }
 
 func writes(p world.Pending) bool {
-	return p.Kind == world.Request && slices.Contains([]string{"create", "update", "patch", "apply", "delete"}, p.Verb) && p.Resource != "events"
+	return p.Writes() && p.Resource != "events"
 }
 
 // ready returns what may happen next.

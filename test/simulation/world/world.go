@@ -165,12 +165,14 @@ func (w *World) Kill(number int) {
 func (w *World) KillLate(number int) {
 	e := w.engines[number]
 	w.Note(e.String(), "is killed while writes of it are under way")
-	w.kill(e, func(p Pending) bool { return p.Kind == Request && slices.Contains(writing, p.Verb) })
+	w.kill(e, Pending.Writes)
 	synctest.Wait()
 }
 
-// writing are the verbs of writes.
-var writing = []string{"create", "update", "patch", "apply", "delete"}
+// Writes reports whether it is a request that would write something.
+func (p Pending) Writes() bool {
+	return p.Kind == Request && slices.Contains([]string{"create", "update", "patch", "apply", "delete"}, p.Verb)
+}
 
 // kill ends an engine, of which some requests are left.
 func (w *World) kill(e *engine, stays func(Pending) bool) {

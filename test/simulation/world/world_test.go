@@ -95,9 +95,6 @@ func TestKilledEngineIsReplaced(t *testing.T) {
 
 // TestWritesOfAKilledEngineArriveLate has what the first engine wrote last arrive when the second one has come to rest.
 func TestWritesOfAKilledEngineArriveLate(t *testing.T) {
-	writing := func(p world.Pending) bool {
-		return p.Kind == world.Request && slices.Contains([]string{"create", "update", "patch", "apply", "delete"}, p.Verb)
-	}
 	for _, steps := range []int{40, 60, 80, 90, 100, 110, 120, 130} {
 		synctest.Test(t, func(t *testing.T) {
 			s := begin(t, world.Options{Trace: true, Seed: uint64(steps)})
@@ -107,7 +104,7 @@ func TestWritesOfAKilledEngineArriveLate(t *testing.T) {
 			s.createThing("a", 2, "x")
 			s.steps(steps)
 			for range 500 {
-				if slices.ContainsFunc(s.Pending(), writing) {
+				if slices.ContainsFunc(s.Pending(), world.Pending.Writes) {
 					break
 				}
 				s.steps(1)
