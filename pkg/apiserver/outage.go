@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -67,13 +68,25 @@ func (g outages) GetRESTOptions(resource schema.GroupResource, example runtime.O
 		if err != nil {
 			return nil, nil, err
 		}
-		return outageStorage{decorated}, destroy, nil
+		return newOutageStorage(decorated, config.Codec), destroy, nil
 	}
 	return o, nil
 }
 
 // outageStorage is a storage of outages.
-type outageStorage struct{ storage.Interface }
+type outageStorage struct {
+	storage.Interface
+
+	// codec is what objects are stored with.
+	codec runtime.Encoder
+	// doubtful is whether the last request was not served. Writes then begin with a read, so that a write that cannot have reached etcd is
+	// known to be one.
+	doubtful *atomic.Bool
+}
+
+func newOutageStorage(below storage.Interface, codec runtime.Encoder) outageStorage {
+	return outageStorage{below, codec, new(atomic.Bool)}
+}
 
 // etcdsTurn is the time that etcd has for a request.
 type etcdsTurn struct {
@@ -98,76 +111,42 @@ func (t *etcdsTurn) pause() (end func()) {
 	return func() { t.timer.Reset(patience) }
 }
 
-// end ends the turn, and returns the error for clients.
+// end ends the turn, and returns the error of etcd: errLate if there was none in time.
 func (t *etcdsTurn) end(err error) error {
 	t.timer.Stop()
 	late := t.late()
 	t.stop()
 	if err != nil && late {
-		return unavailable(errLate)
+		return errLate
 	}
-	return explainOutage(err)
-}
-
-// Create implements storage.Interface.
-func (s outageStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	bounded, turn := newTurn(ctx)
-	return turn.end(s.Interface.Create(bounded, key, obj, out, ttl))
-}
-
-// Delete implements storage.Interface.
-func (s outageStorage) Delete(
-	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc,
-	cached runtime.Object, o storage.DeleteOptions,
-) error {
-	bounded, turn := newTurn(ctx)
-	return turn.end(s.Interface.Delete(bounded, key, out, preconditions, func(_ context.Context, o runtime.Object) error {
-		defer turn.pause()()
-		return validate(ctx, o)
-	}, cached, o))
+	return err
 }
 
 // Watch implements storage.Interface.
 func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Interface.Watch(ctx, key, o)
-	return w, explainOutage(err)
+	return w, s.explain(err)
 }
 
 // Get implements storage.Interface.
 func (s outageStorage) Get(ctx context.Context, key string, o storage.GetOptions, out runtime.Object) error {
 	bounded, turn := newTurn(ctx)
-	return turn.end(s.Interface.Get(bounded, key, o, out))
+	return s.explain(turn.end(s.Interface.Get(bounded, key, o, out)))
 }
 
 // GetList implements storage.Interface.
 func (s outageStorage) GetList(ctx context.Context, key string, o storage.ListOptions, list runtime.Object) error {
 	bounded, turn := newTurn(ctx)
-	return turn.end(s.Interface.GetList(bounded, key, o, list))
+	return s.explain(turn.end(s.Interface.GetList(bounded, key, o, list)))
 }
 
-// GuaranteedUpdate implements storage.Interface.
-func (s outageStorage) GuaranteedUpdate(
-	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
-	update storage.UpdateFunc, cached runtime.Object,
-) error {
-	bounded, turn := newTurn(ctx)
-	return turn.end(s.Interface.GuaranteedUpdate(bounded, key, out, ignoreNotFound, preconditions,
-		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			defer turn.pause()()
-			return update(input, meta)
-		}, cached))
-}
-
-// explainOutage returns the error for clients if etcd did not serve, and any other error as it is.
-func explainOutage(err error) error {
-	if err == nil || !isOutage(err) {
+// explain returns the error for clients if etcd did not serve what may be repeated, and any other error as it is.
+func (s outageStorage) explain(err error) error {
+	s.doubtful.Store(isOutage(err))
+	if !isOutage(err) {
 		return err
 	}
-	return unavailable(err)
-}
-
-func unavailable(cause error) error {
-	refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + cause.Error())
+	refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + err.Error())
 	refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return refusal
 }
@@ -175,9 +154,17 @@ func unavailable(cause error) error {
 // isOutage reports whether an error of etcd's client says that no member could be reached, that there is no leader, that an answer was
 // late, that etcd has too much to do, or that the database is full, which an embedded etcd mends as far as it can.
 func isOutage(err error) bool {
-	code := status.Code(err)
+	return errors.Is(err, errLate) || codeOf(err) == codes.Unavailable || isRefused(err)
+}
+
+// isRefused reports whether etcd says that it has not begun with a request.
+func isRefused(err error) bool {
+	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrNoLeader)
+}
+
+func codeOf(err error) codes.Code {
 	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		code = known.Code()
+		return known.Code()
 	}
-	return code == codes.Unavailable || errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoSpace)
+	return status.Code(err)
 }

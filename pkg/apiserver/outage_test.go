@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -37,6 +38,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+
+	internal "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
 // brokenStorage fails every request with the same error.
@@ -83,7 +86,7 @@ func broken(t *testing.T, err error) storage.Interface {
 	if failed != nil {
 		t.Fatal(failed)
 	}
-	s, _, failed := options.Decorator(nil, "", nil, nil, nil, nil, nil, nil)
+	s, _, failed := options.Decorator(&storagebackend.ConfigForResource{}, "", nil, nil, nil, nil, nil, nil)
 	if failed != nil {
 		t.Fatal(failed)
 	}
@@ -92,9 +95,11 @@ func broken(t *testing.T, err error) storage.Interface {
 
 // requests are all that a storage is asked for.
 var requests = map[string]func(context.Context, storage.Interface) error{
-	"Create": func(ctx context.Context, s storage.Interface) error { return s.Create(ctx, "", nil, nil, 0) },
+	"Create": func(ctx context.Context, s storage.Interface) error {
+		return s.Create(ctx, "", &internal.CompositeController{}, nil, 0)
+	},
 	"Delete": func(ctx context.Context, s storage.Interface) error {
-		return s.Delete(ctx, "", nil, nil, nil, nil, storage.DeleteOptions{})
+		return s.Delete(ctx, "", &internal.CompositeController{}, nil, nil, nil, storage.DeleteOptions{})
 	},
 	"Watch": func(ctx context.Context, s storage.Interface) error {
 		_, err := s.Watch(ctx, "", storage.ListOptions{})
@@ -105,36 +110,61 @@ var requests = map[string]func(context.Context, storage.Interface) error{
 		return s.GetList(ctx, "", storage.ListOptions{}, nil)
 	},
 	"GuaranteedUpdate": func(ctx context.Context, s storage.Interface) error {
-		return s.GuaranteedUpdate(ctx, "", nil, false, nil, nil, nil)
+		return s.GuaranteedUpdate(ctx, "", &internal.CompositeController{}, false, nil, nil, nil)
 	},
 }
 
 func TestAnOutageOfEtcdIsToldAsOne(t *testing.T) {
-	for name, err := range map[string]error{
-		"no answer in time":                rpctypes.Error(rpctypes.ErrGRPCTimeout),
-		"a leader that was lost meanwhile": rpctypes.Error(rpctypes.ErrGRPCTimeoutDueToLeaderFail),
-		"an election":                      rpctypes.Error(rpctypes.ErrGRPCLeaderChanged),
-		"no leader":                        rpctypes.Error(rpctypes.ErrGRPCNoLeader),
-		"too much to do":                   rpctypes.ErrTooManyRequests,
-		"a full database":                  rpctypes.ErrNoSpace,
-		"no member":                        status.Error(codes.Unavailable, "connection refused"),
+	for name, outage := range map[string]struct {
+		err error
+		// unknown is whether it leaves open what became of a write.
+		unknown bool
+	}{
+		"no answer in time":                {rpctypes.Error(rpctypes.ErrGRPCTimeout), true},
+		"a leader that was lost meanwhile": {rpctypes.Error(rpctypes.ErrGRPCTimeoutDueToLeaderFail), true},
+		"an election":                      {rpctypes.Error(rpctypes.ErrGRPCLeaderChanged), true},
+		"no member":                        {status.Error(codes.Unavailable, "connection refused"), true},
+		"no leader":                        {rpctypes.Error(rpctypes.ErrGRPCNoLeader), false},
+		"too much to do":                   {rpctypes.ErrTooManyRequests, false},
+		"a full database":                  {rpctypes.ErrNoSpace, false},
 	} {
-		s := broken(t, err)
 		for request, do := range requests {
-			got, ok := errors.AsType[*apierrors.StatusError](do(t.Context(), s))
-			if !ok {
-				t.Errorf("%s, %s: got no status", name, request)
-				continue
-			}
-			is := got.Status()
-			if is.Code != http.StatusServiceUnavailable || is.Details == nil || is.Details.RetryAfterSeconds != retryAfter {
-				t.Errorf("%s, %s: got %+v, want 503 and Retry-After", name, request, is)
-			}
-			if !strings.Contains(is.Message, "etcd") || !strings.Contains(is.Message, err.Error()) {
-				t.Errorf("%s, %s: %q does not tell the cause %q", name, request, is.Message, err)
-			}
+			t.Run(name+", "+request, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := broken(t, outage.err)
+					// Of a creation alone it is known that it was sent: the others fail while they read what they write.
+					sent := request == "Create"
+					is := refused(t, do(t.Context(), s))
+					if asks := is.Details != nil && is.Details.RetryAfterSeconds == retryAfter; asks == (outage.unknown && sent) {
+						t.Errorf("got %+v; Retry-After is for what may be repeated alone", is)
+					}
+					cause := outage.err.Error()
+					if sent && outage.unknown {
+						cause = "look at the object before you repeat"
+					}
+					if !strings.Contains(is.Message, "etcd") || !strings.Contains(is.Message, cause) {
+						t.Errorf("%q does not tell %q", is.Message, cause)
+					}
+					if again := refused(t, do(t.Context(), s)); again.Details == nil || again.Details.RetryAfterSeconds != retryAfter {
+						t.Errorf("in an outage that is known, got %+v, want Retry-After", again)
+					}
+				})
+			})
 		}
 	}
+}
+
+// refused returns the status of what must be 503.
+func refused(t *testing.T, err error) metav1.Status {
+	t.Helper()
+	got, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		t.Fatalf("got %v, want a status", err)
+	}
+	if got.Status().Code != http.StatusServiceUnavailable {
+		t.Errorf("got %+v, want 503", got.Status())
+	}
+	return got.Status()
 }
 
 func TestOtherErrorsOfTheStorageStayAsTheyAre(t *testing.T) {
@@ -180,13 +210,13 @@ func (s silentStorage) GuaranteedUpdate(
 func TestAnEtcdThatIsSilentIsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := outageStorage{silentStorage{}}.Get(t.Context(), "", storage.GetOptions{}, nil)
+		err := newOutageStorage(silentStorage{}, nil).Get(t.Context(), "", storage.GetOptions{}, nil)
 		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "within 10s") || time.Since(began) != patience {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := (outageStorage{silentStorage{}}).Get(ctx, "", storage.GetOptions{}, nil); apierrors.IsServiceUnavailable(err) {
+		if err := newOutageStorage(silentStorage{}, nil).Get(ctx, "", storage.GetOptions{}, nil); apierrors.IsServiceUnavailable(err) {
 			t.Errorf("the end of the request is told as %v", err)
 		}
 	})
@@ -194,7 +224,7 @@ func TestAnEtcdThatIsSilentIsAnOutage(t *testing.T) {
 
 func TestAdmissionMayTakeLongerThanEtcd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := outageStorage{silentStorage{}}
+		s := newOutageStorage(silentStorage{}, nil)
 		err := s.GuaranteedUpdate(t.Context(), "", nil, false, nil, func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			<-time.After(2 * patience)
 			return nil, nil, nil
