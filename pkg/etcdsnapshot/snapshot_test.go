@@ -26,6 +26,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -85,8 +86,24 @@ func saved(t *testing.T) (file string, revision int64, dir string) {
 		t.Fatal(err)
 	}
 	revision = put(t, client, "/root/kept", "second")
-	if err := SaveFile(t.Context(), dir, file); err != nil {
-		t.Fatal(err)
+	// A store that is new decides soon after its start which version it is of.
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+		if err := SaveFile(t.Context(), dir, file); err != nil {
+			t.Fatal(err)
+		}
+		status, err := ReadStatus(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Version != "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a store that has no version")
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
 	}
 	stop()
 	return file, revision, dir

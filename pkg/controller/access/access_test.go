@@ -130,18 +130,31 @@ func run(t *testing.T, test func(s *scene)) {
 func runFailing(t *testing.T, err error, test func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{t: t, cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now(), err: err}}
+		s := newScene(t, err)
 		s.Access = s.start(alice)
 		test(s)
 	})
 }
 
+func newScene(t *testing.T, err error) *scene {
+	t.Helper()
+	return &scene{t: t, cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now(), err: err}}
+}
+
 func (s *scene) start(a rights.Account) *Access {
-	access := New(Config{Account: a, Needs: needs(), Cluster: s.cluster})
+	access := s.access(a)
+	s.run(access)
+	return access
+}
+
+func (s *scene) access(a rights.Account) *Access {
+	return New(Config{Account: a, Needs: needs(), Cluster: s.cluster})
+}
+
+func (s *scene) run(access *Access) {
 	go access.Run(s.t.Context(), func() {
 		s.set(func(c *cluster) { c.changed = append(c.changed, time.Since(c.begin)) })
 	})
-	return access
 }
 
 // pass lets time pass.
@@ -163,11 +176,14 @@ func (s *scene) shows(held bool, lacks string) {
 const half = 30 * time.Second
 
 func TestNothingIsServedBeforeTheFirstReview(t *testing.T) {
-	run(t, func(s *scene) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil)
+		s.Access = s.access(alice)
 		s.shows(true, "")
 		if s.State().Known {
 			t.Error("it is known what was not asked for")
 		}
+		s.run(s.Access)
 		s.pass(0)
 		s.shows(false, "")
 		if want := []rights.Right{listPods, watchPods, readSecret}; !slices.Equal(s.asked, want) {
