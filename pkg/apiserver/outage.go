@@ -50,7 +50,7 @@ var errLate = fmt.Errorf("it did not respond within %s", patience)
 const retryAfter = 1
 
 // outages has the storages of a getter tell of an etcd that does not serve, be it external or embedded, with 503 Service Unavailable,
-// its cause and Retry-After. The generic API server would make 500 of it, which clients do not repeat.
+// its cause and, where etcd cannot have carried out the request, Retry-After. The generic API server would make 500 of it, which clients do not repeat.
 type outages struct{ generic.RESTOptionsGetter }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -88,9 +88,12 @@ func newOutageStorage(below storage.Interface, codec runtime.Encoder) outageStor
 	return outageStorage{below, codec, new(atomic.Bool)}
 }
 
-// etcdsTurn is the time that etcd has for a request.
+// etcdsTurn is the time that etcd has for a request, for all tries of it together.
 type etcdsTurn struct {
 	timer *time.Timer
+	// left is what etcd had left at the time since.
+	left  time.Duration
+	since time.Time
 	late  func() bool
 	stop  context.CancelFunc
 }
@@ -100,6 +103,8 @@ func newTurn(outer context.Context) (ctx context.Context, turn *etcdsTurn) {
 	ctx, cancel := context.WithCancelCause(outer)
 	return ctx, &etcdsTurn{
 		timer: time.AfterFunc(patience, func() { cancel(errLate) }),
+		left:  patience,
+		since: time.Now(),
 		late:  func() bool { return context.Cause(ctx) == errLate }, //nolint:errorlint // It is this one, or that of the request.
 		stop:  func() { cancel(nil) },
 	}
@@ -108,7 +113,11 @@ func newTurn(outer context.Context) (ctx context.Context, turn *etcdsTurn) {
 // pause is for what does not wait for etcd, such as admission, which may take longer. The function that it returns ends the pause.
 func (t *etcdsTurn) pause() (end func()) {
 	t.timer.Stop()
-	return func() { t.timer.Reset(patience) }
+	t.left -= time.Since(t.since)
+	return func() {
+		t.since = time.Now()
+		t.timer.Reset(t.left)
+	}
 }
 
 // end ends the turn, and returns the error of etcd: errLate if there was none in time.

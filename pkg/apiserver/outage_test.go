@@ -40,6 +40,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	internal "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // brokenStorage fails every request with the same error.
@@ -238,6 +239,34 @@ func TestAdmissionMayTakeLongerThanEtcd(t *testing.T) {
 		}, nil, storage.DeleteOptions{})
 		if err != nil {
 			t.Errorf("a deletion that is admitted after %s: %v", 2*patience, err)
+		}
+	})
+}
+
+// slowStorage admits an update, and does not get it written in time.
+type slowStorage struct{ brokenStorage }
+
+func (s slowStorage) GuaranteedUpdate(
+	_ context.Context, _ string, _ runtime.Object, _ bool, _ *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object,
+) error {
+	_, _, err := update(&internal.CompositeController{}, storage.ResponseMeta{})
+	<-time.After(patience * 7 / 10)
+	return errors.Join(err, rpctypes.ErrTimeout)
+}
+
+func TestAllTriesOfAWriteShareEtcdsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
+		defer cancel()
+		began, n := time.Now(), 0
+		s := newOutageStorage(slowStorage{}, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion))
+		err := s.GuaranteedUpdate(ctx, "", &internal.CompositeController{}, false, nil,
+			func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
+				n++
+				return &internal.CompositeController{Spec: internal.CompositeControllerSpec{Workers: new(int32(n))}}, nil, nil
+			}, nil)
+		if took := time.Since(began); !apierrors.IsServiceUnavailable(err) || took > 2*patience {
+			t.Errorf("after %s: %v", took, err)
 		}
 	})
 }

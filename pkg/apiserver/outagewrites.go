@@ -34,7 +34,7 @@ import (
 // soon is the time until a write whose outcome is not known is tried again, the first time. It doubles.
 const soon = 50 * time.Millisecond
 
-// attempt is one try of a write.
+// attempt is the present try of a write.
 type attempt struct {
 	turn *etcdsTurn
 	// again is whether an earlier try may have been carried out.
