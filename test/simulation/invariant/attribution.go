@@ -128,6 +128,16 @@ func (t *Tracker) controllerOf(child object) (controller, parent string) {
 	return marked, by.uid
 }
 
+// writerOf returns the one controller that may have written a child, and the UID of its parent. The name is "" if there is none, or if a
+// decorator and a composite of the parent both claim the child: then either may have.
+func (t *Tracker) writerOf(child object) (controller, parent string) {
+	controller, parent = t.controllerOf(child)
+	if marked := text(child.at("metadata", "annotations")[mark]); marked != "" && marked != controller {
+		return "", ""
+	}
+	return controller, parent
+}
+
 // names reports whether a controller names a kind as a kind of its parents, in whatever version.
 func names(controller object, kind int) bool {
 	return slices.Contains(parentKinds(controller), kind)

@@ -157,11 +157,10 @@ func (t *Tracker) writers(c *change) []string {
 	if _, ok := child.controller(); !ok {
 		child = c.before
 	}
-	controller, _ := t.controllerOf(child)
-	if marked := text(child.at("metadata", "annotations")[mark]); marked != "" && marked != controller {
-		return nil // A composite and a decorator claim it, and either may have written it.
+	if controller, _ := t.writerOf(child); controller != "" {
+		return []string{controller}
 	}
-	return []string{controller}
+	return nil
 }
 
 // checkGuard checks that a deletion of a child is one that the guard of its controller lets pass. A deletion was decided on after the last

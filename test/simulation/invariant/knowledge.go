@@ -70,7 +70,7 @@ func (t *Tracker) expect(c *change) {
 	if _, ok := child.controller(); !ok {
 		child = c.before
 	}
-	if controller, parent := t.controllerOf(child); controller != "" {
+	if controller, parent := t.writerOf(child); controller != "" {
 		t.expects(syncing{c.engine, controller, parent}, c.UID, e)
 	}
 }

@@ -207,6 +207,26 @@ func TestEveryStep(t *testing.T) {
 			s.write("user", "delete", "configmaps", "m", "", time.Second)
 			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
 		}, ""},
+		"AttachmentClaimedByACompositeTooIsDeletedByItsDecorator": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("engine", `},"annotations":{"metacontroller.k8s.io/decorator-controller":"d2"`, `"color":"blue"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 0)
+			shown := s.versions["m"]
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+			s.versions["m"] = shown
+			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*time.Second)
+		}, ""},
+		"DeletedChildShown": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("engine", "", `"color":"blue"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 0)
+			shown := s.versions["m"]
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+			s.versions["m"] = shown
+			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*time.Second)
+		}, KnowledgeIsFresh},
 		"WantedChildDeleted": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
