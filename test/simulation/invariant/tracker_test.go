@@ -217,6 +217,14 @@ func TestEveryStep(t *testing.T) {
 			s.versions["m"] = shown
 			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*time.Second)
 		}, ""},
+		"AttachmentOfAGoneParentIsDeletedByAComposite": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("engine", `},"annotations":{"metacontroller.k8s.io/decorator-controller":"c0"`, `"color":"red"`, 0)
+			s.call(hook.Sync, "t", []string{"m"}, "", wants(red), 0)
+			s.write("user", "delete", "things", "t", "", time.Second)
+			s.write("engine", "delete", "configmaps", "m", "", time.Second)
+		}, ""},
 		"DeletedChildShown": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)

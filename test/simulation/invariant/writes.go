@@ -138,6 +138,8 @@ func (t *Tracker) checkDeletion(c *change) {
 	switch {
 	case call == nil:
 		return
+	case t.objects[parent] == nil && text(c.before.at("metadata", "annotations")[mark]) != "":
+		return // A composite of the parent may have claimed the attachment, by a selector that is not known any more.
 	case rolls(call.Request.Controller):
 		other := func(call *Call) bool { return !wantsAsItIs(call, c.before) }
 		if !updatedInPlace(latest(calls), c.before) && slices.ContainsFunc(calls, other) {
