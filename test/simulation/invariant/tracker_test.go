@@ -132,6 +132,16 @@ func (s *script) child(who, labels, data string, after time.Duration) {
 	s.write(who, "update", "configmaps", "m", fmt.Sprintf(child, labels, data), after)
 }
 
+// shownAfterItsDeletion has an engine delete the child, which the hook does not want, and show it to the hook before and after.
+func (s *script) shownAfterItsDeletion() {
+	s.t.Helper()
+	s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 0)
+	shown := s.versions["m"]
+	s.write("engine", "delete", "configmaps", "m", "", time.Second)
+	s.versions["m"] = shown
+	s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*time.Second)
+}
+
 // applied writes the child with the data that managers own by server-side apply.
 func (s *script) applied(owners string) {
 	s.t.Helper()
@@ -211,11 +221,7 @@ func TestEveryStep(t *testing.T) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
 			s.child("engine", `},"annotations":{"metacontroller.k8s.io/decorator-controller":"d2"`, `"color":"blue"`, 0)
-			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 0)
-			shown := s.versions["m"]
-			s.write("engine", "delete", "configmaps", "m", "", time.Second)
-			s.versions["m"] = shown
-			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*time.Second)
+			s.shownAfterItsDeletion()
 		}, ""},
 		"AttachmentOfAGoneParentIsDeletedByAComposite": {func(s *script) {
 			s.define("InPlace", "")
@@ -229,11 +235,7 @@ func TestEveryStep(t *testing.T) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
 			s.child("engine", "", `"color":"blue"`, 0)
-			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 0)
-			shown := s.versions["m"]
-			s.write("engine", "delete", "configmaps", "m", "", time.Second)
-			s.versions["m"] = shown
-			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*time.Second)
+			s.shownAfterItsDeletion()
 		}, KnowledgeIsFresh},
 		"WantedChildDeleted": {func(s *script) {
 			s.define("InPlace", "")
