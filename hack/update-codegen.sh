@@ -12,6 +12,8 @@ boilerplate="${root}/hack/boilerplate.go.txt"
 export GOBIN="${root}/bin/tools"
 mkdir -p "${GOBIN}"
 
+# Where no generator was built yet, the module may not be there, and has no folder then.
+go mod download k8s.io/code-generator
 # shellcheck disable=SC1091 # the script comes with the pinned code-generator module
 source "$(go list -m -f '{{.Dir}}' k8s.io/code-generator)/kube_codegen.sh"
 

@@ -32,10 +32,14 @@ const (
 	unnamed = 3
 )
 
+// whole is the place of a loop whose object is created again and again.
+const whole = ""
+
 // A loop is a place of an object that syncs write again and again.
 type loop struct {
 	object v1alpha1.SyncObject
-	path   string
+	// path is the place, or whole.
+	path string
 	// writes counts the syncs that wrote the place, and last is when the latest of them began.
 	writes int
 	last   time.Time
@@ -50,7 +54,7 @@ type loop struct {
 
 // loopsOf returns what the syncs of one parent change again and again, what was changed most often first. The kind is that of the parent.
 func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
-	found := map[string]*loop{}
+	found, deleted := map[string]*loop{}, deletedBy(syncs)
 	for i := range syncs {
 		s := &syncs[i]
 		parent := v1alpha1.SyncObject{Group: s.Group, Resource: s.Resource, Kind: kind, Namespace: s.Namespace, Name: s.Name}
@@ -63,9 +67,13 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 				note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, written{unasked: unasked(s)})
 			case v1alpha1.ChildLeave:
 				if c.Reason == reasonFlapping {
-					note(found, s, c.SyncObject, c.Fields, c.ChangedBackBy, written{left: true})
+					note(found, s, c.SyncObject, placesOf(c), c.ChangedBackBy, written{left: true})
 				}
-			case v1alpha1.ChildCreate, v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRefuse:
+			case v1alpha1.ChildCreate:
+				if !deleted[c.SyncObject] {
+					note(found, s, c.SyncObject, placesOf(c), nil, written{unasked: unasked(s)})
+				}
+			case v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRefuse:
 			}
 		}
 	}
@@ -79,6 +87,27 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 		return cmp.Or(cmp.Compare(b.writes, a.writes), strings.Compare(keyOf(a.object, a.path), keyOf(b.object, b.path)))
 	})
 	return list
+}
+
+// deletedBy returns the children that syncs deleted themselves, to create them again perhaps.
+func deletedBy(syncs []v1alpha1.ControllerSync) map[v1alpha1.SyncObject]bool {
+	deleted := map[v1alpha1.SyncObject]bool{}
+	for i := range syncs {
+		for n := range syncs[i].Children {
+			if c := &syncs[i].Children[n]; c.Action == v1alpha1.ChildDelete || c.Action == v1alpha1.ChildRecreate {
+				deleted[c.SyncObject] = true
+			}
+		}
+	}
+	return deleted
+}
+
+// placesOf returns the places at which a child differs, or that it is missing as a whole.
+func placesOf(c *v1alpha1.SyncChild) []string {
+	if len(c.Fields) == 0 {
+		return []string{whole}
+	}
+	return c.Fields
 }
 
 // reasonFlapping is that of children that are left alone after many writes.

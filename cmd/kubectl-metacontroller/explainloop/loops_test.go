@@ -65,6 +65,15 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 	onDelete := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
 	onDelete.Children[0].Action, onDelete.Children[0].Reason = v1alpha1.ChildLeave, "OnDelete"
 	child, spec := v1alpha1.SyncChildChanged, v1alpha1.SyncSpecChanged
+	// done is a sync that a cause had do something with the child as a whole.
+	done := func(action v1alpha1.ChildAction, cause v1alpha1.SyncReason) v1alpha1.ControllerSync {
+		s := syncOf(1, cause, "x")
+		s.Children[0].Action, s.Children[0].Fields = action, nil
+		return s
+	}
+	missing := done(v1alpha1.ChildLeave, gone)
+	missing.Children[0].Reason = reasonFlapping
+	created, replaced := done(v1alpha1.ChildCreate, gone), done(v1alpha1.ChildRecreate, timer)
 	for name, tc := range map[string]struct {
 		reason string
 		syncs  []v1alpha1.ControllerSync
@@ -92,8 +101,12 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 			[]v1alpha1.ControllerSync{of(status), of(timer), of(v1alpha1.SyncChildChanged), of(status)},
 			[]string{"Thing shop/a status.ready 4 "},
 		},
-		"a child that is left":              {"It was written too often before.", []v1alpha1.ControllerSync{flapping}, []string{"Deployment shop/web spec.replicas 0 "}},
-		"a child that is not to be updated": {"Nothing is written.", []v1alpha1.ControllerSync{onDelete, onDelete, onDelete}, nil},
+		"a child that is left":                {"It was written too often before.", []v1alpha1.ControllerSync{flapping}, []string{"Deployment shop/web spec.replicas 0 "}},
+		"a child that is not to be updated":   {"Nothing is written.", []v1alpha1.ControllerSync{onDelete, onDelete, onDelete}, nil},
+		"a child that somebody deletes":       {"Nobody is known.", []v1alpha1.ControllerSync{created, created, created}, []string{"Deployment shop/web  3 "}},
+		"a child that somebody deleted twice": {"That is none yet.", []v1alpha1.ControllerSync{created, created, done(v1alpha1.ChildCreate, spec)}, nil},
+		"a child that is not created":         {"It was created too often before.", []v1alpha1.ControllerSync{missing, created}, []string{"Deployment shop/web  1 "}},
+		"a child that is replaced":            {"The controller deletes it itself.", []v1alpha1.ControllerSync{created, replaced, created, replaced, created, replaced}, nil},
 		"the most frequent first": {
 			"",
 			[]v1alpha1.ControllerSync{syncOf(1, child, "a", "x"), syncOf(2, child, "b", "x", "y"), syncOf(3, child, "b", "y")},
@@ -149,6 +162,9 @@ func managed(managers ...string) *unstructured.Unstructured {
 
 func TestBothSidesOfALoopAreNamed(t *testing.T) {
 	child := v1alpha1.SyncChildChanged
+	created, missing := syncOf(1, v1alpha1.SyncChildDeleted, "x"), syncOf(1, v1alpha1.SyncChildDeleted, "x")
+	created.Children[0].Action, created.Children[0].Fields = v1alpha1.ChildCreate, nil
+	missing.Children[0].Action, missing.Children[0].Fields, missing.Children[0].Reason = v1alpha1.ChildLeave, nil, reasonFlapping
 	for name, tc := range map[string]struct {
 		syncs  []v1alpha1.ControllerSync
 		object *unstructured.Unstructured
@@ -180,10 +196,17 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 			managed("metacontroller"),
 			[]string{"Nobody else is known to write it.", "'kubectl metacontroller record cc/web shop/a -o DIRECTORY'"},
 		},
+		"a child that is deleted": {
+			[]v1alpha1.ControllerSync{missing, created, created}, nil, []string{
+				"Deployment shop/web is deleted by somebody else and created again.",
+				"CompositeController web created it in 2 of the last 3 syncs, the last time 1s ago.",
+				"does not create Deployment shop/web for a while", "The API server's audit log says who deletes it",
+			},
+		},
 		"no loop": {
 			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas")},
 			nil,
-			[]string{"No field is changed back and forth, by what the server remembers: 1 sync of shop/a."},
+			[]string{"No field is changed back and forth, and no child is deleted and created again, by what the server remembers: 1 sync of shop/a."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

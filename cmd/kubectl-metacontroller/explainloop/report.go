@@ -50,7 +50,7 @@ type report struct {
 func (r *report) print(out io.Writer) {
 	name := r.controller.Argument()
 	if len(r.loops) == 0 {
-		fmt.Fprintf(out, "No field is changed back and forth, by what the server remembers: %s of %s.\n", times(r.syncs, "sync"), r.parent)
+		fmt.Fprintf(out, "No field is changed back and forth, and no child is deleted and created again, by what the server remembers: %s of %s.\n", times(r.syncs, "sync"), r.parent)
 		fmt.Fprintf(out, "See what they did with: %s syncs %s %s\n", connection.Program, name, r.parent)
 		return
 	}
@@ -64,6 +64,10 @@ func (r *report) print(out io.Writer) {
 }
 
 func (r *report) printLoop(out io.Writer, l *loop) {
+	if l.path == whole {
+		r.printCreations(out, l)
+		return
+	}
 	fmt.Fprintf(out, "%s of %s is changed back and forth.\n", l.path, nameOf(l.object))
 	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
 		times(r.syncs, "sync"), duration.HumanDuration(r.now.Sub(l.last)))
@@ -78,6 +82,17 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 		fmt.Fprintf(out, "  The controller leaves %s alone for a while, because that happened too often.\n", nameOf(l.object))
 	}
 	fmt.Fprintf(out, "  %s\n", r.advice(others))
+}
+
+// printCreations prints the paragraph of a child that somebody deletes each time.
+func (r *report) printCreations(out io.Writer, l *loop) {
+	fmt.Fprintf(out, "%s is deleted by somebody else and created again.\n", nameOf(l.object))
+	fmt.Fprintf(out, "  %s %s created it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
+		times(r.syncs, "sync"), duration.HumanDuration(r.now.Sub(l.last)))
+	if l.flapping {
+		fmt.Fprintf(out, "  The controller does not create %s for a while, because that happened too often.\n", nameOf(l.object))
+	}
+	fmt.Fprintln(out, "  The API server's audit log says who deletes it: stop that, or leave it out of the hook's response.")
 }
 
 // others names who changes a place back: who is known from the syncs, or else the other field managers that own it.

@@ -127,7 +127,7 @@ func parentLines(c *v1alpha1.ControllerCounters) []string {
 	}{
 		{c.RejectedAnswers, "responses of hooks rejected"},
 		{c.Conflicts, "creations stopped by an object of another owner"},
-		{c.Flapping, "children left alone because they kept changing back"},
+		{c.Flapping, "children left alone because they kept changing back, or were deleted each time"},
 	} {
 		if n.number > 0 {
 			beside = append(beside, fmt.Sprintf("%d %s", n.number, n.what))

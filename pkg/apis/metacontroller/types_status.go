@@ -60,7 +60,7 @@ type ControllerCounters struct {
 	// conflicts is the number of times that a child could not be created because an object of its name exists that the
 	// parent does not control.
 	Conflicts int64
-	// flapping is the number of times that a child was left alone because it kept changing back after each write.
+	// flapping is the number of times that a child was left alone because it kept changing back, or was deleted by somebody else, after each write.
 	Flapping int64
 	// failing is the number of parents whose last sync failed.
 	Failing int64

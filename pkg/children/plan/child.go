@@ -198,6 +198,10 @@ func pairOf(d merge.Difference) record.Returned {
 
 // create completes the step for a child that is not there.
 func (c *child) create(d children.Desired) (err error) {
+	if c.paused() && c.known.Breaker().PausesCreation() {
+		c.pause()
+		return nil
+	}
 	c.step.Action = Create
 	if c.rule.ServerSide {
 		c.step.Body, err = json.Marshal(c.content)
@@ -244,9 +248,7 @@ func (c *child) decide(f findings) error {
 		return fmt.Errorf("invalid update strategy for %s: unknown method %s", s.Kind, c.rule.Method)
 	}
 	if c.paused() {
-		b := c.known.Breaker()
-		s.Action, s.Reason, s.Report = Leave, Flapping, !b.Reported()
-		s.PausedUntil, _ = b.Paused(c.in.Now)
+		c.pause()
 		return nil
 	}
 	if s.Action == Recreate {
@@ -265,6 +267,13 @@ func (c *child) paused() bool {
 	}
 	_, paused := c.known.Breaker().Paused(c.in.Now)
 	return paused
+}
+
+// pause leaves the child alone for a while.
+func (c *child) pause() {
+	b := c.known.Breaker()
+	c.step.Action, c.step.Reason, c.step.Report = Leave, Flapping, !b.Reported()
+	c.step.PausedUntil, _ = b.Paused(c.in.Now)
 }
 
 func (c *child) updateBody(f findings) (err error) {

@@ -63,7 +63,8 @@ const (
 	OnDelete Reason = "OnDelete"
 	// Deleting says that the child is being deleted.
 	Deleting Reason = "Deleting"
-	// Flapping says that the child differs again after many writes, and that nothing is tried for a while.
+	// Flapping says that the child differs again after many writes, or is not there again after many creations, and that nothing is tried
+	// for a while.
 	Flapping Reason = "Flapping"
 	// Stale says that the child changed after it was observed.
 	Stale Reason = "Stale"

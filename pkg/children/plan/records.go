@@ -102,16 +102,19 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 			// In place of what stays the observed values were sent: nothing new is known of the desired ones.
 			next.Epoch, next.LearntAt = known.Epoch, known.LearntAt
 		}
-		if !step.guesses {
+		if next.NeededNothing("", record.Unknown); !step.guesses {
 			next.NeededNothing(o.Written.ResourceVersion(), record.Same)
 		}
-		if o.Done && step.Action != Create {
-			next.Counted(next.Breaker().Count(p.Now))
+		if o.Done && (step.Action != Create || known.Taken()) {
+			next.Counted(next.Breaker().Count(step.Action == Create, p.Now))
 		}
 		return next
 	case o.Done:
 		next := known.For(step.Key, step.desired)
-		next.Counted(next.Breaker().Count(p.Now))
+		next.Counted(next.Breaker().Count(false, p.Now))
+		if o.Written == nil {
+			next.Gone()
+		}
 		return next
 	case o.Unknown && (step.Action == Create || step.Action == Update):
 		// If it was done, the API server may have made something else of what it was sent.

@@ -17,11 +17,14 @@ limitations under the License.
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -203,6 +206,110 @@ func TestAChildThatFlipsIsLeftAloneForAWhile(t *testing.T) {
 			s.want(t, strings.Replace(configMap, `"name":"a"`, `"name":"a","labels":{"a":"b"}`, 1))
 			if step := s.step(t); step.Action == plan.Leave {
 				t.Error("a changed desired state is not applied")
+			}
+		})
+	}
+}
+
+// unpublished says that the schema of ConfigMaps is not known.
+func unpublished() map[schema.GroupVersionKind]error {
+	return map[schema.GroupVersionKind]error{{Version: "v1", Kind: "ConfigMap"}: errors.New("not published")}
+}
+
+// gone lets somebody else delete the child after each creation, until it is left alone.
+func (s *scene) gone(t *testing.T) (creations int) {
+	t.Helper()
+	for range 100 {
+		s.Observed = nil
+		step := s.accept(t, nil)
+		switch {
+		case step.Reason == plan.Flapping:
+			return creations
+		case step.Action != plan.Create:
+			t.Fatalf("a child that is not there leads to %s", step.Action)
+		}
+		creations++
+		s.clock.SetTime(s.clock.Now().Add(time.Second))
+	}
+	t.Fatal("the child is created for ever")
+	return 0
+}
+
+func TestAChildThatSomebodyElseDeletesEachTimeIsLeftAloneForAWhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method  v1alpha1.ChildUpdateMethod
+		guesses bool
+	}{
+		"Merged": {method: v1alpha1.ChildUpdateInPlace}, "Recreated": {method: v1alpha1.ChildUpdateRecreate},
+		"LeftAsItIs": {method: v1alpha1.ChildUpdateOnDelete}, "WithoutItsSchema": {method: v1alpha1.ChildUpdateInPlace, guesses: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(tc.method)
+			if tc.guesses {
+				s.SchemaErrors = unpublished()
+			}
+			s.want(t, configMap)
+			if creations := s.gone(t); creations != 12 {
+				t.Errorf("left alone after %d creations, want the first one and 11 more", creations)
+			}
+			if again := s.last.Again(); again <= 55*time.Second || again > time.Minute {
+				t.Errorf("created again after %v, want about a minute", again)
+			}
+			if !s.last.Steps[0].Report || s.step(t).Report {
+				t.Error("the pause is not reported once")
+			}
+			s.clock.SetTime(s.clock.Now().Add(time.Minute))
+			if creations := s.gone(t); creations != 1 {
+				t.Errorf("%d creations after a pause", creations)
+			}
+			s.want(t, strings.Replace(configMap, `"k":"v"`, `"k":"w"`, 1))
+			if step := s.step(t); step.Action != plan.Create {
+				t.Errorf("a changed desired state leads to %s %s", step.Action, step.Reason)
+			}
+		})
+	}
+}
+
+func TestAChildThatIsLeftAloneBecauseOfItsFieldsIsCreatedWhenItIsGone(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, configMap)
+	s.accept(t, nil)
+	s.flip(t)
+	s.Observed = nil
+	if step := s.accept(t, nil); step.Action != plan.Create {
+		t.Errorf("%s %s", step.Action, step.Reason)
+	}
+	s.Observed = nil
+	if step := s.accept(t, nil); step.Reason != plan.Flapping {
+		t.Errorf("%s of a child that was deleted after a creation, too", step.Action)
+	}
+}
+
+func TestAChildThatTheControllerItselfReplacesIsNotCountedTwice(t *testing.T) {
+	for name, guesses := range map[string]bool{"WithItsSchema": false, "WithoutItsSchema": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(v1alpha1.ChildUpdateRecreate)
+			if guesses {
+				s.SchemaErrors = unpublished()
+			}
+			s.want(t, configMap)
+			s.accept(t, nil)
+			for i := range 10 {
+				s.others(t, `"k":"v"`, `"k":"theirs"`)
+				for _, want := range []plan.Action{plan.Recreate, plan.Create} {
+					if step := s.accept(t, nil); step.Action != want {
+						t.Fatalf("%s %s in round %d, want %s", step.Action, step.Reason, i, want)
+					}
+				}
+			}
+			// The deletion of somebody else is one write more.
+			s.Observed = nil
+			if step := s.accept(t, nil); step.Action != plan.Create {
+				t.Fatalf("%s %s", step.Action, step.Reason)
+			}
+			s.Observed = nil
+			if step := s.accept(t, nil); step.Reason != plan.Flapping {
+				t.Errorf("%s after 11 writes", step.Action)
 			}
 		})
 	}

@@ -89,6 +89,8 @@ const (
 	Same
 	// OnDelete: the child differed, and its update strategy does not allow to change it.
 	OnDelete
+	// Deleted: the controller itself deleted the child.
+	Deleted
 )
 
 // Returned is a place at which the API server returned another value than it was sent.
@@ -106,7 +108,7 @@ type Record struct {
 	Key children.Key
 	// Desired is the hash of the desired state that the record belongs to. Returned outlives it.
 	Desired Hash
-	// Version is the resourceVersion at which the child needed nothing, for Reason; empty if there is none.
+	// Version is the resourceVersion at which the child needed nothing, for Reason; empty if there is none, and for Deleted.
 	Version string
 	// Fingerprint is that of the last response of which Desired was a part, with Siblings children.
 	Fingerprint Fingerprint
@@ -179,6 +181,10 @@ func (r *Record) NeedsNothing(desired Hash, version string, epoch int64, now tim
 	return r.Reason
 }
 
+// Taken reports whether, if the child is not there, somebody else deleted it: it was there, and the controller did not delete it. It is
+// false for nil.
+func (r *Record) Taken() bool { return r != nil && r.Reason != Deleted }
+
 // For returns a copy of the record, for a desired state: what belongs to another one is left out. It may be called on nil.
 func (r *Record) For(key children.Key, desired Hash) *Record {
 	if r == nil {
@@ -231,7 +237,7 @@ func (r *Record) set(returned []Returned, b Breaker) {
 	}
 }
 
-// NeededNothing puts into a new record that its child needed nothing in a version.
+// NeededNothing puts into a new record that its child needed nothing in a version; for Unknown, that this is not known of any.
 func (r *Record) NeededNothing(version string, reason Reason) {
 	if r.Version != version {
 		// The version may be a part of an object's JSON.
@@ -239,6 +245,9 @@ func (r *Record) NeededNothing(version string, reason Reason) {
 	}
 	r.Reason = reason
 }
+
+// Gone puts into a new record that the controller deleted the child.
+func (r *Record) Gone() { r.Version, r.Reason = "", Deleted }
 
 // Learnt puts into a new record what the API server returned in place of what it was sent, in an epoch.
 func (r *Record) Learnt(returned []Returned, epoch int64, now time.Time) {
@@ -280,7 +289,8 @@ func (r Records) Sort() {
 // ownUID returns a UID that keeps no object's JSON in memory.
 func ownUID(uid types.UID) types.UID { return types.UID(strings.Clone(string(uid))) }
 
-// The breaker stops a child that was written more than maxWrites times within window without a change of what is desired
+// The breaker stops a child that was written more than maxWrites times within window without a change of what is desired; the first
+// creation does not count, nor does one after a deletion by the controller, which did
 // (docs/reference/compatibility.md#d12.4). It is tried again after firstPause, then after pauses that double up to longestPause.
 const (
 	maxWrites    = 10
@@ -296,12 +306,18 @@ type Breaker struct {
 	pausedUntil time.Time
 	pause       time.Duration
 	reported    bool
+	// creation says that the last write created a child that somebody else had deleted.
+	creation bool
 }
 
 // Paused reports whether nothing is to be written now, and when that ends.
 func (b Breaker) Paused(now time.Time) (until time.Time, paused bool) {
 	return b.pausedUntil, now.Before(b.pausedUntil)
 }
+
+// PausesCreation reports whether a child that is not there is not to be created before its pause ends: somebody else deletes it after each
+// creation. One that was paused for another reason and is gone is created.
+func (b Breaker) PausesCreation() bool { return b.creation }
 
 // Reported says whether the present pause was reported.
 func (b Breaker) Reported() bool { return b.reported }
@@ -312,8 +328,9 @@ func (b Breaker) Report() Breaker {
 	return b
 }
 
-// Count returns the breaker after one more write.
-func (b Breaker) Count(now time.Time) Breaker {
+// Count returns the breaker after one more write, which may be the creation of a child that somebody else had deleted.
+func (b Breaker) Count(creation bool, now time.Time) Breaker {
+	b.creation = creation
 	if now.Sub(b.windowStart) > window {
 		// There was no write for a while: what follows is another matter.
 		b.windowStart, b.writes, b.pause = now, 0, 0

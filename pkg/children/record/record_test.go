@@ -43,7 +43,7 @@ func TestWhatWasReturnedOutlivesADesiredState(t *testing.T) {
 	first := none.For(key, 1)
 	first.Learnt(returned, 7, now)
 	first.NeededNothing("5", record.Same)
-	first.Counted(first.Breaker().Count(now))
+	first.Counted(first.Breaker().Count(false, now))
 	second := first.For(key, 2)
 	if second.Version != "" || second.Breaker() != (record.Breaker{}) || len(second.Returned()) != 1 {
 		t.Errorf("%+v", second)

@@ -108,6 +108,13 @@ func (c *Control) report(ctx context.Context, parent *object.Object, step *plan.
 		return
 	}
 	c.config.Counters.Flapping.Add(1)
+	if step.Observed == nil {
+		logger.Error(nil, "Child is deleted by somebody else after every creation and is left alone for a while", "parent", parent, "child", step.Key)
+		c.config.Recorder.Warning(Reference(parent), nil, reasonFlapping, fmt.Sprintf(
+			"%s is deleted by somebody else after every creation; it is not created again for a while. The API server's audit log says who "+
+				"deletes it: stop that, or leave the child out of the response", step.Key))
+		return
+	}
 	who := c.whoChanges(ctx, step)
 	logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
 		"parent", parent, "child", step.Key, "changed", first(step.Changed), "by", who)

@@ -1075,7 +1075,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerCounters(ref common.Refer
 					},
 					"flapping": {
 						SchemaProps: spec.SchemaProps{
-							Description: "flapping is the number of times that a child was left alone because it kept changing back after each write.",
+							Description: "flapping is the number of times that a child was left alone because it kept changing back, or was deleted by somebody else, after each write.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

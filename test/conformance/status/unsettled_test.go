@@ -90,6 +90,42 @@ func flapping(s *stage) {
 	})
 }
 
+// taken has another client delete a child after each creation.
+func taken(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Want(fixture.ConfigMap("child", map[string]any{"k": "1"}))
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
+		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace},
+	}})
+	s.Parent("p", nil)
+	s.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
+	deletions, last := 0, types.UID("")
+	cluster.Eventually(s.T, s.Limit, "an event that says that somebody deletes the child", func(context.Context) (bool, string) {
+		if child := s.Get(fixture.ConfigMaps, "child"); child != nil && child.GetUID() != last {
+			s.Delete(fixture.ConfigMaps, "child")
+			deletions, last = deletions+1, child.GetUID()
+		}
+		events := s.Events("p")
+		return slices.ContainsFunc(events, func(e corev1.Event) bool {
+			return e.Reason == "ChildFlapping" && strings.Contains(e.Message, "is deleted by somebody else after every creation")
+		}), fmt.Sprintf("%d deletions, %v", deletions, events)
+	})
+	if deletions != 12 {
+		s.T.Errorf("the child was left alone after %d deletions, want one of the first creation and 11 more", deletions)
+	}
+	c.AwaitCounters("the child", func(n *v1alpha1.ControllerCounters) bool { return n.Flapping == 1 })
+	if child := s.Get(fixture.ConfigMaps, "child"); child != nil {
+		s.T.Errorf("a child that is left alone was created at %v", child.GetCreationTimestamp())
+	}
+	// What the hook wants is another child now: it is created at once.
+	script.Want(fixture.ConfigMap("child", map[string]any{"k": "2"}))
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Await(fixture.ConfigMaps, "child", "to be created as it is wanted now", func(o *unstructured.Unstructured) bool {
+		return fixture.Value(o, "data", "k") == "2"
+	})
+}
+
 // contended has another client write the status of a parent again and again.
 func contended(s *stage) {
 	script := s.NewScript(s.kind)

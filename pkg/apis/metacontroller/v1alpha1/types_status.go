@@ -97,7 +97,7 @@ type ControllerCounters struct {
 	// +optional
 	// +k8s:optional
 	Conflicts int64 `json:"conflicts,omitempty"`
-	// flapping is the number of times that a child was left alone because it kept changing back after each write.
+	// flapping is the number of times that a child was left alone because it kept changing back, or was deleted by somebody else, after each write.
 	// +optional
 	// +k8s:optional
 	Flapping int64 `json:"flapping,omitempty"`
