@@ -97,7 +97,7 @@ CompositeController web is ready.
 		}, `
 CompositeController web is ready.
   Of 9 parents, 3 synced, 2 failing, 1 waiting to be synced, 1 slowed down because they never settle. Since the server started: 40 syncs, 4 failed.
-  1 responses of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because they kept changing back.
+  1 responses of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because they kept changing back, or were deleted each time.
   DeletionsHeld is True (LimitPassed): 12 deletions are held.
   Progressing is True (RollingUpdate): 2 children are left.
   websites.example.com/shop/a, 70s ago: no luck
