@@ -102,9 +102,11 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 			// In place of what stays the observed values were sent: nothing new is known of the desired ones.
 			next.Epoch, next.LearntAt = known.Epoch, known.LearntAt
 		}
-		if next.NeededNothing("", record.Unknown); !step.guesses {
-			next.NeededNothing(o.Written.ResourceVersion(), record.Same)
+		version, reason := o.Written.ResourceVersion(), record.Same
+		if step.guesses {
+			version, reason = "", record.Unknown
 		}
+		next.NeededNothing(version, reason)
 		if o.Done && (step.Action != Create || known.Taken()) {
 			next.Counted(next.Breaker().Count(step.Action == Create, p.Now))
 		}
