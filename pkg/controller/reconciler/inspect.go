@@ -238,7 +238,7 @@ var errPanicked = errors.New("the sync ended in a panic; see the log")
 
 // recorded ends the recording of a sync with its error. It does nothing if that was done before.
 func (c *Controller) recorded(s *Sync, err error) {
-	if s.recording == nil {
+	if !s.recording.Records() {
 		return
 	}
 	failed := ""

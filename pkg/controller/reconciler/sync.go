@@ -86,8 +86,8 @@ type Sync struct {
 	wroteParent bool
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
 	managers childcontrol.Managers
-	// recording is what is remembered of the sync; nil if it is not recorded.
-	recording *synchistory.Recording
+	// recording is what is remembered of the sync; the zero value if it is not recorded.
+	recording synchistory.Recording
 	// preview takes note of what the sync would do in place of doing it; nil for one that does it.
 	preview *previewing
 }
@@ -113,11 +113,11 @@ type Decision struct {
 }
 
 // traced is sync within a span.
-func (c *Controller) traced(ctx context.Context, key parent.Key) (result worker.Result, err error) {
+func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Begun) (result worker.Result, err error) {
 	if c.tracer == nil {
-		return c.sync(ctx, key)
+		return c.sync(ctx, key, why)
 	}
-	d, why := c.config.Definition, trigger.From(ctx)
+	d := c.config.Definition
 	of := tracing.Sync{
 		Controller: d.Kind + "-" + d.Meta.Name, Resource: key.Resource.String(), Namespace: key.Namespace, Name: key.Name, Waited: why.Waited,
 	}
@@ -127,17 +127,17 @@ func (c *Controller) traced(ctx context.Context, key parent.Key) (result worker.
 	ctx, span := c.tracer.Sync(ctx, of)
 	err = errPanicked // Unless sync returns.
 	defer func() { span.End(err) }()
-	return c.sync(ctx, key)
+	return c.sync(ctx, key, why)
 }
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
-func (c *Controller) sync(ctx context.Context, key parent.Key) (worker.Result, error) {
+func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun) (worker.Result, error) {
 	began := time.Now()
 	s := c.open(key, c.shown)
 	if s == nil {
 		return worker.Result{}, nil
 	}
-	s.recording = c.history.Begin(key, trigger.From(ctx))
+	s.recording = c.history.Begin(key, why)
 	defer func() {
 		c.parents.timed(key, time.Now(), time.Since(began))
 		c.recorded(s, errPanicked) // Unless it was recorded before.
@@ -291,7 +291,7 @@ func relate(ctx context.Context, s *Sync) error {
 		s.Related, err = s.preview.relate(ctx, s)
 		return err
 	}
-	if s.recording != nil && !s.controller.customizer.Remembers(s.Key, s.Parent) {
+	if s.recording.Records() && !s.controller.customizer.Remembers(s.Key, s.Parent) {
 		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
 	}
 	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, *s.controller.encoded.Load(), s.Parent)

@@ -106,44 +106,37 @@ func (h *History) Wrote(key parent.Key, versions ...uint64) {
 	if !ok {
 		return
 	}
-	if cap(e.wrote) == 0 {
-		e.wrote = make([]uint64, 0, max(len(versions), usualVersions))
-	}
 	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote))]...)
 }
 
-// Begin begins to record a sync of a parent. The caller ends the recording.
-func (h *History) Begin(key parent.Key, b trigger.Begun) *Recording {
+// Begin begins to record a sync of a parent. The caller ends the recording, and releases the triggers after that.
+func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 	if h == nil {
-		return nil
+		return Recording{}
 	}
 	now := time.Now()
 	p := newPacker()
-	r := &Recording{history: h, key: key, began: now, packer: p}
 	p.sync.Time, p.sync.WaitMilliseconds = metav1.NewMicroTime(now), b.Waited.Milliseconds()
-	kept := b.Triggers.Kept()
-	if len(kept) > 0 {
+	if p.triggers = b.Triggers.Kept(); len(p.triggers) > 0 {
 		p.sync.MoreTriggers = clamp(b.Triggers.More)
 	}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	e, ok := h.parents[key]
 	if !ok {
-		e = &entry{}
+		e = newEntry()
 		h.parents[key] = e
 	}
 	own := func(version uint64) bool {
 		return slices.Contains(e.wrote, version) || slices.Contains(e.wroteBefore, version)
 	}
-	for i := range kept {
-		cause := kept[i].SyncTrigger
-		if kept[i].All(own) {
-			cause.Reason = v1alpha1.SyncOwnWrite
+	for i := range p.triggers {
+		if t := &p.triggers[i]; t.All(own) {
+			t.Reason = v1alpha1.SyncOwnWrite
 		}
-		p.sync.Triggers = append(p.sync.Triggers, cause)
 	}
 	e.wrote, e.wroteBefore = e.wroteBefore[:0], e.wrote
-	return r
+	return Recording{history: h, key: key, began: now, packer: p}
 }
 
 // Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it, and somebody

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // maxShort is how many bytes of an error are kept of a sync that is abridged.
@@ -88,7 +89,7 @@ func (p packed) sync(of parent.Key) v1alpha1.ControllerSync {
 			s.Triggers = append(s.Triggers, u.cause())
 		}
 		t := &s.Triggers[i]
-		t.MoreFields, t.Hidden, t.Fields = u.flag(), u.flag(), u.texts()
+		t.MoreFields, t.Fields = u.flag(), u.texts()
 	}
 	s.Fields, s.ChangedBackBy = u.texts(), u.texts()
 	return s
@@ -132,7 +133,9 @@ func (p packed) wrote(key children.Key, path string) (hash record.Hash, settled 
 
 // packer has the memory in which a sync is put together, which is used again.
 type packer struct {
-	sync v1alpha1.ControllerSync
+	// sync has all but the triggers, which belong to the queue.
+	sync     v1alpha1.ControllerSync
+	triggers []trigger.Trigger
 	// paths are the fields of all children, and desired stands for what was desired there, in the same order.
 	paths   []string
 	desired []record.Hash
@@ -157,11 +160,10 @@ func (p *packer) release() {
 
 // reset makes it empty, and lets all go to which the sync pointed.
 func (p *packer) reset() {
-	clear(p.sync.Triggers)
 	clear(p.sync.Children)
 	clear(p.sync.Fields)
 	clear(p.paths)
-	p.sync = v1alpha1.ControllerSync{Triggers: p.sync.Triggers[:0], Children: p.sync.Children[:0], Fields: p.sync.Fields[:0]}
+	p.sync, p.triggers = v1alpha1.ControllerSync{Children: p.sync.Children[:0], Fields: p.sync.Fields[:0]}, nil
 	p.paths, p.desired, p.buffer = p.paths[:0], p.desired[:0], p.buffer[:0]
 }
 
@@ -175,10 +177,10 @@ func (p *packer) pack() packed {
 	p.text(short)
 	p.number(int(s.MoreTriggers))
 	p.number(int(s.MoreChildren))
-	p.number(len(s.Triggers))
+	p.number(len(p.triggers))
 	p.number(len(s.Children))
-	if len(s.Triggers) > 0 {
-		p.cause(&s.Triggers[0])
+	if len(p.triggers) > 0 {
+		p.cause(&p.triggers[0])
 	}
 	long := len(p.buffer)
 	hashes := p.desired
@@ -189,13 +191,12 @@ func (p *packer) pack() packed {
 	if p.flag(cut); cut {
 		p.text(s.Error)
 	}
-	for i := range s.Triggers {
-		t := &s.Triggers[i]
+	for i := range p.triggers {
+		t := &p.triggers[i]
 		if i > 0 {
 			p.cause(t)
 		}
 		p.flag(t.MoreFields)
-		p.flag(t.Hidden)
 		p.texts(t.Fields)
 	}
 	p.texts(s.Fields)
@@ -234,10 +235,11 @@ func (p *packer) object(o *v1alpha1.SyncObject) {
 }
 
 // cause adds what stays of a trigger.
-func (p *packer) cause(t *v1alpha1.SyncTrigger) {
+func (p *packer) cause(t *trigger.Trigger) {
 	p.text(string(t.Reason))
-	if p.flag(t.Object != nil); t.Object != nil {
-		p.object(t.Object)
+	is := t.Object != v1alpha1.SyncObject{}
+	if p.flag(is); is {
+		p.object(&t.Object)
 	}
 }
 

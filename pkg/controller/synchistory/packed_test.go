@@ -31,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // randomSyncs calls a function with syncs whose fields all have some value, and with what stands for what was desired at the fields of
@@ -52,6 +53,9 @@ func randomSyncs(check func(s *v1alpha1.ControllerSync, desired []record.Hash)) 
 		var s v1alpha1.ControllerSync
 		fill.Fill(&s)
 		s.Abridged = false
+		for i := range s.Triggers {
+			s.Triggers[i].Hidden = false // Whoever answers a request says so.
+		}
 		if i%3 == 0 {
 			s.Error = strings.Repeat("é", i%100)
 		}
@@ -69,13 +73,20 @@ func randomSyncs(check func(s *v1alpha1.ControllerSync, desired []record.Hash)) 
 func pack(s *v1alpha1.ControllerSync, desired []record.Hash) packed {
 	p := &packer{
 		sync: v1alpha1.ControllerSync{
-			Children: []v1alpha1.SyncChild{{Fields: []string{"former"}}}, Triggers: make([]v1alpha1.SyncTrigger, 3), Error: "former", Fields: []string{"former"},
+			Children: []v1alpha1.SyncChild{{Fields: []string{"former"}}}, Error: "former", Fields: []string{"former"},
 		},
-		paths: []string{"former"}, desired: []record.Hash{1},
+		triggers: make([]trigger.Trigger, 3), paths: []string{"former"}, desired: []record.Hash{1},
 	}
 	p.pack()
 	p.reset()
 	p.sync, p.desired = *s.DeepCopy(), desired
+	for _, t := range s.Triggers {
+		each := trigger.Trigger{Reason: t.Reason, Fields: t.Fields, MoreFields: t.MoreFields}
+		if t.Object != nil {
+			each.Object = *t.Object
+		}
+		p.triggers = append(p.triggers, each)
+	}
 	return p.pack()
 }
 

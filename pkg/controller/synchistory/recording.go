@@ -45,7 +45,7 @@ const (
 	reasonUnknown  = "Unknown"
 )
 
-// Recording is a sync that is under way. It is not safe for concurrent use; all methods of a nil recording do nothing.
+// Recording is a sync that is under way. It must not be copied, and is not safe for concurrent use. All methods of the zero value do nothing.
 type Recording struct {
 	history *History
 	key     parent.Key
@@ -55,16 +55,15 @@ type Recording struct {
 	packer *packer
 }
 
+// Records reports whether it is more than the zero value.
+func (r *Recording) Records() bool { return r.history != nil }
+
 // Hook adds the time that a call of a hook took.
-func (r *Recording) Hook(took time.Duration) {
-	if r != nil {
-		r.hook += took
-	}
-}
+func (r *Recording) Hook(took time.Duration) { r.hook += took }
 
 // Parent notes that the sync wrote the parent.
 func (r *Recording) Parent(before, after *object.Object) {
-	if r == nil {
+	if !r.Records() {
 		return
 	}
 	r.history.Wrote(r.key, trigger.Version(after))
@@ -82,14 +81,14 @@ func (r *Recording) Parent(before, after *object.Object) {
 
 // ChangedBackBy names who changed the parent back. After End it does nothing.
 func (r *Recording) ChangedBackBy(names ...string) {
-	if r != nil && r.packer != nil {
+	if r.packer != nil {
 		r.packer.sync.ChangedBackBy = names
 	}
 }
 
 // Claimed notes that a child was adopted or released, which wrote it.
 func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, written *object.Object) {
-	if r == nil || written == nil {
+	if !r.Records() || written == nil {
 		return
 	}
 	r.history.Wrote(r.key, trigger.Version(written))
@@ -101,7 +100,7 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 
 // Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason.
 func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
-	if r == nil {
+	if !r.Records() {
 		return
 	}
 	var few [2 * usualVersions]uint64
@@ -214,7 +213,7 @@ func (r *Recording) full() bool {
 
 // End remembers the sync with the text of its error, empty for none. A second call does nothing.
 func (r *Recording) End(failed string) {
-	if r == nil || r.packer == nil {
+	if r.packer == nil {
 		return
 	}
 	p := r.packer

@@ -56,6 +56,14 @@ type entry struct {
 	first, last *node
 	// wrote stands for the versions that the present or the last sync made, and wroteBefore for those of the one before it.
 	wrote, wroteBefore []uint64
+	// few is where most have both.
+	few [2][usualVersions]uint64
+}
+
+func newEntry() *entry {
+	e := &entry{}
+	e.wrote, e.wroteBefore = e.few[0][:0], e.few[1][:0]
+	return e
 }
 
 // NewRing returns a ring for a number of bytes; nil if that is not positive.

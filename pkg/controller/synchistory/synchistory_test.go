@@ -63,7 +63,8 @@ func because(triggers ...trigger.Trigger) trigger.Begun {
 
 // synced records a sync.
 func synced(h *History, name, failed string) {
-	h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer))).End(failed)
+	rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer)))
+	rec.End(failed)
 }
 
 // errorsOf returns the errors of the syncs of parents, the latest first.
@@ -195,7 +196,7 @@ func TestWithoutARingNothingIsRecorded(t *testing.T) {
 	h.Keep(func(parent.Key) bool { return true })
 	r.Close("c", "u")
 	syncs, more := h.Latest([]parent.Key{key("a")}, 1)
-	if r != nil || h != nil || rec != nil || syncs != nil || more != 0 || h.Len() != 0 || r.Bytes() != 0 || h.Repeated(key("a"), &plan.Step{}) {
+	if r != nil || h != nil || rec.Records() || syncs != nil || more != 0 || h.Len() != 0 || r.Bytes() != 0 || h.Repeated(key("a"), &plan.Step{}) {
 		t.Error("something was recorded")
 	}
 }
@@ -227,7 +228,8 @@ func TestEventsOfOwnWritesAreToldFromOthers(t *testing.T) {
 		{[]trigger.Trigger{changed(nil, created), changed(created, edited)}, "ChildChanged"},             // It may come late, and is joined with one of another client.
 		{[]trigger.Trigger{changed(nil, created), trigger.Of(v1alpha1.SyncRetry)}, "ChildChanged Retry"}, // It comes too late.
 	} {
-		h.Begin(key("a"), because(tc.triggers...)).End("")
+		rec := h.Begin(key("a"), because(tc.triggers...))
+		rec.End("")
 		syncs, _ := h.Latest([]parent.Key{key("a")}, 1)
 		var got []string
 		for _, each := range syncs[0].Triggers {
@@ -472,10 +474,13 @@ func BenchmarkSync(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		rec := h.Begin(keys[i%len(keys)], because(trigger.OfObject(v1alpha1.SyncSpecChanged, things, before, after)))
+		set := trigger.NewSet(0)
+		set.Add(trigger.OfObject(v1alpha1.SyncSpecChanged, things, before, after))
+		rec := h.Begin(keys[i%len(keys)], trigger.Begun{Triggers: set})
 		rec.Hook(time.Millisecond)
 		rec.Children(done, configMaps)
 		rec.Parent(before, after)
 		rec.End("")
+		set.Release()
 	}
 }

@@ -18,8 +18,10 @@ package trigger
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -33,7 +35,7 @@ const (
 	maxScan = 64 << 10
 )
 
-const metadata = "metadata"
+var metadata = []byte("metadata")
 
 // Fields returns the places at which two states of an object differ, such as spec.replicas, and whether there are more. Lists of different
 // lengths differ as a whole. What of the metadata changes with every write is left out.
@@ -44,72 +46,102 @@ func Fields(before, after *object.Object) (fields []string, more bool) {
 
 func fieldsOf(before, after []part) (fields []string, more bool) {
 	var d differences
-	d.objects("", before, after)
-	slices.Sort(d.paths)
-	return d.paths, d.more
+	d.objects(before, after)
+	if d.n == 0 {
+		return nil, d.more
+	}
+	fields = slices.Clone(d.found[:d.n])
+	slices.Sort(fields)
+	return fields, d.more
 }
 
 // metadataDiffers reports whether more of the metadata differs than what changes with every write.
 func metadataDiffers(before, after []part) bool {
 	was, is := members{list: before}, members{list: after}
 	var d differences
-	d.compare(metadata, was.value([]byte(metadata)), is.value([]byte(metadata)))
-	return len(d.paths) > 0
+	d.enter(metadata)
+	d.compare(was.value(metadata), is.value(metadata))
+	return d.n > 0
 }
 
 // differences are the places at which two values differ.
 type differences struct {
-	paths []string
+	found [maxFields]string
+	n     int
 	more  bool
+	// path is the place at which values are compared at present, of which there are size bytes; what is too long is cut.
+	path [maxPath]byte
+	size int
 }
 
-func (d *differences) add(path string) {
-	switch {
-	case len(d.paths) == maxFields:
+// add adds the present place.
+func (d *differences) add() {
+	if d.n == maxFields {
 		d.more = true
-	case len(path) > maxPath:
-		d.paths = append(d.paths, path[:maxPath]+"...")
-	default:
-		d.paths = append(d.paths, path)
+		return
 	}
+	if d.size > maxPath {
+		d.found[d.n] = string(d.path[:]) + "..."
+	} else {
+		d.found[d.n] = intern(d.path[:d.size])
+	}
+	d.n++
 }
 
-// compare compares two values in JSON, of which an absent one is empty.
-func (d *differences) compare(path string, before, after []byte) {
+// interned are places that were named lately: most changes are at the same few.
+var interned [512]atomic.Pointer[string] //nolint:gochecknoglobals // It holds nothing but memory.
+
+// intern returns a text, which is in memory once if it is asked for often.
+func intern(text []byte) string {
+	slot := &interned[maphash.Bytes(seed, text)%uint64(len(interned))]
+	if s := slot.Load(); s != nil && *s == string(text) {
+		return *s
+	}
+	s := string(text)
+	slot.Store(&s)
+	return s
+}
+
+// compare compares two values in JSON, of which an absent one is empty, at the present place.
+func (d *differences) compare(before, after []byte) {
 	switch {
 	case bytes.Equal(before, after) || d.more:
 	case len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(before)+len(after) > maxScan:
-		d.add(path)
+		d.add()
 	case before[0] == '{' || before[0] == '[':
-		d.descend(path, before, after)
+		d.descend(before, after)
 	default:
-		d.add(path)
+		d.add()
 	}
 }
 
-func (d *differences) descend(path string, before, after []byte) {
+func (d *differences) descend(before, after []byte) {
 	var a, b [usual]part
 	if before[0] == '{' {
-		d.objects(path, parts(a[:0], before), parts(b[:0], after))
+		d.objects(parts(a[:0], before), parts(b[:0], after))
 	} else {
-		d.lists(path, parts(a[:0], before), parts(b[:0], after))
+		d.lists(parts(a[:0], before), parts(b[:0], after))
 	}
 }
 
-func (d *differences) objects(path string, before, after []part) {
-	former, later := members{list: before}, members{list: after}
+func (d *differences) objects(before, after []part) {
+	former, later, here := members{list: before}, members{list: after}, d.size
 	for _, b := range after {
 		a := former.value(b.key)
-		if !bytes.Equal(a, b.value) && !isIgnored(path, b.key) {
-			d.compare(within(path, b.key), a, b.value)
+		if !bytes.Equal(a, b.value) && !d.ignores(b.key) {
+			d.enter(b.key)
+			d.compare(a, b.value)
+			d.size = here
 		}
 		if d.more {
 			return // What else differs changes nothing, and looking for members that are missing takes long.
 		}
 	}
 	for _, a := range before {
-		if later.value(a.key) == nil && !isIgnored(path, a.key) {
-			d.add(within(path, a.key))
+		if later.value(a.key) == nil && !d.ignores(a.key) {
+			d.enter(a.key)
+			d.add()
+			d.size = here
 		}
 		if d.more {
 			return
@@ -117,11 +149,44 @@ func (d *differences) objects(path string, before, after []part) {
 	}
 }
 
-func within(path string, key []byte) string {
-	if path == "" {
-		return string(key)
+// enter goes from the present place to that of one of its members.
+func (d *differences) enter(key []byte) {
+	if d.size > 0 {
+		d.write('.')
 	}
-	return path + "." + string(key)
+	d.write(key...)
+}
+
+// write adds to the present place.
+func (d *differences) write(text ...byte) {
+	if d.size < maxPath {
+		copy(d.path[d.size:], text)
+	}
+	d.size += len(text)
+}
+
+// ignores reports whether a member of the present place changes with every write.
+func (d *differences) ignores(key []byte) bool {
+	return d.size == len(metadata) && bytes.Equal(d.path[:d.size], metadata) && (string(key) == "resourceVersion" || string(key) == "generation" || string(key) == "managedFields")
+}
+
+func (d *differences) lists(before, after []part) {
+	if len(before) != len(after) {
+		d.add()
+		return
+	}
+	var number [20]byte
+	here := d.size
+	for i := range before {
+		if bytes.Equal(before[i].value, after[i].value) {
+			continue
+		}
+		d.write('[')
+		d.write(strconv.AppendInt(number[:0], int64(i), 10)...)
+		d.write(']')
+		d.compare(before[i].value, after[i].value)
+		d.size = here
+	}
 }
 
 // members finds the members of an object by their keys, at once if they are asked for in their order.
@@ -141,22 +206,6 @@ func (m *members) value(key []byte) []byte {
 	}
 	m.next = at + 1
 	return m.list[at].value
-}
-
-func isIgnored(path string, key []byte) bool {
-	return path == metadata && (string(key) == "resourceVersion" || string(key) == "generation" || string(key) == "managedFields")
-}
-
-func (d *differences) lists(path string, before, after []part) {
-	if len(before) != len(after) {
-		d.add(path)
-		return
-	}
-	for i := range before {
-		if !bytes.Equal(before[i].value, after[i].value) {
-			d.compare(path+"["+strconv.Itoa(i)+"]", before[i].value, after[i].value)
-		}
-	}
 }
 
 // part is a member of an object, with its key as it is written, or an element of a list.

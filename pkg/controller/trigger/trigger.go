@@ -18,7 +18,6 @@ package trigger
 
 import (
 	"bytes"
-	"context"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -34,7 +33,13 @@ import (
 
 // Trigger is one cause of a sync. It does not change once it is made. The zero value is none.
 type Trigger struct {
-	v1alpha1.SyncTrigger
+	// Reason is empty for none.
+	Reason v1alpha1.SyncReason
+	// Object is the one that changed; the zero value if the trigger is no change of an object.
+	Object v1alpha1.SyncObject
+	// Fields are places at which the object changed, and MoreFields says that there are more.
+	Fields     []string
+	MoreFields bool
 
 	// version stands for the state of the object that the trigger shows, as [Version] and [Deleted] compute it; zero for none.
 	version uint64
@@ -47,13 +52,13 @@ const maxJoined = 8
 
 // All reports whether a function returns true for all states of the object that the trigger stands for. Of one that stands for none, or
 // for more than are kept, it is false.
-func (t Trigger) All(is func(version uint64) bool) bool {
+func (t *Trigger) All(is func(version uint64) bool) bool {
 	return t.version != 0 && is(t.version) && len(t.joined) < maxJoined && !slices.ContainsFunc(t.joined, func(v uint64) bool { return !is(v) })
 }
 
 // Of returns a cause that is no change of an object.
 func Of(reason v1alpha1.SyncReason) Trigger {
-	return Trigger{SyncTrigger: v1alpha1.SyncTrigger{Reason: reason}}
+	return Trigger{Reason: reason}
 }
 
 // OfObject returns the change of an object of a resource, of which one state may be nil, for a given reason.
@@ -75,7 +80,7 @@ func of(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *objec
 	if shown == nil {
 		return t
 	}
-	t.Object = &v1alpha1.SyncObject{
+	t.Object = v1alpha1.SyncObject{
 		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
 		Name: strings.Clone(shown.Name()), // What is remembered must not keep the object in memory, of whose JSON the name is a part.
 	}
@@ -112,7 +117,7 @@ func reasonOf(before, after []part) v1alpha1.SyncReason {
 		for _, p := range list {
 			former, later := was.value(p.key), is.value(p.key)
 			switch {
-			case bytes.Equal(former, later) || string(p.key) == metadata:
+			case bytes.Equal(former, later) || bytes.Equal(p.key, metadata):
 			case string(p.key) == "status":
 				status = true
 			default:
@@ -182,8 +187,8 @@ func (s *Set) Release() {
 // Add adds a trigger. One for the same reason about the same object is the same one, and the fields are those of both.
 func (s *Set) Add(t Trigger) {
 	for i := range s.kept[:s.n] {
-		if s.kept[i].Reason == t.Reason && sameObject(s.kept[i].Object, t.Object) {
-			s.kept[i] = join(s.kept[i], t)
+		if former := &s.kept[i]; former.Reason == t.Reason && former.Object == t.Object {
+			former.join(t)
 			return
 		}
 	}
@@ -203,28 +208,22 @@ func (s *Set) Kept() []Trigger {
 	return s.kept[:s.n]
 }
 
-func sameObject(a, b *v1alpha1.SyncObject) bool {
-	return a == b || a != nil && b != nil && *a == *b
-}
-
-// join returns a trigger with the fields of a later one about the same object. The caller does not use the former one any more.
-func join(former, later Trigger) Trigger {
-	joined := former
-	if len(joined.joined) < maxJoined {
-		joined.joined = append(joined.joined, later.version)
+// join adds the fields of a later trigger about the same object.
+func (t *Trigger) join(later Trigger) {
+	if len(t.joined) < maxJoined {
+		t.joined = append(t.joined, later.version)
 	}
-	joined.MoreFields = former.MoreFields || later.MoreFields
+	t.MoreFields = t.MoreFields || later.MoreFields
 	for _, field := range later.Fields {
-		if slices.Contains(joined.Fields, field) {
+		if slices.Contains(t.Fields, field) {
 			continue
 		}
-		if len(joined.Fields) == maxFields {
-			joined.MoreFields = true
+		if len(t.Fields) == maxFields {
+			t.MoreFields = true
 			break
 		}
-		joined.Fields = append(slices.Clip(joined.Fields), field)
+		t.Fields = append(slices.Clip(t.Fields), field)
 	}
-	return joined
 }
 
 // Begun are the triggers of a sync that begins, and how long its parent waited.
@@ -233,17 +232,4 @@ type Begun struct {
 	Triggers *Set
 	// Waited is the time from the first of them on.
 	Waited time.Duration
-}
-
-type contextKey struct{}
-
-// Into returns a context that tells a sync why it is made.
-func Into(ctx context.Context, b Begun) context.Context {
-	return context.WithValue(ctx, contextKey{}, b)
-}
-
-// From returns what Into put into a context; the zero value if nothing did.
-func From(ctx context.Context) Begun {
-	b, _ := ctx.Value(contextKey{}).(Begun)
-	return b
 }

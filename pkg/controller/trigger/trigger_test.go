@@ -19,7 +19,9 @@ package trigger
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,7 +89,7 @@ func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
 			if got.Reason != tc.reason || strings.Join(got.Fields, " ") != tc.fields || got.MoreFields != tc.more {
 				t.Errorf("the trigger is %+v", got)
 			}
-			want := &v1alpha1.SyncObject{Group: "example.com", Resource: "things", Kind: "Thing", Namespace: "n", Name: "a"}
+			want := v1alpha1.SyncObject{Group: "example.com", Resource: "things", Kind: "Thing", Namespace: "n", Name: "a"}
 			if diff := cmp.Diff(want, got.Object); diff != "" {
 				t.Errorf("the object (-want +got):\n%s", diff)
 			}
@@ -190,6 +192,24 @@ func TestAMemberBeforeManyIsTheOnlyPlace(t *testing.T) {
 			t.Errorf("the places are %v, more %t", fields, more)
 		}
 	}
+}
+
+func TestPlacesOfManyObjectsAreToldApart(t *testing.T) {
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 3 * len(interned) {
+				want := fmt.Sprintf("data.k%d", i)
+				before, after := fmt.Appendf(nil, `{"data":{"k%d":"1"}}`, i), fmt.Appendf(nil, `{"data":{"k%d":"2"}}`, i)
+				for range 2 {
+					if got, more := fieldsOf(parts(nil, before), parts(nil, after)); !slices.Equal(got, []string{want}) || more {
+						t.Errorf("the places are %q and more %t, want %s", got, more, want)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func BenchmarkFields(b *testing.B) {

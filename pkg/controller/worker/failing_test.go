@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
@@ -42,7 +43,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 		}
 		p, _ := run(t, worker.Config{
 			Workers: 1,
-			Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+			Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if broken[k] {
@@ -107,7 +108,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 			<-hold
 			return worker.Result{}, errors.New(k.Name)
 		}})

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
@@ -33,7 +34,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int64
 		block := make(chan struct{})
-		p, reported := run(t, worker.Config{Sync: func(ctx context.Context, _ parent.Key) (worker.Result, error) {
+		p, reported := run(t, worker.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
 			begun.Add(1)
 			select {
 			case <-block:
@@ -76,7 +77,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p := worker.New(worker.Config{Name: t.Name(), Workers: 2, Sync: func(context.Context, parent.Key) (worker.Result, error) {
+		p := worker.New(worker.Config{Name: t.Name(), Workers: 2, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 			synced.Add(1)
 			return worker.Result{ResyncAfter: time.Minute}, nil
 		}})
@@ -109,7 +110,7 @@ func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
 func TestASyncThatEndsWellDuringAPauseIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
+		p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 			<-time.After(time.Second)
 			synced.Add(1)
 			return worker.Result{}, nil
@@ -130,7 +131,7 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var healthy atomic.Value
 		healthy.Store("")
-		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 			if healthy.Load() == k.Name {
 				return worker.Result{}, nil
 			}

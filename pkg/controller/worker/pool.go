@@ -48,9 +48,10 @@ type Config struct {
 	Name string
 	// Workers is the number of keys that are synced at the same time. At least 1.
 	Workers int
-	// Sync brings one parent to its desired state. It is never called for one key by two goroutines at once. Its context ends with the
-	// grace, and has the cause of the end of Run's then.
-	Sync func(ctx context.Context, key parent.Key) (Result, error)
+	// Sync brings one parent to its desired state, and is told why it is called, if Triggers says so; it must not use the triggers after it
+	// returned. It is never called for one key by two goroutines at once. Its context ends with the grace, and has the cause of the end of
+	// Run's then.
+	Sync func(ctx context.Context, key parent.Key, why trigger.Begun) (Result, error)
 	// Ready reports whether a key may be synced now. After it returned false, [Pool.Release] is to be called as soon as the
 	// key may be synced, from any goroutine. Nil: always.
 	Ready func(key parent.Key) bool
@@ -68,7 +69,7 @@ type Config struct {
 	Random func() float64
 	// Metrics are the series of the controller, which Run shows. Nil: none.
 	Metrics *metrics.Controller
-	// Triggers says that the context of a sync has why it is made, as [trigger.From] returns it. It must not be used after the sync.
+	// Triggers says that it is kept why keys are synced.
 	Triggers bool
 }
 
@@ -188,19 +189,16 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		return false
 	}
 	defer p.done(key)
-	begun := ctx
 	var why trigger.Begun
 	if ready := p.config.Ready; ready != nil {
 		p.queue.Hold(key, priority)
 		if !ready(key) {
 			return true
 		}
-		if why = p.queue.Begin(key); p.config.Triggers {
-			begun = trigger.Into(ctx, why)
-		}
+		why = p.queue.Begin(key)
 	}
 	began := p.config.Clock.Now()
-	result, cut, err := p.sync(begun, key)
+	result, cut, err := p.sync(ctx, key, why)
 	why.Triggers.Release()
 	took := p.config.Clock.Since(began)
 	if cut {
@@ -234,14 +232,14 @@ func (p *Pool) done(key parent.Key) {
 }
 
 // sync syncs a key. It reports whether a pause cut the sync short, which then says nothing about the key.
-func (p *Pool) sync(ctx context.Context, key parent.Key) (result Result, cut bool, err error) {
+func (p *Pool) sync(ctx context.Context, key parent.Key, why trigger.Begun) (result Result, cut bool, err error) {
 	ctx, release := p.brake.bind(ctx)
 	defer release()
 	if ctx.Err() != nil {
 		return result, p.brake.cut(ctx), ctx.Err()
 	}
 	err = recovery.Call(ctx, "syncing", func() (err error) {
-		result, err = p.config.Sync(ctx, key)
+		result, err = p.config.Sync(ctx, key, why)
 		return err
 	})
 	return result, err != nil && p.brake.cut(ctx), err

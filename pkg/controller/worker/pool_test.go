@@ -34,6 +34,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
@@ -98,7 +99,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			again := make(chan struct{})
-			p, reported := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
+			p, reported := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 				switch calls.Add(1) {
 				case 1:
 					return worker.Result{}, tc.err
@@ -122,7 +123,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 func TestAPanicStopsNothing(t *testing.T) {
 	var calls atomic.Int32
 	done := make(chan struct{})
-	p, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+	p, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 		if k == key("bad") && calls.Add(1) == 1 {
 			panic(k)
 		}
@@ -150,7 +151,7 @@ func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
 			}
 			return true
 		},
-		Sync: func(context.Context, parent.Key) (worker.Result, error) {
+		Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 			close(done)
 			return worker.Result{}, nil
 		},
@@ -170,7 +171,7 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 			}
 			return ready.Load()
 		},
-		Sync: func(context.Context, parent.Key) (worker.Result, error) {
+		Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 			close(synced)
 			return worker.Result{}, nil
 		},
@@ -190,7 +191,7 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 func TestResyncAfterSyncsAgain(t *testing.T) {
 	var calls atomic.Int32
 	again := make(chan struct{})
-	p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key) (worker.Result, error) {
+	p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 		if calls.Add(1) == 2 {
 			close(again)
 			return worker.Result{}, nil
@@ -206,7 +207,7 @@ func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	var interrupted atomic.Bool
 	p := worker.New(worker.Config{
 		Name: t.Name(), Workers: 1, Failed: func(context.Context, parent.Key, error) {}, Grace: time.Hour,
-		Sync: func(ctx context.Context, _ parent.Key) (worker.Result, error) {
+		Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
 			close(started)
 			<-release
 			interrupted.Store(ctx.Err() != nil)
@@ -233,7 +234,7 @@ func TestOnlyMatchingErrorsAreRetried(t *testing.T) {
 	failing := make(chan string, 100)
 	p := worker.New(worker.Config{
 		Name: t.Name(), Workers: 1, Clock: testclock.NewFakeClock(time.Now()),
-		Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			calls[k.Name]++
@@ -272,7 +273,7 @@ func TestMetricsShowWhatAPoolDoes(t *testing.T) {
 	p, _ := run(t, worker.Config{
 		Metrics: m,
 		Ready:   func(k parent.Key) bool { return k.Name != "held" },
-		Sync: func(_ context.Context, k parent.Key) (worker.Result, error) {
+		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 			switch k.Name {
 			case "stuck":
 				close(stuck)
@@ -365,7 +366,7 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			enough := make(chan struct{})
-			p, reported := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key) (worker.Result, error) {
+			p, reported := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 				if calls.Add(1) == 10 {
 					close(enough)
 				}
@@ -396,7 +397,7 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 			c := testclock.NewFakeClock(time.Now())
 			begun, ended, synced := make(chan int, 10), make(chan int, 10), make(chan struct{}, 10)
 			var calls atomic.Int32
-			p, _ := run(t, worker.Config{Clock: c, Sync: func(context.Context, parent.Key) (worker.Result, error) {
+			p, _ := run(t, worker.Config{Clock: c, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 				n := int(calls.Add(1))
 				defer func() { synced <- struct{}{} }()
 				if !tc.syncs[min(n, len(tc.syncs))-1] {
