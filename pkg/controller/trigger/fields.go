@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -40,28 +41,29 @@ var metadata = []byte("metadata")
 // Fields returns the places at which two states of an object differ, such as spec.replicas, and whether there are more. Lists of different
 // lengths differ as a whole. What of the metadata changes with every write is left out.
 func Fields(before, after *object.Object) (fields []string, more bool) {
+	c := compare(before.JSON(), after.JSON())
+	return c.fields, c.more
+}
+
+// change is how two states of an object differ.
+type change struct {
+	fields []string
+	more   bool
+	// reason says which part of the object it is, the most important one of several.
+	reason v1alpha1.SyncReason
+}
+
+// compare compares two states of an object.
+func compare(before, after []byte) change {
 	var a, b [usual]part
-	return fieldsOf(parts(a[:0], before.JSON()), parts(b[:0], after.JSON()))
-}
-
-func fieldsOf(before, after []part) (fields []string, more bool) {
 	var d differences
-	d.objects(before, after)
-	if d.n == 0 {
-		return nil, d.more
+	reason := d.states(parts(a[:0], before), parts(b[:0], after))
+	c := change{more: d.more, reason: reason}
+	if d.n > 0 {
+		c.fields = slices.Clone(d.found[:d.n])
+		slices.Sort(c.fields)
 	}
-	fields = slices.Clone(d.found[:d.n])
-	slices.Sort(fields)
-	return fields, d.more
-}
-
-// metadataDiffers reports whether more of the metadata differs than what changes with every write.
-func metadataDiffers(before, after []part) bool {
-	was, is := members{list: before}, members{list: after}
-	var d differences
-	d.enter(metadata)
-	d.compare(was.value(metadata), is.value(metadata))
-	return d.n > 0
+	return c
 }
 
 // differences are the places at which two values differ.
@@ -147,6 +149,51 @@ func (d *differences) objects(before, after []part) {
 			return
 		}
 	}
+}
+
+// states compares two states of an object, and says which part of it changed.
+func (d *differences) states(before, after []part) v1alpha1.SyncReason {
+	former, later := members{list: before}, members{list: after}
+	var spec, status, rest bool
+	differs := func(p part, was, is []byte) {
+		found, full := d.n, d.more
+		d.enter(p.key)
+		d.compare(was, is)
+		d.size = 0
+		switch {
+		case bytes.Equal(p.key, metadata):
+			rest = d.n > found || full && metadataDiffers(was, is)
+		case string(p.key) == "status":
+			status = true
+		default:
+			spec = true
+		}
+	}
+	for _, is := range after {
+		if was := former.value(is.key); !bytes.Equal(was, is.value) {
+			differs(is, was, is.value)
+		}
+	}
+	for _, was := range before {
+		if later.value(was.key) == nil {
+			differs(was, was.value, nil)
+		}
+	}
+	switch {
+	case spec:
+		return v1alpha1.SyncSpecChanged
+	case rest || !status:
+		return v1alpha1.SyncMetadataChanged
+	}
+	return v1alpha1.SyncStatusChanged
+}
+
+// metadataDiffers reports whether more of the metadata differs than what changes with every write.
+func metadataDiffers(before, after []byte) bool {
+	var d differences
+	d.enter(metadata)
+	d.compare(before, after)
+	return d.n > 0
 }
 
 // enter goes from the present place to that of one of its members.

@@ -17,7 +17,6 @@ limitations under the License.
 package trigger
 
 import (
-	"bytes"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -98,37 +97,14 @@ func OfParent(r schema.GroupResource, e cache.Event) Trigger {
 	if e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID() {
 		return of(v1alpha1.SyncParentCreated, r, e.Old, e.New)
 	}
-	var a, b [usual]part
-	before, after := parts(a[:0], e.Old.JSON()), parts(b[:0], e.New.JSON())
-	reason := v1alpha1.SyncParentDeleted
-	if !e.New.Deleting() || e.Old.Deleting() {
-		reason = reasonOf(before, after)
+	c := compare(e.Old.JSON(), e.New.JSON())
+	reason := c.reason
+	if e.New.Deleting() && !e.Old.Deleting() {
+		reason = v1alpha1.SyncParentDeleted
 	}
 	t := of(reason, r, e.Old, e.New)
-	t.Fields, t.MoreFields = fieldsOf(before, after)
+	t.Fields, t.MoreFields = c.fields, c.more
 	return t
-}
-
-// reasonOf says what of a parent that is there changed.
-func reasonOf(before, after []part) v1alpha1.SyncReason {
-	status := false
-	for _, list := range [][]part{before, after} {
-		was, is := members{list: before}, members{list: after}
-		for _, p := range list {
-			former, later := was.value(p.key), is.value(p.key)
-			switch {
-			case bytes.Equal(former, later) || bytes.Equal(p.key, metadata):
-			case string(p.key) == "status":
-				status = true
-			default:
-				return v1alpha1.SyncSpecChanged
-			}
-		}
-	}
-	if !status || metadataDiffers(before, after) {
-		return v1alpha1.SyncMetadataChanged
-	}
-	return v1alpha1.SyncStatusChanged
 }
 
 // seed makes the hashes of this process comparable.

@@ -77,6 +77,11 @@ func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
 			"", `,"spec":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}`, "", `,"spec":{"a":2,"b":2,"c":2,"d":2,"e":2,"f":2,"g":2,"h":2,"i":2}`,
 			v1alpha1.SyncSpecChanged, "spec.a spec.b spec.c spec.d spec.e spec.f spec.g spec.h", true,
 		},
+		"many places of the status and labels": {
+			`,"labels":{"a":"x"}`, `,"status":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}`,
+			`,"labels":{"a":"y"}`, `,"status":{"a":2,"b":2,"c":2,"d":2,"e":2,"f":2,"g":2,"h":2,"i":2}`,
+			v1alpha1.SyncMetadataChanged, "metadata.labels.a status.a status.b status.c status.d status.e status.f status.g", true,
+		},
 		"a large value": {"", `,"spec":{"a":1,"b":"` + long + `"}`, "", `,"spec":{"a":2,"b":"` + long + `"}`, v1alpha1.SyncSpecChanged, "spec", false},
 		"a long name": {
 			"", `,"spec":{"` + strings.Repeat("x", maxPath) + `":1}`, "", `,"spec":{"` + strings.Repeat("x", maxPath) + `":2}`, v1alpha1.SyncSpecChanged,
@@ -94,6 +99,22 @@ func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
 				t.Errorf("the object (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The order of members is that of who stored the object.
+func TestLabelsAfterManyPlacesOfTheStatusAreSeen(t *testing.T) {
+	object := func(n int, label string) []byte {
+		var status strings.Builder
+		for i := range 2 * maxFields {
+			fmt.Fprintf(&status, `"k%02d":%d,`, i, n)
+		}
+		return fmt.Appendf(nil, `{"status":{%s"z":0},"metadata":{"resourceVersion":"%d","labels":{"a":%q}}}`, status.String(), n, label)
+	}
+	for label, want := range map[string]v1alpha1.SyncReason{"x": v1alpha1.SyncStatusChanged, "y": v1alpha1.SyncMetadataChanged} {
+		if got := compare(object(1, "x"), object(2, label)); got.reason != want || !got.more || len(got.fields) != maxFields {
+			t.Errorf("with the label %s it is %+v, want %s", label, got, want)
+		}
 	}
 }
 
@@ -202,8 +223,8 @@ func TestPlacesOfManyObjectsAreToldApart(t *testing.T) {
 				want := fmt.Sprintf("data.k%d", i)
 				before, after := fmt.Appendf(nil, `{"data":{"k%d":"1"}}`, i), fmt.Appendf(nil, `{"data":{"k%d":"2"}}`, i)
 				for range 2 {
-					if got, more := fieldsOf(parts(nil, before), parts(nil, after)); !slices.Equal(got, []string{want}) || more {
-						t.Errorf("the places are %q and more %t, want %s", got, more, want)
+					if got := compare(before, after); !slices.Equal(got.fields, []string{want}) || got.more {
+						t.Errorf("the places are %q and more %t, want %s", got.fields, got.more, want)
 					}
 				}
 			}
