@@ -102,10 +102,13 @@ func (h *History) Wrote(key parent.Key, versions ...uint64) {
 	}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
-	e, ok := h.parents[key]
-	if !ok {
-		return
+	if e, ok := h.parents[key]; ok {
+		e.made(versions)
 	}
+}
+
+// made notes versions that the controller made. It is called with the lock held.
+func (e *entry) made(versions []uint64) {
 	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote))]...)
 }
 
@@ -136,7 +139,7 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 		}
 	}
 	e.wrote, e.wroteBefore = e.wroteBefore[:0], e.wrote
-	return Recording{history: h, key: key, began: now, packer: p}
+	return Recording{ring: h.ring, of: e, began: now, packer: p}
 }
 
 // Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it, and somebody

@@ -26,7 +26,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
@@ -47,16 +46,16 @@ const (
 
 // Recording is a sync that is under way. It must not be copied, and is not safe for concurrent use. All methods of the zero value do nothing.
 type Recording struct {
-	history *History
-	key     parent.Key
-	began   time.Time
-	hook    time.Duration
+	ring  *Ring
+	of    *entry
+	began time.Time
+	hook  time.Duration
 	// packer is nil once the sync has ended.
 	packer *packer
 }
 
 // Records reports whether it is more than the zero value.
-func (r *Recording) Records() bool { return r.history != nil }
+func (r *Recording) Records() bool { return r.ring != nil }
 
 // Hook adds the time that a call of a hook took.
 func (r *Recording) Hook(took time.Duration) { r.hook += took }
@@ -66,7 +65,7 @@ func (r *Recording) Parent(before, after *object.Object) {
 	if !r.Records() {
 		return
 	}
-	r.history.Wrote(r.key, trigger.Version(after))
+	r.wrote(trigger.Version(after))
 	if r.packer == nil {
 		return
 	}
@@ -91,7 +90,7 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 	if !r.Records() || written == nil {
 		return
 	}
-	r.history.Wrote(r.key, trigger.Version(written))
+	r.wrote(trigger.Version(written))
 	r.child(v1alpha1.SyncChild{Action: action, SyncObject: v1alpha1.SyncObject{
 		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
 		Name: written.Name(),
@@ -114,7 +113,7 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 			versions = append(versions, trigger.Deleted(o.Observed))
 		}
 	}
-	r.history.Wrote(r.key, versions...)
+	r.wrote(versions...)
 	outcomes := outcomes{list: done.Outcomes}
 	for i := range done.Plan.Steps {
 		if step := &done.Plan.Steps[i]; step.Action != plan.Leave {
@@ -222,12 +221,21 @@ func (r *Recording) End(failed string) {
 	p.sync.HookMilliseconds, p.sync.DurationMilliseconds = r.hook.Milliseconds(), time.Since(r.began).Milliseconds()
 	n := &node{packed: p.pack()}
 	p.release()
-	h := r.history
-	h.ring.mu.Lock()
-	defer h.ring.mu.Unlock()
-	if e, ok := h.parents[r.key]; ok {
-		h.ring.push(e, n)
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	if !r.of.forgotten {
+		r.ring.push(r.of, n)
 	}
+}
+
+// wrote notes that the sync made states of the parent or of children.
+func (r *Recording) wrote(versions ...uint64) {
+	if len(versions) == 0 {
+		return
+	}
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	r.of.made(versions)
 }
 
 func clamp(n int) int32 { return int32(min(n, 1<<30)) } //nolint:gosec // It fits.

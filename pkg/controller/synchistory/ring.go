@@ -56,6 +56,8 @@ type entry struct {
 	first, last *node
 	// wrote stands for the versions that the present or the last sync made, and wroteBefore for those of the one before it.
 	wrote, wroteBefore []uint64
+	// forgotten says that nothing is to be remembered any more.
+	forgotten bool
 	// few is where most have both.
 	few [2][usualVersions]uint64
 }
@@ -173,5 +175,5 @@ func (r *Ring) forget(e *entry) {
 			r.unlink(n)
 		}
 	}
-	e.first, e.last = nil, nil
+	e.first, e.last, e.forgotten = nil, nil, true
 }
