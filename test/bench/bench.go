@@ -60,6 +60,8 @@ type bench struct {
 	tally    gauge.Tally
 	options
 	serial int
+	// last says that nothing is measured any more on the control plane after the present step, so that its objects may stay.
+	last bool
 	// knownToCollector says that collected has returned.
 	knownToCollector bool
 }
@@ -230,10 +232,11 @@ func (l *lane) open(ctx context.Context) error {
 }
 
 // turn measures a step. What is not measured does not run meanwhile but for its control plane, which is idle.
-func (l *lane) turn(ctx context.Context, s step) error {
+func (l *lane) turn(ctx context.Context, s step, last bool) error {
 	if err := l.open(ctx); err != nil {
 		return err
 	}
+	l.bench.last = last
 	if l.alone {
 		return s.run(l.bench, ctx)
 	}
@@ -251,13 +254,15 @@ func (l *lane) end() {
 	l.bench = nil
 }
 
-// inTurns measures every step so many times in each lane. A peer that fails to do a step is measured with the next one again, on a new
+// inTurns measures every step so many times in each lane, and says of the last one of a lane that it is. A peer that fails to do a step is measured with the next one again, on a new
 // control plane, and the error tells of it in the end.
 func inTurns(ctx context.Context, runs int, steps []step, lanes []*lane) error {
 	var failed []error
+	turns := make([]int, len(lanes))
 	err := alternate(runs, steps, len(lanes), func(n int, s step) error {
 		l := lanes[n]
-		err := l.turn(ctx, s)
+		turns[n]++
+		err := l.turn(ctx, s, turns[n] == runs*len(steps))
 		if err == nil {
 			return nil
 		}

@@ -89,6 +89,9 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 		}
 		results = append(results, r)
 	}
+	if b.last && b.plan.withoutLimit {
+		return results, nil
+	}
 	return results, b.clear(ctx, m.namespace)
 }
 
