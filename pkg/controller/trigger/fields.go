@@ -21,6 +21,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -57,7 +58,7 @@ type change struct {
 func compare(before, after []byte) change {
 	var a, b [usual]part
 	var d differences
-	reason := d.states(parts(a[:0], before), parts(b[:0], after))
+	reason := d.states(unequal(a[:0], b[:0], before, after))
 	c := change{more: d.more, reason: reason}
 	if d.n > 0 {
 		c.fields = slices.Clone(d.found[:d.n])
@@ -120,9 +121,9 @@ func (d *differences) compare(before, after []byte) {
 func (d *differences) descend(before, after []byte) {
 	var a, b [usual]part
 	if before[0] == '{' {
-		d.objects(parts(a[:0], before), parts(b[:0], after))
+		d.objects(unequal(a[:0], b[:0], before, after))
 	} else {
-		d.lists(parts(a[:0], before), parts(b[:0], after))
+		d.lists(parts(a[:0], before, 1), parts(b[:0], after, 1))
 	}
 }
 
@@ -261,10 +262,54 @@ type part struct{ key, value []byte }
 // usual is how many parts most values have at most.
 const usual = 8
 
-// parts takes an object or a list in JSON apart, and appends the parts to a list. The JSON is that of an object which was read, and so is
-// valid.
-func parts(list []part, data []byte) []part {
-	for pos := 1; pos < len(data); {
+// unequal takes two objects in JSON apart, and appends their members to lists, but for the first ones that are equal and in the same order
+// in both. It reads what is equal once, which is most of two states of an object.
+func unequal(listBefore, listAfter []part, before, after []byte) (membersBefore, membersAfter []part) {
+	a, b := 1, 1
+	for a < len(before) && b < len(after) && before[a] == '"' && after[b] == '"' {
+		key := skipText(after, b) - b
+		if !bytes.HasPrefix(before[a:], after[b:b+key]) || !isValueAfter(after, b+key) {
+			break
+		}
+		end := skipValue(after, b+key+1)
+		if !isAt(after, end, ",}") {
+			break // It has space around it.
+		}
+		same := a + end - b
+		if !isAt(before, same, ",}") || !bytes.Equal(before[a:same], after[b:end]) {
+			former := skipValue(before, a+key+1)
+			if !isValueAfter(before, a+key) || !isAt(before, former, ",}") {
+				break
+			}
+			name := after[b+1 : b+key-1]
+			listBefore, listAfter = append(listBefore, part{name, before[a+key+1 : former]}), append(listAfter, part{name, after[b+key+1 : end]})
+			same = former
+		}
+		if a, b = same, end; before[a] != ',' || after[b] != ',' {
+			break
+		}
+		a, b = a+1, b+1
+	}
+	return parts(listBefore, before, a), parts(listAfter, after, b)
+}
+
+// isValueAfter reports whether there is a colon at a place, and a value without space behind it.
+func isValueAfter(data []byte, pos int) bool {
+	return isAt(data, pos, ":") && pos+1 < len(data) && data[pos+1] > ' '
+}
+
+// isAt reports whether one of some bytes is at a place.
+func isAt(data []byte, pos int, some string) bool {
+	return pos < len(data) && strings.IndexByte(some, data[pos]) >= 0
+}
+
+// parts takes an object or a list in JSON apart, from the place before or after one of its parts on, and appends the parts to a list. The
+// JSON is that of an object which was read, and so is valid.
+func parts(list []part, data []byte, pos int) []part {
+	for pos < len(data) {
+		if data[pos] == ',' {
+			pos++
+		}
 		pos = skipSpace(data, pos)
 		if pos >= len(data) || data[pos] == '}' || data[pos] == ']' {
 			break

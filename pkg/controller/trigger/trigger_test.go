@@ -18,6 +18,7 @@ package trigger
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,9 +188,9 @@ func TestMembersAreFoundAtTheNextPlace(t *testing.T) {
 		list = append(list, fmt.Sprintf(`"k%03d":%d`, i, i))
 	}
 	more = append([]string{`"a":1`}, list...)
-	fewer := parts(nil, []byte("{"+strings.Join(list, ",")+"}"))
+	fewer := parts(nil, []byte("{"+strings.Join(list, ",")+"}"), 1)
 	m := members{list: fewer}
-	for i, each := range parts(nil, []byte("{"+strings.Join(more, ",")+"}")) {
+	for i, each := range parts(nil, []byte("{"+strings.Join(more, ",")+"}"), 1) {
 		got := m.value(each.key)
 		if i == 0 && got != nil || i > 0 && !bytes.Equal(got, each.value) || m.next != i {
 			t.Fatalf("%s is %s, and the next is at %d", each.key, got, m.next)
@@ -200,6 +201,55 @@ func TestMembersAreFoundAtTheNextPlace(t *testing.T) {
 			t.Errorf("%s is %s out of order", fewer[i].key, got)
 		}
 	}
+}
+
+func FuzzUnequal(f *testing.F) {
+	for _, pair := range [][2]string{
+		{`{}`, `{}`},
+		{`{"a":1}`, `{}`},
+		{`{}`, `{"a":1}`},
+		{`{"a":1,"b":2}`, `{"a":1,"b":3}`},
+		{`{"a":1,"b":2}`, `{"b":2,"a":1}`},
+		{`{"a":12,"b":1}`, `{"a":1,"b":1}`},
+		{`{"a":{"b":[1,{"c":"}"}]},"d":null}`, `{"a":{"b":[1,{"c":"}"}]},"d":true}`},
+		{`{"a": 1,"b":2}`, `{"a": 1,"b":3}`},
+		{`{"a":1 ,"b":2}`, `{"a":1,"b":2}`},
+		{`{"a":"x\"","b":{}}`, `{"a":"x\\","b":[]}`},
+	} {
+		f.Add(pair[0], pair[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		var was, is map[string]json.RawMessage
+		if json.Unmarshal([]byte(before), &was) != nil || json.Unmarshal([]byte(after), &is) != nil || was == nil || is == nil ||
+			before[0] != '{' || after[0] != '{' || before[len(before)-1] != '}' || after[len(after)-1] != '}' {
+			return
+		}
+		all := parts(nil, []byte(before), 1)
+		if others := parts(nil, []byte(after), 1); len(all) != len(was) || len(others) != len(is) {
+			return // A key is there twice, which no API server sends.
+		}
+		a, b := unequal(nil, nil, []byte(before), []byte(after))
+		for _, each := range []struct {
+			shown     []part
+			all, them map[string]json.RawMessage
+		}{{a, was, is}, {b, is, was}} {
+			shown := map[string]bool{}
+			for _, p := range each.shown {
+				var key string
+				if err := json.Unmarshal(fmt.Appendf(nil, `"%s"`, p.key), &key); err != nil {
+					t.Fatal(err)
+				}
+				if shown[key] = true; string(bytes.TrimSpace(p.value)) != string(each.all[key]) {
+					t.Errorf("of %s and %s, %q is %s", before, after, key, p.value)
+				}
+			}
+			for key, value := range each.all {
+				if other, ok := each.them[key]; !shown[key] && (!ok || string(other) != string(value)) {
+					t.Errorf("of %s and %s, %q is left out", before, after, key)
+				}
+			}
+		}
+	})
 }
 
 func TestAMemberBeforeManyIsTheOnlyPlace(t *testing.T) {
