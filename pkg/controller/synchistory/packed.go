@@ -167,7 +167,7 @@ func (p *packer) reset() {
 	p.paths, p.desired, p.buffer = p.paths[:0], p.desired[:0], p.buffer[:0]
 }
 
-// pack returns the sync as it is remembered.
+// pack returns the sync as it is remembered, in the memory of the packer.
 func (p *packer) pack() packed {
 	s := &p.sync
 	short := health.Shorten(s.Error, maxShort)
@@ -201,7 +201,7 @@ func (p *packer) pack() packed {
 	}
 	p.texts(s.Fields)
 	p.texts(s.ChangedBackBy)
-	return packed{began: s.Time.UnixNano(), bytes: bytes.Clone(p.buffer), long: long}
+	return packed{began: s.Time.UnixNano(), bytes: p.buffer, long: long}
 }
 
 func (p *packer) number(n int) { p.buffer = binary.AppendUvarint(p.buffer, uint64(max(n, 0))) }

@@ -219,12 +219,12 @@ func (r *Recording) End(failed string) {
 	r.packer = nil
 	p.sync.Error = failed
 	p.sync.HookMilliseconds, p.sync.DurationMilliseconds = r.hook.Milliseconds(), time.Since(r.began).Milliseconds()
-	n := &node{packed: p.pack()}
-	p.release()
+	defer p.release()
+	packed := p.pack()
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	if !r.of.forgotten {
-		r.ring.push(r.of, n)
+		r.ring.push(r.of, packed)
 	}
 }
 

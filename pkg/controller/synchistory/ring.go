@@ -36,7 +36,9 @@ type Ring struct {
 	mu             sync.Mutex
 	bytes          int64
 	oldest, latest *node
-	controllers    map[string]*History
+	// filling is where the next sync goes if it has room there; nil if there is none.
+	filling     *chunk
+	controllers map[string]*History
 }
 
 // node is one sync, in the list of the ring and in that of its parent.
@@ -44,12 +46,52 @@ type node struct {
 	packed
 
 	of *entry
-	// older and newer are the neighbors in the ring, and before and after those of the same parent. One that is abridged is in no ring.
+	// in is where it is; nil for one that is abridged, which is in no ring.
+	in *chunk
+	// older and newer are the neighbors in the ring, and before and after those of the same parent.
 	older, newer, before, after *node
 }
 
-// size is how many bytes of the ring the sync takes.
-func (n *node) size() int64 { return int64(unsafe.Sizeof(*n)) + int64(cap(n.bytes)) }
+const (
+	// chunks is how many pieces the memory of a ring has at least, unless these would be large.
+	chunks = 32
+	// maxChunk is how many bytes of syncs a chunk has at most, but for a single one that is larger.
+	maxChunk = 32 << 10
+	// usualSync is how many bytes most syncs take at most, with their nodes.
+	usualSync = 240
+)
+
+// chunk is memory for several syncs, which is two objects for the garbage collector and not two for each sync. It is given back as a whole,
+// when none of them is in the ring any more: the oldest ones go first, so that chunks are left one after the other.
+type chunk struct {
+	nodes []node
+	data  []byte
+	// size is how many bytes of the ring it takes.
+	size int64
+	// live is how many of its syncs are in the ring.
+	live int
+}
+
+// place puts a sync into a chunk, with a copy of its bytes. It is in no list yet.
+func (r *Ring) place(p packed) *node {
+	c := r.filling
+	if c == nil || len(c.nodes) == cap(c.nodes) || len(c.data)+len(p.bytes) > cap(c.data) {
+		usual := min(int(r.limit/chunks), maxChunk)
+		nodes := max(usual/usualSync, 1)
+		c = &chunk{nodes: make([]node, 0, nodes), data: make([]byte, 0, max(usual-nodes*nodeSize, len(p.bytes)))}
+		c.size = int64(nodes*nodeSize + cap(c.data))
+		r.bytes += c.size
+		r.filling = c
+	}
+	at := len(c.data)
+	c.data = append(c.data, p.bytes...)
+	p.bytes = c.data[at:len(c.data):len(c.data)]
+	c.nodes = append(c.nodes, node{packed: p, in: c})
+	c.live++
+	return &c.nodes[len(c.nodes)-1]
+}
+
+const nodeSize = int(unsafe.Sizeof(node{}))
 
 // entry is what is remembered of a parent.
 type entry struct {
@@ -119,8 +161,9 @@ func (r *Ring) Bytes() int64 {
 
 // The functions below are called with the lock held.
 
-// push adds a sync of a parent, which is in no list yet, and lets the oldest ones of all parents go for which there is no room.
-func (r *Ring) push(e *entry, n *node) {
+// push adds a copy of a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
+func (r *Ring) push(e *entry, p packed) {
+	n := r.place(p)
 	if e.last != nil && e.last.abridged() {
 		e.first, e.last = nil, nil
 	}
@@ -137,23 +180,24 @@ func (r *Ring) push(e *entry, n *node) {
 		e.last.after = n
 	}
 	e.last = n
-	for r.bytes += n.size(); r.bytes > r.limit; {
+	for r.bytes > r.limit {
 		r.evict(r.oldest)
 	}
 }
 
 // evict takes the oldest sync of all out of the ring, which is the oldest of its parent. The last one of its parent stays in short.
 func (r *Ring) evict(n *node) {
-	r.unlink(n)
 	e := n.of
 	if e.last == n {
-		n.packed, n.older, n.newer = n.abridge(), nil, nil
-		return
+		last := &node{packed: n.abridge(), of: e}
+		e.first, e.last = last, last
+	} else {
+		e.first, n.after.before = n.after, nil
 	}
-	e.first, n.after.before = n.after, nil
+	r.unlink(n)
 }
 
-// unlink takes a sync out of the ring.
+// unlink takes a sync out of the ring, which is in no list of its parent any more.
 func (r *Ring) unlink(n *node) {
 	if n.older == nil {
 		r.oldest = n.newer
@@ -165,15 +209,24 @@ func (r *Ring) unlink(n *node) {
 	} else {
 		n.newer.older = n.older
 	}
-	r.bytes -= n.size()
+	c := n.in
+	*n = node{} // What its chunk has left must not keep other chunks in memory.
+	if c.live--; c.live == 0 {
+		r.bytes -= c.size
+		if r.filling == c {
+			r.filling = nil
+		}
+	}
 }
 
 // forget takes all syncs of a parent out of the ring.
 func (r *Ring) forget(e *entry) {
-	for n := e.first; n != nil; n = n.after {
-		if !n.abridged() {
+	for n := e.first; n != nil; {
+		after := n.after
+		if n.in != nil {
 			r.unlink(n)
 		}
+		n = after
 	}
 	e.first, e.last, e.forgotten = nil, nil, true
 }
