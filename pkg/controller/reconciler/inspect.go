@@ -249,9 +249,6 @@ func (c *Controller) recorded(s *Sync, err error) {
 		s.recording.ChangedBackBy(c.whoElse(s, difference(s.opened, s.Parent).Path)...)
 	}
 	s.recording.End(health.Shorten(failed, maxMessage))
-	if !c.parents.has(s.Key) {
-		c.history.Forget(s.Key) // It left during the sync.
-	}
 }
 
 func referenceOf(key parent.Key) v1alpha1.ParentReference {

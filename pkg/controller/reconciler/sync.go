@@ -140,7 +140,13 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 	s.recording = c.history.Begin(key, why)
 	defer func() {
 		c.parents.timed(key, time.Now(), time.Since(began))
-		c.recorded(s, errPanicked) // Unless it was recorded before.
+		if !s.recording.Records() {
+			return
+		}
+		c.recorded(s, errPanicked)
+		if !c.parents.has(key) {
+			c.history.Forget(key) // It left during the sync.
+		}
 	}()
 	uid := s.Parent.UID()
 	if c.settling.Contended(key) {

@@ -54,15 +54,15 @@ type Recording struct {
 	packer *packer
 }
 
-// Records reports whether it is more than the zero value.
-func (r *Recording) Records() bool { return r.ring != nil }
+// Records reports whether it is more than the zero value and has not ended.
+func (r *Recording) Records() bool { return r.packer != nil }
 
 // Hook adds the time that a call of a hook took.
 func (r *Recording) Hook(took time.Duration) { r.hook += took }
 
 // Parent notes that the sync wrote the parent.
 func (r *Recording) Parent(before, after *object.Object) {
-	if !r.Records() {
+	if r.ring == nil {
 		return
 	}
 	r.wrote(trigger.Version(after))
@@ -87,7 +87,7 @@ func (r *Recording) ChangedBackBy(names ...string) {
 
 // Claimed notes that a child was adopted or released, which wrote it.
 func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, written *object.Object) {
-	if !r.Records() || written == nil {
+	if r.ring == nil || written == nil {
 		return
 	}
 	r.wrote(trigger.Version(written))
@@ -99,7 +99,7 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 
 // Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason.
 func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
-	if !r.Records() {
+	if r.ring == nil {
 		return
 	}
 	var few [2 * usualVersions]uint64
