@@ -19,12 +19,10 @@ package synchistory
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -124,47 +122,6 @@ func TestTheRingIsBoundedAndTheLastSyncOfEachParentStays(t *testing.T) {
 	if n := h.Len(); n != 21 {
 		t.Errorf("there are %d parents, want 21", n)
 	}
-}
-
-// Most parents go while syncs of others stay, so that every chunk has syncs that are gone beside some that are not.
-func TestTheRingKeepsNoMoreMemoryThanItCounts(t *testing.T) {
-	const limit = 256 << 10
-	r := NewRing(limit)
-	h := r.Of("c", "u")
-	type piece struct {
-		nodes weak.Pointer[node]
-		data  weak.Pointer[byte]
-		size  int64
-	}
-	var pieces []piece
-	for i := range 20_000 {
-		former := r.filling
-		name := fmt.Sprintf("p%d", i)
-		if i%7 == 0 {
-			name = fmt.Sprintf("stays%d", i%500)
-		}
-		synced(h, name, fmt.Sprint(i, strings.Repeat("x", i%300)))
-		if c := r.filling; c != former {
-			pieces = append(pieces, piece{weak.Make(&c.nodes[0]), weak.Make(&c.data[0]), c.size})
-		}
-		if i%7 != 0 && i > 20 {
-			h.Forget(key(fmt.Sprintf("p%d", i-20)))
-		}
-		if r.Bytes() > limit {
-			t.Fatalf("the ring has %d bytes", r.Bytes())
-		}
-	}
-	runtime.GC()
-	kept := int64(0)
-	for _, p := range pieces {
-		if p.nodes.Value() != nil || p.data.Value() != nil {
-			kept += p.size
-		}
-	}
-	if len(pieces) < 50 || kept != r.Bytes() {
-		t.Errorf("of %d chunks %d bytes are in memory, and the ring counts %d", len(pieces), kept, r.Bytes())
-	}
-	runtime.KeepAlive(r)
 }
 
 func TestASyncThatIsLargerThanTheRingStaysInShort(t *testing.T) {
