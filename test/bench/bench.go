@@ -231,7 +231,7 @@ func (l *lane) open(ctx context.Context) error {
 	return err
 }
 
-// turn measures a step. What is not measured does not run meanwhile but for its control plane, which is idle.
+// turn measures a step, which may be the last one of the lane. What is not measured does not run meanwhile but for its control plane, which is idle.
 func (l *lane) turn(ctx context.Context, s step, last bool) error {
 	if err := l.open(ctx); err != nil {
 		return err
@@ -254,15 +254,13 @@ func (l *lane) end() {
 	l.bench = nil
 }
 
-// inTurns measures every step so many times in each lane, and says of the last one of a lane that it is. A peer that fails to do a step is measured with the next one again, on a new
+// inTurns measures every step so many times in each lane. A peer that fails to do a step is measured with the next one again, on a new
 // control plane, and the error tells of it in the end.
 func inTurns(ctx context.Context, runs int, steps []step, lanes []*lane) error {
 	var failed []error
-	turns := make([]int, len(lanes))
-	err := alternate(runs, steps, len(lanes), func(n int, s step) error {
+	err := alternate(runs, steps, len(lanes), func(n int, s step, last bool) error {
 		l := lanes[n]
-		turns[n]++
-		err := l.turn(ctx, s, turns[n] == runs*len(steps))
+		err := l.turn(ctx, s, last)
 		if err == nil {
 			return nil
 		}
@@ -279,12 +277,13 @@ func inTurns(ctx context.Context, runs int, steps []step, lanes []*lane) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// alternate calls do for every lane with every step so many times. Who is first changes, since a machine may get slower or faster meanwhile.
-func alternate(runs int, steps []step, lanes int, do func(lane int, s step) error) error {
+// alternate calls do for every lane with every step so many times, and says which is the last time. Who is first changes, since a machine
+// may get slower or faster meanwhile.
+func alternate(runs int, steps []step, lanes int, do func(lane int, s step, last bool) error) error {
 	for run := range runs {
 		for i, s := range steps {
 			for n := range lanes {
-				if err := do((run+i+n)%lanes, s); err != nil {
+				if err := do((run+i+n)%lanes, s, run == runs-1 && i == len(steps)-1); err != nil {
 					return err
 				}
 			}

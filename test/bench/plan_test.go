@@ -116,9 +116,12 @@ func TestStepsAreTheSelectedOnes(t *testing.T) {
 }
 
 func TestTurnsAlternate(t *testing.T) {
-	var got []string
-	turn := func(lane int, s step) error {
+	var got, ended []string
+	turn := func(lane int, s step, last bool) error {
 		got = append(got, fmt.Sprint(s.name, lane))
+		if last {
+			ended = append(ended, fmt.Sprint(s.name, lane))
+		}
 		return nil
 	}
 	if err := alternate(2, []step{{name: "a"}, {name: "b"}}, 2, turn); err != nil {
@@ -126,6 +129,9 @@ func TestTurnsAlternate(t *testing.T) {
 	}
 	if want := []string{"a0", "a1", "b1", "b0", "a1", "a0", "b0", "b1"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v: each lane with each step in each run, and not always the same first", got, want)
+	}
+	if want := []string{"b0", "b1"}; !slices.Equal(ended, want) {
+		t.Errorf("the last ones are %v, want %v", ended, want)
 	}
 }
 

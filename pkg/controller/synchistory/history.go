@@ -112,7 +112,8 @@ func (e *entry) made(versions []uint64) {
 	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote))]...)
 }
 
-// Begin begins to record a sync of a parent. The caller ends the recording, and releases the triggers after that.
+// Begin begins to record a sync of a parent, and tells triggers that are events of own writes so. The caller ends the recording, and releases
+// the triggers after that.
 func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 	if h == nil {
 		return Recording{}

@@ -39,7 +39,7 @@ const maxShort = 128
 // keeps nothing else in memory. It has first what stays of the sync in short, and after that all else. It does not change.
 //
 // Numbers are varints, texts and lists have their lengths before them. [packer.pack] and [packed.sync] must agree; it is read by the
-// process that wrote it, and by no other.
+// process that wrote it, and by no other. That of a packer is valid until the packer is used again, and a ring copies it.
 type packed struct {
 	// began is when the sync did, in nanoseconds since 1970.
 	began int64

@@ -42,7 +42,7 @@ var metadata = []byte("metadata")
 // Fields returns the places at which two states of an object differ, such as spec.replicas, and whether there are more. Lists of different
 // lengths differ as a whole. What of the metadata changes with every write is left out.
 func Fields(before, after *object.Object) (fields []string, more bool) {
-	c := compare(before.JSON(), after.JSON())
+	c := changeOf(before.JSON(), after.JSON())
 	return c.fields, c.more
 }
 
@@ -54,8 +54,8 @@ type change struct {
 	reason v1alpha1.SyncReason
 }
 
-// compare compares two states of an object.
-func compare(before, after []byte) change {
+// changeOf compares two states of an object.
+func changeOf(before, after []byte) change {
 	var a, b [usual]part
 	var d differences
 	reason := d.states(unequal(a[:0], b[:0], before, after))
@@ -128,58 +128,35 @@ func (d *differences) descend(before, after []byte) {
 }
 
 func (d *differences) objects(before, after []part) {
-	former, later, here := members{list: before}, members{list: after}, d.size
-	for _, b := range after {
-		a := former.value(b.key)
-		if !bytes.Equal(a, b.value) && !d.ignores(b.key) {
-			d.enter(b.key)
-			d.compare(a, b.value)
+	here := d.size
+	differing(before, after, func(key, was, is []byte) bool {
+		if !d.ignores(key) {
+			d.enter(key)
+			d.compare(was, is)
 			d.size = here
 		}
-		if d.more {
-			return // What else differs changes nothing, and looking for members that are missing takes long.
-		}
-	}
-	for _, a := range before {
-		if later.value(a.key) == nil && !d.ignores(a.key) {
-			d.enter(a.key)
-			d.add()
-			d.size = here
-		}
-		if d.more {
-			return
-		}
-	}
+		return !d.more // What else differs changes nothing.
+	})
 }
 
 // states compares two states of an object, and says which part of it changed.
 func (d *differences) states(before, after []part) v1alpha1.SyncReason {
-	former, later := members{list: before}, members{list: after}
 	var spec, status, rest bool
-	differs := func(p part, was, is []byte) {
+	differing(before, after, func(key, was, is []byte) bool {
 		found, full := d.n, d.more
-		d.enter(p.key)
+		d.enter(key)
 		d.compare(was, is)
 		d.size = 0
 		switch {
-		case bytes.Equal(p.key, metadata):
+		case bytes.Equal(key, metadata):
 			rest = d.n > found || full && metadataDiffers(was, is)
-		case string(p.key) == "status":
+		case string(key) == "status":
 			status = true
 		default:
 			spec = true
 		}
-	}
-	for _, is := range after {
-		if was := former.value(is.key); !bytes.Equal(was, is.value) {
-			differs(is, was, is.value)
-		}
-	}
-	for _, was := range before {
-		if later.value(was.key) == nil {
-			differs(was, was.value, nil)
-		}
-	}
+		return !d.more || !spec
+	})
 	switch {
 	case spec:
 		return v1alpha1.SyncSpecChanged
@@ -187,6 +164,22 @@ func (d *differences) states(before, after []part) v1alpha1.SyncReason {
 		return v1alpha1.SyncMetadataChanged
 	}
 	return v1alpha1.SyncStatusChanged
+}
+
+// differing visits the members that differ, with both values, of which an absent one is empty, until visit returns false: to look for members
+// that are missing takes long.
+func differing(before, after []part, visit func(key, was, is []byte) bool) {
+	former, later := members{list: before}, members{list: after}
+	for _, is := range after {
+		if was := former.value(is.key); !bytes.Equal(was, is.value) && !visit(is.key, was, is.value) {
+			return
+		}
+	}
+	for _, was := range before {
+		if later.value(was.key) == nil && !visit(was.key, was.value, nil) {
+			return
+		}
+	}
 }
 
 // metadataDiffers reports whether more of the metadata differs than what changes with every write.
@@ -262,8 +255,8 @@ type part struct{ key, value []byte }
 // usual is how many parts most values have at most.
 const usual = 8
 
-// unequal takes two objects in JSON apart, and appends their members to lists, but for the first ones that are equal and in the same order
-// in both. It reads what is equal once, which is most of two states of an object.
+// unequal takes two objects in JSON apart, and appends their members to lists, but for those that are equal in both and stand before the
+// first place at which the objects have other keys. It reads what is equal once, which is most of two states of an object.
 func unequal(listBefore, listAfter []part, before, after []byte) (membersBefore, membersAfter []part) {
 	a, b := 1, 1
 	for a < len(before) && b < len(after) && before[a] == '"' && after[b] == '"' {

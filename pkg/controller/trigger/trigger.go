@@ -30,7 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Trigger is one cause of a sync. It does not change once it is made. The zero value is none.
+// Trigger is one cause of a sync. Its fields are not to be written to: several triggers may share them. The zero value is none.
 type Trigger struct {
 	// Reason is empty for none.
 	Reason v1alpha1.SyncReason
@@ -97,7 +97,7 @@ func OfParent(r schema.GroupResource, e cache.Event) Trigger {
 	if e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID() {
 		return of(v1alpha1.SyncParentCreated, r, e.Old, e.New)
 	}
-	c := compare(e.Old.JSON(), e.New.JSON())
+	c := changeOf(e.Old.JSON(), e.New.JSON())
 	reason := c.reason
 	if e.New.Deleting() && !e.Old.Deleting() {
 		reason = v1alpha1.SyncParentDeleted

@@ -113,7 +113,7 @@ func TestLabelsAfterManyPlacesOfTheStatusAreSeen(t *testing.T) {
 		return fmt.Appendf(nil, `{"status":{%s"z":0},"metadata":{"resourceVersion":"%d","labels":{"a":%q}}}`, status.String(), n, label)
 	}
 	for label, want := range map[string]v1alpha1.SyncReason{"x": v1alpha1.SyncStatusChanged, "y": v1alpha1.SyncMetadataChanged} {
-		if got := compare(object(1, "x"), object(2, label)); got.reason != want || !got.more || len(got.fields) != maxFields {
+		if got := changeOf(object(1, "x"), object(2, label)); got.reason != want || !got.more || len(got.fields) != maxFields {
 			t.Errorf("with the label %s it is %+v, want %s", label, got, want)
 		}
 	}
@@ -273,7 +273,7 @@ func TestPlacesOfManyObjectsAreToldApart(t *testing.T) {
 				want := fmt.Sprintf("data.k%d", i)
 				before, after := fmt.Appendf(nil, `{"data":{"k%d":"1"}}`, i), fmt.Appendf(nil, `{"data":{"k%d":"2"}}`, i)
 				for range 2 {
-					if got := compare(before, after); !slices.Equal(got.fields, []string{want}) || got.more {
+					if got := changeOf(before, after); !slices.Equal(got.fields, []string{want}) || got.more {
 						t.Errorf("the places are %q and more %t, want %s", got.fields, got.more, want)
 					}
 				}
