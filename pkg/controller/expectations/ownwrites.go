@@ -45,6 +45,8 @@ type ownWrite struct {
 	others bool
 	// quiet says that the hook was shown already what is written, so that the event need not enqueue the parent.
 	quiet bool
+	// apart says that no sync makes it.
+	apart bool
 	// doubtful is the version on which a write depended that failed, so that it is not known whether it was made; empty: none.
 	doubtful string
 }
@@ -58,7 +60,14 @@ type Store interface {
 // Write does a write of a parent, which may turn out to be unnecessary: written is nil then. It reports whether an event
 // of another client's write was counted as self-triggered meanwhile, so that its sync has too low a priority.
 func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
-	return e.write(store, parent, false, write)
+	return e.write(store, parent, ownWrite{}, write)
+}
+
+// WriteApart is Write where no sync makes it, so that none has what it changes.
+func (e *OwnWrites) WriteApart(
+	store Store, parent *object.Object, write func() (*object.Object, error),
+) (written *object.Object, mistaken bool, err error) {
+	return e.write(store, parent, ownWrite{apart: true}, write)
 }
 
 // WriteShown is Write for a state of the parent that the hook was shown before it is written: its event is Quiet. The caller has the
@@ -66,13 +75,13 @@ func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*obj
 func (e *OwnWrites) WriteShown(
 	store Store, parent *object.Object, write func() (*object.Object, error),
 ) (written *object.Object, mistaken bool, err error) {
-	return e.write(store, parent, true, write)
+	return e.write(store, parent, ownWrite{quiet: true}, write)
 }
 
 func (e *OwnWrites) write(
-	store Store, parent *object.Object, quiet bool, write func() (*object.Object, error),
+	store Store, parent *object.Object, begun ownWrite, write func() (*object.Object, error),
 ) (written *object.Object, mistaken bool, err error) {
-	e.begin(parent, quiet)
+	e.begin(parent, begun)
 	written, err = write()
 	version, doubtful := "", ""
 	switch {
@@ -92,7 +101,7 @@ func (e *OwnWrites) write(
 	return written, mistaken, err
 }
 
-func (e *OwnWrites) begin(parent *object.Object, quiet bool) {
+func (e *OwnWrites) begin(parent *object.Object, begun ownWrite) {
 	// What is remembered must not keep the object in memory, of whose JSON the UID is a part.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	e.mu.Lock()
@@ -100,12 +109,12 @@ func (e *OwnWrites) begin(parent *object.Object, quiet bool) {
 	if e.writes == nil {
 		e.writes = map[types.UID]*ownWrite{}
 	}
-	begun := &ownWrite{underWay: true, quiet: quiet}
+	begun.underWay = true
 	if before, ok := e.writes[uid]; ok {
 		// This one may turn out to be unnecessary because the other was not shown.
 		begun.doubtful = before.doubtful
 	}
-	e.writes[uid] = begun
+	e.writes[uid] = &begun
 }
 
 // end takes note of what a write made: the version, empty for none. doubtful is the version on which one depended that failed.
@@ -170,26 +179,32 @@ func (e *OwnWrites) InDoubt(shown *object.Object) bool {
 // Is reports whether an event that shows the parent as given is that of the last own write. While a write is
 // under way that is not known: Is returns true, and Write reports when that was wrong.
 func (e *OwnWrites) Is(shown *object.Object) bool {
+	own, _ := e.is(shown)
+	return own
+}
+
+// is is Is, and whether that is known of a write that a sync made.
+func (e *OwnWrites) is(shown *object.Object) (own, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w, ok := e.writes[shown.UID()]
 	switch {
 	case !ok:
-		return false
+		return false, false
 	case w.underWay:
 		if w.mayBe(shown) {
 			w.doubtful = ""
 		}
 		w.others, w.seen = w.others || w.seen != "", strings.Clone(shown.ResourceVersion())
-		return true
+		return true, false
 	case w.mayBe(shown):
 		delete(e.writes, shown.UID())
-		return false
+		return false, false
 	case w.version != shown.ResourceVersion():
-		return false
+		return false, false
 	default:
 		delete(e.writes, shown.UID())
-		return true
+		return true, !w.apart
 	}
 }
 
@@ -208,12 +223,12 @@ func (e *OwnWrites) quiet(shown *object.Object) bool {
 }
 
 // Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion never waits
-// behind the changes of other clients.
-func (e *OwnWrites) Urgency(shown *object.Object) workqueue.Priority {
-	if e.Is(shown) && !shown.Deleting() {
-		return workqueue.SelfTriggered
+// behind the changes of other clients. Own says that it is known to be that of the last own write, which a sync made.
+func (e *OwnWrites) Urgency(shown *object.Object) (p workqueue.Priority, own bool) {
+	if is, known := e.is(shown); is && !shown.Deleting() {
+		return workqueue.SelfTriggered, known
 	}
-	return workqueue.Live
+	return workqueue.Live, false
 }
 
 // Len returns the number of writes of which not both the response and the event were seen.

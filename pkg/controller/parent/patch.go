@@ -31,6 +31,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // Changes are changes of an object that another client owns. What they do not mention stays as it is.
@@ -41,14 +42,18 @@ type Changes struct {
 	Status map[string]any
 	// DropFinalizer is taken off. Empty: none.
 	DropFinalizer string
+	// Places takes note of where Write changes the object. Nil: nobody asks.
+	Places *trigger.Places
 }
 
 // OfMetadata reports whether labels, annotations or finalizers of o have to be written.
 func (c Changes) OfMetadata(o *object.Object) bool {
-	c.Status = nil
+	c.Status, c.Places = nil, nil
 	operations, _ := c.operations(o) // Without a status nothing is decoded that could fail.
 	return len(operations) > 0
 }
+
+const metadata = "metadata"
 
 // operation is one operation of a JSON patch (RFC 6902).
 type operation struct {
@@ -84,18 +89,24 @@ func (c Changes) Write(ctx context.Context, api *client.Client, t client.Target,
 // operations returns what differs. Each sets a field of the object or of its metadata as a whole: API servers patch before they
 // compare versions, and would refuse, as invalid, a path into a map that was removed meanwhile.
 func (c Changes) operations(o *object.Object) ([]operation, error) {
-	operations := texts(nil, "labels", o.Labels(), c.Labels)
-	operations = texts(operations, "annotations", o.Annotations(), c.Annotations)
+	operations := c.texts(nil, "labels", o.Labels(), c.Labels)
+	operations = c.texts(operations, "annotations", o.Annotations(), c.Annotations)
 	if finalizers := o.Finalizers(); c.DropFinalizer != "" && slices.Contains(finalizers, c.DropFinalizer) {
 		rest := slices.DeleteFunc(finalizers, func(name string) bool { return name == c.DropFinalizer })
 		operations = append(operations, operation{"add", "/metadata/finalizers", rest})
+		if c.Places != nil {
+			c.Places.Compare(finalizers, rest, metadata, "finalizers")
+		}
 	}
 	if c.Status == nil {
 		return operations, nil
 	}
-	same, err := HasStatus(o, c.Status)
-	if err != nil || same {
+	current, there, err := StatusOf(o)
+	if err != nil || there && equality.Semantic.DeepEqual(current, c.Status) {
 		return operations, err
+	}
+	if c.Places != nil {
+		c.Places.Compare(present(current), c.Status, "status")
 	}
 	return append(operations, operation{"add", "/status", c.Status}), nil
 }
@@ -122,7 +133,10 @@ func (c Changes) Fields(o *object.Object) ([]Field, error) {
 }
 
 // texts appends the operation that changes a map of strings in the metadata, if it changes.
-func texts(operations []operation, field string, present map[string]string, change map[string]*string) []operation {
+func (c Changes) texts(operations []operation, field string, present map[string]string, change map[string]*string) []operation {
+	if len(change) == 0 {
+		return operations
+	}
 	desired := make(map[string]string, len(present)+len(change))
 	maps.Copy(desired, present)
 	for key, value := range change {
@@ -135,7 +149,18 @@ func texts(operations []operation, field string, present map[string]string, chan
 	if maps.Equal(present, desired) {
 		return operations
 	}
+	if c.Places != nil {
+		c.Places.Compare(present, desired, metadata, field)
+	}
 	return append(operations, operation{"add", "/metadata/" + field, desired})
+}
+
+// present returns a map, which is nil if it is not there, as a value.
+func present(value map[string]any) any {
+	if value == nil {
+		return nil
+	}
+	return value
 }
 
 // IgnoreGone drops the error of a write to a parent that is gone.

@@ -80,11 +80,12 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	switch {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
-		c.pool.EnqueueBecause(key, workqueue.Resync, c.parentChanged(s, e))
+		c.pool.EnqueueBecause(key, workqueue.Resync, c.parentChanged(e, false))
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !c.ownWrites.InDoubt(e.New):
 	case c.ownWrites.Quiet(e.New):
 	default:
-		c.pool.EnqueueBecause(key, c.ownWrites.Urgency(e.New), c.parentChanged(s, e))
+		urgency, own := c.ownWrites.Urgency(e.New)
+		c.pool.EnqueueBecause(key, urgency, c.parentChanged(e, own))
 	}
 }
 

@@ -209,15 +209,17 @@ func (c *Controller) Syncs(parents []v1alpha1.ParentReference, limit int) (syncs
 // triggers reports whether it has to be known why parents are synced.
 func (c *Controller) triggers() bool { return c.history != nil || c.tracer != nil }
 
-// parentChanged returns the change of a parent as a trigger; none if nobody asks for it.
-func (c *Controller) parentChanged(s *Source, e cache.Event) trigger.Trigger {
+// parentChanged returns the change of a parent as a trigger; none if nobody asks for it. Own says that the controller made it.
+func (c *Controller) parentChanged(e cache.Event, own bool) trigger.Trigger {
 	switch {
 	case !c.triggers():
 		return trigger.Trigger{}
 	case e.Initial:
 		return trigger.Of(c.takenUp)
+	case own:
+		return trigger.OfOwnWrite(e)
 	}
-	return trigger.OfParent(s.Resource.GroupResource(), e)
+	return trigger.OfParent(e)
 }
 
 // childChanged returns the change of an object of a kind of children as a trigger; none if nobody asks for it.

@@ -253,7 +253,7 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 		return InContext(fmt.Sprintf("can't sync finalizer for %s", s.Parent), err)
 	}
 	if changed {
-		s.Wrote(written)
+		s.Wrote(written, finalizers)
 		if !c.relevant(s.Source, written) {
 			s.Parent = nil
 		}

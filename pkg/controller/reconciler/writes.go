@@ -40,9 +40,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// Wrote takes the state of the parent after a write.
-func (s *Sync) Wrote(written *object.Object) {
-	s.recording.Parent(s.stored, written)
+// finalizers is where those of an object are.
+const finalizers = "metadata.finalizers"
+
+// Wrote takes the state of the parent after a write, which changed it at the given places.
+func (s *Sync) Wrote(written *object.Object, places ...string) {
+	s.recording.Parent(written, places...)
 	s.stored, s.Parent = written, s.controller.shown(s.Key, written)
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
@@ -97,6 +100,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 			write = c.ownWrites.WriteShown
 		}
 	}
+	changes.Places = s.recording.Places()
 	written, mistaken, err := write(s.Source.informer, s.stored, func() (*object.Object, error) {
 		return changes.Write(ctx, c.shared.Cluster.Client, t, s.stored)
 	})
@@ -112,7 +116,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	}
 	switch {
 	case written != nil:
-		s.Wrote(written)
+		s.Wrote(written, changes.Places.List()...)
 		s.wroteParent = s.wroteParent || !shown
 		if shown {
 			c.notAsShown(s.Key, written, changes.Status)
@@ -135,7 +139,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
 	}
 	if changed {
-		s.Wrote(written)
+		s.Wrote(written, finalizers)
 	}
 	return nil
 }
@@ -454,7 +458,7 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 		c.pool.Enqueue(key, workqueue.Live)
 		return nil, nil //nolint:nilnil // Likewise.
 	}
-	write := c.ownWrites.Write
+	write := c.ownWrites.WriteApart
 	if shown {
 		write = c.ownWrites.WriteShown
 	}

@@ -192,6 +192,20 @@ func (e *entry) written(key children.Key, path string) record.Hash {
 type remembered struct {
 	of parent.Key
 	packed
+	// before is the former sync of the parent; the zero value if it is not remembered.
+	before packed
+}
+
+// sync returns the sync. The fields of an own write of the parent are those that the former sync wrote.
+func (r *remembered) sync() v1alpha1.ControllerSync {
+	s := r.packed.sync(r.of)
+	for i := range s.Triggers {
+		t := &s.Triggers[i]
+		if r.before.bytes != nil && t.Reason == v1alpha1.SyncOwnWrite && len(t.Fields) == 0 && t.Object != nil && *t.Object == objectOf(r.of, t.Object.Kind) {
+			t.Fields = r.before.sync(r.of).Fields
+		}
+	}
+	return s
 }
 
 // Latest returns the latest syncs of some parents, up to a limit, and how many more are remembered.
@@ -206,7 +220,7 @@ func (h *History) Latest(keys []parent.Key, limit int) (syncs []v1alpha1.Control
 	n := min(limit, len(list))
 	syncs = make([]v1alpha1.ControllerSync, n)
 	for i := range syncs {
-		syncs[i] = list[i].sync(list[i].of)
+		syncs[i] = list[i].sync()
 	}
 	return syncs, len(list) - n
 }
@@ -218,7 +232,11 @@ func (h *History) all(keys []parent.Key) []remembered {
 	for _, key := range keys {
 		if e, ok := h.parents[key]; ok {
 			for n := e.first; n != nil; n = n.after {
-				list = append(list, remembered{key, n.packed})
+				each := remembered{of: key, packed: n.packed}
+				if n.before != nil {
+					each.before = n.before.packed
+				}
+				list = append(list, each)
 			}
 		}
 	}

@@ -69,8 +69,9 @@ func (p packed) sync(of parent.Key) v1alpha1.ControllerSync {
 	triggers, children := u.number(), u.number()
 	if triggers > 0 {
 		s.Triggers = make([]v1alpha1.SyncTrigger, 1, triggers)
-		s.Triggers[0] = u.cause()
+		s.Triggers[0] = u.cause(of)
 	}
+	u.last = place{}
 	if s.Abridged {
 		s.MoreTriggers, s.MoreChildren = clamp(int(s.MoreTriggers)+max(triggers-1, 0)), clamp(int(s.MoreChildren)+children)
 		return s
@@ -86,7 +87,7 @@ func (p packed) sync(of parent.Key) v1alpha1.ControllerSync {
 	}
 	for i := range triggers {
 		if i > 0 {
-			s.Triggers = append(s.Triggers, u.cause())
+			s.Triggers = append(s.Triggers, u.cause(of))
 		}
 		t := &s.Triggers[i]
 		t.MoreFields, t.Fields = u.flag(), u.texts()
@@ -105,7 +106,6 @@ func (p packed) wrote(key children.Key, path string) (hash record.Hash, settled 
 	head := unpacker{rest: p.bytes}
 	for range head.children() {
 		is := u.is(key)
-		_ = u.piece() // Its resource.
 		action, reason := u.piece(), u.piece()
 		_ = u.flag()
 		written, there := u.at(path)
@@ -133,13 +133,19 @@ func (p packed) wrote(key children.Key, path string) (hash record.Hash, settled 
 
 // packer has the memory in which a sync is put together, which is used again.
 type packer struct {
-	// sync has all but the triggers, which belong to the queue.
+	// sync has all but the triggers, which belong to the queue, and the children, which are added as they are remembered.
 	sync     v1alpha1.ControllerSync
 	triggers []trigger.Trigger
-	// paths are the fields of all children, and desired stands for what was desired there, in the same order.
-	paths   []string
-	desired []record.Hash
-	buffer  []byte
+	// wrote stands for the versions that the sync made.
+	wrote []uint64
+	// count is how many children were added.
+	count int
+	// buffer has the children as they are remembered, until the whole sync is put together in room.
+	buffer, room []byte
+	// places are where the parent is about to be changed.
+	places trigger.Places
+	// last is the object that was added last; the zero value for none.
+	last v1alpha1.SyncObject
 }
 
 // packers has those that were released.
@@ -160,16 +166,15 @@ func (p *packer) release() {
 
 // reset makes it empty, and lets all go to which the sync pointed.
 func (p *packer) reset() {
-	clear(p.sync.Children)
 	clear(p.sync.Fields)
-	clear(p.paths)
-	p.sync, p.triggers = v1alpha1.ControllerSync{Children: p.sync.Children[:0], Fields: p.sync.Fields[:0]}, nil
-	p.paths, p.desired, p.buffer = p.paths[:0], p.desired[:0], p.buffer[:0]
+	p.sync, p.triggers, p.last = v1alpha1.ControllerSync{Fields: p.sync.Fields[:0]}, nil, v1alpha1.SyncObject{}
+	p.wrote, p.buffer, p.count = p.wrote[:0], p.buffer[:0], 0
 }
 
-// pack returns the sync as it is remembered, in the memory of the packer.
+// pack returns the sync as it is remembered, in the memory of the packer, which has to be reset after that.
 func (p *packer) pack() packed {
-	s := &p.sync
+	s, children := &p.sync, p.buffer
+	p.buffer, p.last = p.room[:0], v1alpha1.SyncObject{}
 	short := health.Shorten(s.Error, maxShort)
 	p.signed(s.WaitMilliseconds)
 	p.signed(s.HookMilliseconds)
@@ -178,15 +183,13 @@ func (p *packer) pack() packed {
 	p.number(int(s.MoreTriggers))
 	p.number(int(s.MoreChildren))
 	p.number(len(p.triggers))
-	p.number(len(s.Children))
+	p.number(p.count)
 	if len(p.triggers) > 0 {
 		p.cause(&p.triggers[0])
 	}
 	long := len(p.buffer)
-	hashes := p.desired
-	for i := range s.Children {
-		hashes = p.child(&s.Children[i], hashes)
-	}
+	p.buffer = append(p.buffer, children...)
+	p.last = v1alpha1.SyncObject{} // The children were added before.
 	cut := len(short) != len(s.Error)
 	if p.flag(cut); cut {
 		p.text(s.Error)
@@ -201,7 +204,8 @@ func (p *packer) pack() packed {
 	}
 	p.texts(s.Fields)
 	p.texts(s.ChangedBackBy)
-	return packed{began: s.Time.UnixNano(), bytes: p.buffer, long: long}
+	p.buffer, p.room = children, p.buffer
+	return packed{began: s.Time.UnixNano(), bytes: p.room, long: long}
 }
 
 func (p *packer) number(n int) { p.buffer = binary.AppendUvarint(p.buffer, uint64(max(n, 0))) }
@@ -228,38 +232,65 @@ func (p *packer) texts(list []string) {
 	}
 }
 
+// object adds an object: of what it has in common with the last one, only that it has.
 func (p *packer) object(o *v1alpha1.SyncObject) {
-	for _, text := range [...]string{o.Group, o.Kind, o.Namespace, o.Name, o.Resource} {
-		p.text(text)
+	last := &p.last
+	same := last.Kind != "" && last.Kind == o.Kind && last.Group == o.Group && last.Resource == o.Resource && last.Namespace == o.Namespace
+	if p.flag(same); !same {
+		p.text(o.Group)
+		p.text(o.Resource)
+		p.text(o.Kind)
+		p.text(o.Namespace)
 	}
+	p.text(o.Name)
+	*last = *o
 }
+
+// What a trigger is about.
+const (
+	aboutNothing = iota
+	aboutParent
+	aboutObject
+)
 
 // cause adds what stays of a trigger.
 func (p *packer) cause(t *trigger.Trigger) {
 	p.text(string(t.Reason))
-	is := t.Object != v1alpha1.SyncObject{}
-	if p.flag(is); is {
+	switch {
+	case t.Parent:
+		p.number(aboutParent)
+		p.text(t.Object.Kind)
+	case t.Object != v1alpha1.SyncObject{}:
+		p.number(aboutObject)
 		p.object(&t.Object)
+	default:
+		p.number(aboutNothing)
 	}
 }
 
-// child adds a child, whose fields have the first of the hashes, and returns the others.
-func (p *packer) child(c *v1alpha1.SyncChild, hashes []record.Hash) []record.Hash {
+// child adds a child, whose fields are given, and for each of them what stands for what was desired there.
+func (p *packer) child(c *v1alpha1.SyncChild, fields []string, desired []record.Hash) {
+	p.count++
 	p.object(&c.SyncObject)
 	p.text(string(c.Action))
 	p.text(c.Reason)
 	p.flag(c.MoreFields)
-	p.number(len(c.Fields))
-	for i, path := range c.Fields {
+	p.number(len(fields))
+	for i, path := range fields {
 		p.text(path)
-		p.buffer = binary.LittleEndian.AppendUint64(p.buffer, uint64(hashes[i]))
+		p.buffer = binary.LittleEndian.AppendUint64(p.buffer, uint64(desired[i]))
 	}
 	p.texts(c.ChangedBackBy)
-	return hashes[len(c.Fields):]
 }
 
 // unpacker reads what a packer wrote.
-type unpacker struct{ rest []byte }
+type unpacker struct {
+	rest []byte
+	last place
+}
+
+// place is what an object may have in common with the one before it.
+type place struct{ group, resource, kind, namespace []byte }
 
 func (u *unpacker) number() int {
 	n, size := binary.Uvarint(u.rest)
@@ -307,13 +338,33 @@ func (u *unpacker) texts() []string {
 	return list
 }
 
-func (u *unpacker) object() v1alpha1.SyncObject {
-	return v1alpha1.SyncObject{Group: u.text(), Kind: u.text(), Namespace: u.text(), Name: u.text(), Resource: u.text()}
+// place reads where an object is, after which its name follows.
+func (u *unpacker) place() place {
+	if same := u.flag(); !same {
+		u.last = place{group: u.piece(), resource: u.piece(), kind: u.piece(), namespace: u.piece()}
+	}
+	return u.last
 }
 
-func (u *unpacker) cause() v1alpha1.SyncTrigger {
+func (u *unpacker) object() v1alpha1.SyncObject {
+	at := u.place()
+	return v1alpha1.SyncObject{
+		Group: string(at.group), Resource: string(at.resource), Kind: string(at.kind), Namespace: string(at.namespace), Name: u.text(),
+	}
+}
+
+func objectOf(p parent.Key, kind string) v1alpha1.SyncObject {
+	return v1alpha1.SyncObject{Group: p.Resource.Group, Resource: p.Resource.Resource, Kind: kind, Namespace: p.Namespace, Name: p.Name}
+}
+
+// cause reads a trigger of a sync of a parent.
+func (u *unpacker) cause(of parent.Key) v1alpha1.SyncTrigger {
 	t := v1alpha1.SyncTrigger{Reason: v1alpha1.SyncReason(u.text())}
-	if u.flag() {
+	switch u.number() {
+	case aboutParent:
+		o := objectOf(of, u.text())
+		t.Object = &o
+	case aboutObject:
 		o := u.object()
 		t.Object = &o
 	}
@@ -344,13 +395,10 @@ func (u *unpacker) children() int {
 	return u.number()
 }
 
-// is reads an object up to its resource, and reports whether it is a child.
+// is reads an object, and reports whether it is a child.
 func (u *unpacker) is(key children.Key) bool {
-	same := true
-	for _, text := range [...]string{key.Group, key.Kind, key.Namespace, key.Name} {
-		same = string(u.piece()) == text && same
-	}
-	return same
+	at, name := u.place(), u.piece()
+	return string(name) == key.Name && string(at.group) == key.Group && string(at.kind) == key.Kind && string(at.namespace) == key.Namespace
 }
 
 // at reads the fields of a child, and returns what stands for what was desired at one of them.

@@ -18,6 +18,7 @@ package synchistory
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,17 @@ func randomSyncs(check func(s *v1alpha1.ControllerSync, desired []record.Hash)) 
 		s.Abridged = false
 		for i := range s.Triggers {
 			s.Triggers[i].Hidden = false // Whoever answers a request says so.
+			if i%3 == 1 {
+				s.Triggers[i].Object = &v1alpha1.SyncObject{
+					Group: of.Resource.Group, Resource: of.Resource.Resource, Kind: "Thing", Namespace: of.Namespace, Name: of.Name,
+				}
+			}
+		}
+		for i := range s.Children {
+			if i%3 > 0 {
+				s.Children[i].SyncObject = s.Children[i-1].SyncObject
+				s.Children[i].Name += strconv.Itoa(i)
+			}
 		}
 		if i%3 == 0 {
 			s.Error = strings.Repeat("é", i%100)
@@ -71,18 +83,22 @@ func randomSyncs(check func(s *v1alpha1.ControllerSync, desired []record.Hash)) 
 
 // pack packs a sync with a packer that was used for another one before.
 func pack(s *v1alpha1.ControllerSync, desired []record.Hash) packed {
-	p := &packer{
-		sync: v1alpha1.ControllerSync{
-			Children: []v1alpha1.SyncChild{{Fields: []string{"former"}}}, Error: "former", Fields: []string{"former"},
-		},
-		triggers: make([]trigger.Trigger, 3), paths: []string{"former"}, desired: []record.Hash{1},
-	}
+	p := &packer{sync: v1alpha1.ControllerSync{Error: "former", Fields: []string{"former"}}, triggers: make([]trigger.Trigger, 3)}
+	p.child(&v1alpha1.SyncChild{}, []string{"former"}, []record.Hash{1})
 	p.pack()
 	p.reset()
-	p.sync, p.desired = *s.DeepCopy(), desired
+	p.sync = *s.DeepCopy()
+	for i := range s.Children {
+		c := &s.Children[i]
+		p.child(c, c.Fields, desired)
+		desired = desired[len(c.Fields):]
+	}
 	for _, t := range s.Triggers {
 		each := trigger.Trigger{Reason: t.Reason, Fields: t.Fields, MoreFields: t.MoreFields}
-		if t.Object != nil {
+		switch {
+		case t.Object != nil && t.Object.Name == key("a").Name:
+			each.Parent, each.Object.Kind = true, t.Object.Kind
+		case t.Object != nil:
 			each.Object = *t.Object
 		}
 		p.triggers = append(p.triggers, each)

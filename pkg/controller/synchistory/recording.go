@@ -60,20 +60,28 @@ func (r *Recording) Records() bool { return r.packer != nil }
 // Hook adds the time that a call of a hook took.
 func (r *Recording) Hook(took time.Duration) { r.hook += took }
 
-// Parent notes that the sync wrote the parent.
-func (r *Recording) Parent(before, after *object.Object) {
+// Places returns where to note at which places the parent is about to be changed; nil if nobody asks. It is valid until the next call.
+func (r *Recording) Places() *trigger.Places {
+	if r.packer == nil {
+		return nil
+	}
+	r.packer.places.Reset()
+	return &r.packer.places
+}
+
+// Parent notes that the sync wrote the parent, at the given places.
+func (r *Recording) Parent(written *object.Object, places ...string) {
 	if r.ring == nil {
 		return
 	}
-	r.wrote(trigger.Version(after))
+	r.wrote(trigger.Version(written))
 	if r.packer == nil {
 		return
 	}
 	s := &r.packer.sync
-	fields, _ := trigger.Fields(before, after)
-	for _, field := range fields {
-		if len(s.Fields) < maxFields && !slices.Contains(s.Fields, field) {
-			s.Fields = append(s.Fields, field)
+	for _, place := range places {
+		if len(s.Fields) < maxFields && !slices.Contains(s.Fields, place) {
+			s.Fields = append(s.Fields, place)
 		}
 	}
 }
@@ -91,10 +99,10 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 		return
 	}
 	r.wrote(trigger.Version(written))
-	r.child(v1alpha1.SyncChild{Action: action, SyncObject: v1alpha1.SyncObject{
+	r.child(&v1alpha1.SyncChild{Action: action, SyncObject: v1alpha1.SyncObject{
 		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
 		Name: written.Name(),
-	}})
+	}}, nil, nil)
 }
 
 // Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason.
@@ -124,9 +132,9 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	}
 	for _, key := range done.Plan.Failed {
 		rule, _ := rules.For(key.GroupKind())
-		r.child(v1alpha1.SyncChild{Action: v1alpha1.ChildRefuse, Reason: reasonFailed, SyncObject: v1alpha1.SyncObject{
+		r.child(&v1alpha1.SyncChild{Action: v1alpha1.ChildRefuse, Reason: reasonFailed, SyncObject: v1alpha1.SyncObject{
 			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
-		}})
+		}}, nil, nil)
 	}
 	for i := range done.Plan.Steps {
 		step := &done.Plan.Steps[i]
@@ -177,37 +185,32 @@ func became(step *plan.Step, o *plan.Outcome, held bool) (action v1alpha1.ChildA
 }
 
 func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason string, by []string) {
-	p := r.packer
-	if p == nil || r.full() {
+	if r.packer == nil {
 		return
 	}
-	first := len(p.paths)
-	for _, change := range step.Changed[:min(len(step.Changed), maxFields)] {
-		p.paths, p.desired = append(p.paths, change.Path), append(p.desired, record.HashOf(change.Desired))
+	var paths [maxFields]string
+	var desired [maxFields]record.Hash
+	n := min(len(step.Changed), maxFields)
+	for i := range n {
+		paths[i], desired[i] = step.Changed[i].Path, record.HashOf(step.Changed[i].Desired)
 	}
-	r.child(v1alpha1.SyncChild{
-		Action: action, Reason: reason, ChangedBackBy: by, Fields: p.paths[first:], MoreFields: len(step.Changed) > maxFields,
+	r.child(&v1alpha1.SyncChild{
+		Action: action, Reason: reason, ChangedBackBy: by, MoreFields: len(step.Changed) > maxFields,
 		SyncObject: v1alpha1.SyncObject{
 			Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace, Name: step.Name,
 		},
-	})
+	}, paths[:n], desired[:n])
 }
 
-// child notes a child, with what is desired at its fields noted before.
-func (r *Recording) child(c v1alpha1.SyncChild) {
-	if r.packer != nil && !r.full() {
-		r.packer.sync.Children = append(r.packer.sync.Children, c)
+// child notes a child, whose fields are given, and for each of them what stands for what was desired there.
+func (r *Recording) child(c *v1alpha1.SyncChild, fields []string, desired []record.Hash) {
+	switch p := r.packer; {
+	case p == nil:
+	case p.count == maxChildren:
+		p.sync.MoreChildren++
+	default:
+		p.child(c, fields, desired)
 	}
-}
-
-// full reports whether no more children are named, and counts the one that is not.
-func (r *Recording) full() bool {
-	s := &r.packer.sync
-	if len(s.Children) < maxChildren {
-		return false
-	}
-	s.MoreChildren++
-	return true
 }
 
 // End remembers the sync with the text of its error, empty for none. A second call does nothing.
@@ -223,14 +226,16 @@ func (r *Recording) End(failed string) {
 	packed := p.pack()
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
+	r.of.made(p.wrote)
 	if !r.of.forgotten {
 		r.ring.push(r.of, packed)
 	}
 }
 
-// wrote notes that the sync made states of the parent or of children.
+// wrote notes that the sync made states of the parent or of children. Nobody asks before the next sync of the parent, and so before End.
 func (r *Recording) wrote(versions ...uint64) {
-	if len(versions) == 0 {
+	if r.packer != nil {
+		r.packer.wrote = append(r.packer.wrote, versions...)
 		return
 	}
 	r.ring.mu.Lock()

@@ -31,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -186,7 +187,8 @@ func TestWithoutARingNothingIsRecorded(t *testing.T) {
 	h := r.Of("c", "u")
 	rec := h.Begin(key("a"), trigger.Begun{})
 	rec.Hook(1)
-	rec.Parent(nil, nil)
+	rec.Parent(nil)
+	rec.Places()
 	rec.ChangedBackBy("x")
 	rec.Claimed(v1alpha1.ChildAdopt, "r", nil)
 	rec.Children(&childcontrol.Result{}, children.Rules{})
@@ -410,8 +412,8 @@ func TestAChangeThatNobodyTookBackIsNotRepeated(t *testing.T) {
 func TestWritesOfTheParentAreRecorded(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
 	rec := h.Begin(key("a"), trigger.Begun{})
-	rec.Parent(configMap(t, "a", "1", `,"status":{"a":"secret"}`), configMap(t, "a", "2", `,"status":{"a":"other"}`))
-	rec.Parent(configMap(t, "a", "2", ""), configMap(t, "a", "3", `,"status":{"a":"other"}`))
+	rec.Parent(configMap(t, "a", "2", ""), "status.a", "metadata.labels.b")
+	rec.Parent(configMap(t, "a", "3", ""), "status", "status.a")
 	rec.Claimed(v1alpha1.ChildAdopt, "configmaps", configMap(t, "x", "1", ""))
 	rec.ChangedBackBy("kubectl-edit")
 	rec.Hook(3 * time.Millisecond)
@@ -423,9 +425,37 @@ func TestWritesOfTheParentAreRecorded(t *testing.T) {
 		t.Fatalf("there are %d and %d more", len(syncs), more)
 	}
 	got := syncs[0]
-	if diff := cmp.Diff([]string{"status.a", "status"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
+	if diff := cmp.Diff([]string{"status.a", "metadata.labels.b", "status"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
 		text(&got) != "Adopt x" {
 		t.Errorf("it is %+v", got)
+	}
+}
+
+func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
+	h := NewRing(1<<20).Of("c", "u")
+	former, written := configMap(t, "a", "1", ""), configMap(t, "a", "2", "")
+	event := cache.Event{Type: cache.Updated, Old: former, New: written}
+	sync := func(why trigger.Trigger, wrote ...string) {
+		rec := h.Begin(key("a"), because(why))
+		if len(wrote) > 0 {
+			rec.Parent(written, wrote...)
+		}
+		rec.End("")
+	}
+	sync(trigger.OfOwnWrite(event)) // The sync that made it is not remembered.
+	sync(trigger.Of(v1alpha1.SyncTimer), "status.a", "status.b")
+	sync(trigger.OfOwnWrite(event))
+	sync(trigger.OfOwnWrite(event)) // What its own trigger has is not what it wrote.
+	syncs, _ := h.Latest([]parent.Key{key("a")}, 5)
+	var got []string
+	for i := range syncs {
+		got = append(got, fmt.Sprint(syncs[i].Triggers[0].Reason, syncs[i].Triggers[0].Fields))
+	}
+	if diff := cmp.Diff([]string{"OwnWrite[]", "OwnWrite[status.a status.b]", "Timer[]", "OwnWrite[]"}, got); diff != "" {
+		t.Errorf("the syncs, from the last on (-want +got):\n%s", diff)
+	}
+	if o := syncs[1].Triggers[0].Object; o == nil || *o != objectOf(key("a"), "ConfigMap") {
+		t.Errorf("the trigger is about %+v", o)
 	}
 }
 
@@ -467,7 +497,6 @@ func BenchmarkSync(b *testing.B) {
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 	}
 	done := &childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true, Written: after}}}
-	things := schema.GroupResource{Group: "example.com", Resource: "things"}
 	keys := make([]parent.Key, 1000)
 	for i := range keys {
 		keys[i] = key(fmt.Sprint(i))
@@ -475,11 +504,11 @@ func BenchmarkSync(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		set := trigger.NewSet(0)
-		set.Add(trigger.OfObject(v1alpha1.SyncSpecChanged, things, before, after))
+		set.Add(trigger.OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}))
 		rec := h.Begin(keys[i%len(keys)], trigger.Begun{Triggers: set})
 		rec.Hook(time.Millisecond)
 		rec.Children(done, configMaps)
-		rec.Parent(before, after)
+		rec.Parent(after, "status")
 		rec.End("")
 		set.Release()
 	}

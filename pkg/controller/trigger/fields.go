@@ -21,7 +21,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -265,13 +264,13 @@ func unequal(listBefore, listAfter []part, before, after []byte) (membersBefore,
 			break
 		}
 		end := skipValue(after, b+key+1)
-		if !isAt(after, end, ",}") {
+		if !isEnd(after, end) {
 			break // It has space around it.
 		}
 		same := a + end - b
-		if !isAt(before, same, ",}") || !bytes.Equal(before[a:same], after[b:end]) {
+		if !isEnd(before, same) || !bytes.Equal(before[a:same], after[b:end]) {
 			former := skipValue(before, a+key+1)
-			if !isValueAfter(before, a+key) || !isAt(before, former, ",}") {
+			if !isValueAfter(before, a+key) || !isEnd(before, former) {
 				break
 			}
 			name := after[b+1 : b+key-1]
@@ -288,12 +287,12 @@ func unequal(listBefore, listAfter []part, before, after []byte) (membersBefore,
 
 // isValueAfter reports whether there is a colon at a place, and a value without space behind it.
 func isValueAfter(data []byte, pos int) bool {
-	return isAt(data, pos, ":") && pos+1 < len(data) && data[pos+1] > ' '
+	return pos+1 < len(data) && data[pos] == ':' && data[pos+1] > ' '
 }
 
-// isAt reports whether one of some bytes is at a place.
-func isAt(data []byte, pos int, some string) bool {
-	return pos < len(data) && strings.IndexByte(some, data[pos]) >= 0
+// isEnd reports whether a member ends at a place, without space behind it.
+func isEnd(data []byte, pos int) bool {
+	return pos < len(data) && (data[pos] == ',' || data[pos] == '}')
 }
 
 // parts takes an object or a list in JSON apart, from the place before or after one of its parts on, and appends the parts to a list. The

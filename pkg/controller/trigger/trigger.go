@@ -34,8 +34,10 @@ import (
 type Trigger struct {
 	// Reason is empty for none.
 	Reason v1alpha1.SyncReason
-	// Object is the one that changed; the zero value if the trigger is no change of an object.
+	// Object is the one that changed; the zero value if the trigger is no change of an object. Of the parent that is synced, which is Parent,
+	// it has the kind only.
 	Object v1alpha1.SyncObject
+	Parent bool
 	// Fields are places at which the object changed, and MoreFields says that there are more.
 	Fields     []string
 	MoreFields bool
@@ -62,15 +64,6 @@ func Of(reason v1alpha1.SyncReason) Trigger {
 
 // OfObject returns the change of an object of a resource, of which one state may be nil, for a given reason.
 func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *object.Object) Trigger {
-	t := of(reason, r, before, after)
-	if before != nil && after != nil && before.UID() == after.UID() {
-		t.Fields, t.MoreFields = Fields(before, after)
-	}
-	return t
-}
-
-// of is OfObject without the fields.
-func of(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *object.Object) Trigger {
 	t := Of(reason)
 	shown := after
 	if shown == nil {
@@ -83,28 +76,47 @@ func of(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *objec
 		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
 		Name: strings.Clone(shown.Name()), // What is remembered must not keep the object in memory, of whose JSON the name is a part.
 	}
-	switch {
-	case after == nil, after.Deleting() && (before == nil || !before.Deleting()):
-		t.version = Deleted(shown)
-	default:
-		t.version = Version(shown)
+	t.version = shownBy(before, after)
+	if before != nil && after != nil && before.UID() == after.UID() {
+		t.Fields, t.MoreFields = Fields(before, after)
 	}
 	return t
 }
 
-// OfParent returns the change of a parent: of several things that changed, the reason is the most important one.
-func OfParent(r schema.GroupResource, e cache.Event) Trigger {
+// OfParent returns the change of the parent that is synced: of several things that changed, the reason is the most important one.
+func OfParent(e cache.Event) Trigger {
+	t := ofParent(v1alpha1.SyncParentCreated, e)
 	if e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID() {
-		return of(v1alpha1.SyncParentCreated, r, e.Old, e.New)
+		return t
 	}
 	c := changeOf(e.Old.JSON(), e.New.JSON())
-	reason := c.reason
+	t.Reason, t.Fields, t.MoreFields = c.reason, c.fields, c.more
 	if e.New.Deleting() && !e.Old.Deleting() {
-		reason = v1alpha1.SyncParentDeleted
+		t.Reason = v1alpha1.SyncParentDeleted
 	}
-	t := of(reason, r, e.Old, e.New)
-	t.Fields, t.MoreFields = c.fields, c.more
 	return t
+}
+
+// OfOwnWrite returns the change of the parent by the controller itself, whose fields the sync knows that made it.
+func OfOwnWrite(e cache.Event) Trigger { return ofParent(v1alpha1.SyncOwnWrite, e) }
+
+func ofParent(reason v1alpha1.SyncReason, e cache.Event) Trigger {
+	shown := e.New
+	if shown == nil {
+		shown = e.Old
+	}
+	return Trigger{Reason: reason, Parent: true, Object: v1alpha1.SyncObject{Kind: shown.Kind()}, version: shownBy(e.Old, e.New)}
+}
+
+// shownBy stands for the state that a change of an object shows, of which one state may be nil.
+func shownBy(before, after *object.Object) uint64 {
+	switch {
+	case after == nil:
+		return Deleted(before)
+	case after.Deleting() && (before == nil || !before.Deleting()):
+		return Deleted(after)
+	}
+	return Version(after)
 }
 
 // seed makes the hashes of this process comparable.
@@ -117,12 +129,8 @@ func Version(o *object.Object) uint64 { return hash(string(o.UID()), o.ResourceV
 func Deleted(o *object.Object) uint64 { return hash(string(o.UID()), "deleted") }
 
 func hash(uid, version string) uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	_, _ = h.WriteString(uid)
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(version)
-	return h.Sum64() | 1
+	const odd = 0x9e3779b97f4a7c15 // It makes the order count.
+	return (maphash.String(seed, uid)*odd + maphash.String(seed, version)) | 1
 }
 
 // Kept is how many triggers of a sync are kept.
@@ -135,11 +143,12 @@ type Set struct {
 	// More counts those that are not kept.
 	More int
 
-	kept [Kept]Trigger
-	n    int
+	// kept is few, or else there is room for all.
+	kept []Trigger
+	few  [1]Trigger
 }
 
-// sets has those that were released: a set is as large as all that is remembered of a small sync.
+// sets has those that were released.
 var sets sync.Pool //nolint:gochecknoglobals // It holds nothing but memory.
 
 // NewSet returns an empty set.
@@ -154,26 +163,37 @@ func NewSet(since time.Duration) *Set {
 
 // Release says that nobody uses the set any more, nor the slice that Kept returned. A nil set has nothing to release.
 func (s *Set) Release() {
-	if s != nil {
-		*s = Set{}
-		sets.Put(s)
+	if s == nil {
+		return
 	}
+	room := s.kept
+	if cap(room) < Kept {
+		room = nil
+	}
+	clear(room)
+	*s = Set{kept: room[:0]}
+	sets.Put(s)
 }
 
 // Add adds a trigger. One for the same reason about the same object is the same one, and the fields are those of both.
 func (s *Set) Add(t Trigger) {
-	for i := range s.kept[:s.n] {
-		if former := &s.kept[i]; former.Reason == t.Reason && former.Object == t.Object {
+	for i := range s.kept {
+		if former := &s.kept[i]; former.Reason == t.Reason && former.Parent == t.Parent && former.Object == t.Object {
 			former.join(t)
 			return
 		}
 	}
-	if s.n == Kept {
+	switch {
+	case len(s.kept) < cap(s.kept):
+	case len(s.kept) == 0:
+		s.kept = s.few[:0]
+	case len(s.kept) < Kept:
+		s.kept = append(make([]Trigger, 0, Kept), s.kept...)
+	default:
 		s.More++
 		return
 	}
-	s.kept[s.n] = t
-	s.n++
+	s.kept = append(s.kept, t)
 }
 
 // Kept returns the triggers that are kept. A nil set has none.
@@ -181,7 +201,7 @@ func (s *Set) Kept() []Trigger {
 	if s == nil {
 		return nil
 	}
-	return s.kept[:s.n]
+	return s.kept
 }
 
 // join adds the fields of a later trigger about the same object.
