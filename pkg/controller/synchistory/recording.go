@@ -232,7 +232,8 @@ func (r *Recording) End(failed string) {
 	}
 }
 
-// wrote notes that the sync made states of the parent or of children. Nobody asks before the next sync of the parent, and so before End.
+// wrote notes that the sync made states of the parent or of children. Nobody asks before the next sync of the parent begins, which is after
+// End.
 func (r *Recording) wrote(versions ...uint64) {
 	if r.packer != nil {
 		r.packer.wrote = append(r.packer.wrote, versions...)

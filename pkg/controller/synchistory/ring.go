@@ -57,8 +57,8 @@ const (
 	chunks = 32
 	// maxChunk is how many bytes of syncs a chunk has at most, but for a single one that is larger.
 	maxChunk = 32 << 10
-	// usualSync is how many bytes most syncs take at most, with their nodes.
-	usualSync = 240
+	// usualSync is how many bytes most syncs take, with their nodes, as long as it is not known.
+	usualSync = 200
 )
 
 // chunk is memory for several syncs, which is two objects for the garbage collector and not two for each sync. It is given back as a whole,
@@ -76,8 +76,11 @@ type chunk struct {
 func (r *Ring) place(p packed) *node {
 	c := r.filling
 	if c == nil || len(c.nodes) == cap(c.nodes) || len(c.data)+len(p.bytes) > cap(c.data) {
-		usual := min(int(r.limit/chunks), maxChunk)
-		nodes := max(usual/usualSync, 1)
+		usual, each := min(int(r.limit/chunks), maxChunk), usualSync
+		if c != nil {
+			each = nodeSize + len(c.data)/len(c.nodes) // As in the one that is full.
+		}
+		nodes := max(usual/each, 1)
 		c = &chunk{nodes: make([]node, 0, nodes), data: make([]byte, 0, max(usual-nodes*nodeSize, len(p.bytes)))}
 		c.size = int64(nodes*nodeSize + cap(c.data))
 		r.bytes += c.size

@@ -22,6 +22,15 @@ import (
 	"strings"
 	"testing"
 	"weak"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // Most parents go while syncs of others stay, so that every chunk has syncs that are gone beside some that are not.
@@ -63,4 +72,33 @@ func TestTheRingKeepsNoMoreMemoryThanItCounts(t *testing.T) {
 		t.Errorf("of %d chunks %d bytes are in memory, and the ring counts %d", len(pieces), kept, r.Bytes())
 	}
 	runtime.KeepAlive(r)
+}
+
+// docs/inspection.md says how many there are.
+func TestTheDefaultRingHasThousandsOfSyncs(t *testing.T) {
+	h := NewRing(DefaultBytes).Of("c", "u")
+	child := func(name string) (plan.Step, plan.Outcome) {
+		step := plan.Step{
+			Key:      children.Key{Group: "apps", Kind: "Deployment", Namespace: "a-namespace", Name: name},
+			Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+			Action:   plan.Update, Changed: []plan.Change{{Path: "spec.template.spec.containers[name=main].image"}},
+		}
+		return step, plan.Outcome{Step: step, Done: true}
+	}
+	var done childcontrol.Result
+	for _, name := range []string{"a-parent-frontend", "a-parent-backend", "a-parent-store"} {
+		step, outcome := child(name)
+		done.Plan.Steps, done.Outcomes = append(done.Plan.Steps, step), append(done.Outcomes, outcome)
+	}
+	before, after := configMap(t, "a-parent", "1", `,"spec":{"image":"a"}`), configMap(t, "a-parent", "2", `,"spec":{"image":"b"}`)
+	for range 40_000 {
+		rec := h.Begin(key("a"), because(trigger.OfParent(cache.Event{Type: cache.Updated, Old: before, New: after})))
+		rec.Children(&done, configMaps)
+		rec.Parent(after, "status.observedGeneration", "status.ready")
+		rec.End("")
+	}
+	_, n := h.Latest([]parent.Key{key("a")}, 0)
+	if n < 8_500 || n == 40_000 {
+		t.Errorf("there are %d", n)
+	}
 }
