@@ -28,6 +28,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
+// finalizers is where those of an object are.
+const finalizers = "metadata.finalizers"
+
 const (
 	// finalizeLimit is how long a finalize hook may take before people are told.
 	finalizeLimit = time.Minute

@@ -40,9 +40,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// finalizers is where those of an object are.
-const finalizers = "metadata.finalizers"
-
 // Wrote takes the state of the parent after a write, which changed it at the given places.
 func (s *Sync) Wrote(written *object.Object, places ...string) {
 	s.recording.Parent(written, places...)

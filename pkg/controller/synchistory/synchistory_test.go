@@ -17,7 +17,6 @@ limitations under the License.
 package synchistory
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -406,56 +405,6 @@ func TestAChangeThatNobodyTookBackIsNotRepeated(t *testing.T) {
 				t.Errorf("repeated is %t, want %t", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestWritesOfTheParentAreRecorded(t *testing.T) {
-	h := NewRing(1<<20).Of("c", "u")
-	rec := h.Begin(key("a"), trigger.Begun{})
-	rec.Parent(configMap(t, "a", "2", ""), "status.a", "metadata.labels.b")
-	rec.Parent(configMap(t, "a", "3", ""), "status", "status.a")
-	rec.Claimed(v1alpha1.ChildAdopt, "configmaps", configMap(t, "x", "1", ""))
-	rec.ChangedBackBy("kubectl-edit")
-	rec.Hook(3 * time.Millisecond)
-	rec.End(errors.New("failed").Error())
-	rec.End("twice")
-	rec.ChangedBackBy("nobody")
-	syncs, more := h.Latest([]parent.Key{key("a")}, 5)
-	if len(syncs) != 1 || more != 0 {
-		t.Fatalf("there are %d and %d more", len(syncs), more)
-	}
-	got := syncs[0]
-	if diff := cmp.Diff([]string{"status.a", "metadata.labels.b", "status"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
-		text(&got) != "Adopt x" {
-		t.Errorf("it is %+v", got)
-	}
-}
-
-func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
-	h := NewRing(1<<20).Of("c", "u")
-	former, written := configMap(t, "a", "1", ""), configMap(t, "a", "2", "")
-	event := cache.Event{Type: cache.Updated, Old: former, New: written}
-	sync := func(why trigger.Trigger, wrote ...string) {
-		rec := h.Begin(key("a"), because(why))
-		if len(wrote) > 0 {
-			rec.Parent(written, wrote...)
-		}
-		rec.End("")
-	}
-	sync(trigger.OfOwnWrite(event)) // The sync that made it is not remembered.
-	sync(trigger.Of(v1alpha1.SyncTimer), "status.a", "status.b")
-	sync(trigger.OfOwnWrite(event))
-	sync(trigger.OfOwnWrite(event)) // What its own trigger has is not what it wrote.
-	syncs, _ := h.Latest([]parent.Key{key("a")}, 5)
-	var got []string
-	for i := range syncs {
-		got = append(got, fmt.Sprint(syncs[i].Triggers[0].Reason, syncs[i].Triggers[0].Fields))
-	}
-	if diff := cmp.Diff([]string{"OwnWrite[]", "OwnWrite[status.a status.b]", "Timer[]", "OwnWrite[]"}, got); diff != "" {
-		t.Errorf("the syncs, from the last on (-want +got):\n%s", diff)
-	}
-	if o := syncs[1].Triggers[0].Object; o == nil || *o != objectOf(key("a"), "ConfigMap") {
-		t.Errorf("the trigger is about %+v", o)
 	}
 }
 

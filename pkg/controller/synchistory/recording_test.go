@@ -1,0 +1,81 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package synchistory
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+)
+
+func TestWritesOfTheParentAreRecorded(t *testing.T) {
+	h := NewRing(1<<20).Of("c", "u")
+	rec := h.Begin(key("a"), trigger.Begun{})
+	rec.Parent(configMap(t, "a", "2", ""), "status.a", "metadata.labels.b")
+	rec.Parent(configMap(t, "a", "3", ""), "status", "status.a")
+	rec.Claimed(v1alpha1.ChildAdopt, "configmaps", configMap(t, "x", "1", ""))
+	rec.ChangedBackBy("kubectl-edit")
+	rec.Hook(3 * time.Millisecond)
+	rec.End(errors.New("failed").Error())
+	rec.End("twice")
+	rec.ChangedBackBy("nobody")
+	syncs, more := h.Latest([]parent.Key{key("a")}, 5)
+	if len(syncs) != 1 || more != 0 {
+		t.Fatalf("there are %d and %d more", len(syncs), more)
+	}
+	got := syncs[0]
+	if diff := cmp.Diff([]string{"status.a", "metadata.labels.b", "status"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
+		text(&got) != "Adopt x" {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
+	h := NewRing(1<<20).Of("c", "u")
+	former, written := configMap(t, "a", "1", ""), configMap(t, "a", "2", "")
+	event := cache.Event{Type: cache.Updated, Old: former, New: written}
+	sync := func(why trigger.Trigger, wrote ...string) {
+		rec := h.Begin(key("a"), because(why))
+		if len(wrote) > 0 {
+			rec.Parent(written, wrote...)
+		}
+		rec.End("")
+	}
+	sync(trigger.OfOwnWrite(event)) // The sync that made it is not remembered.
+	sync(trigger.Of(v1alpha1.SyncTimer), "status.a", "status.b")
+	sync(trigger.OfOwnWrite(event))
+	sync(trigger.OfOwnWrite(event)) // What its own trigger has is not what it wrote.
+	syncs, _ := h.Latest([]parent.Key{key("a")}, 5)
+	var got []string
+	for i := range syncs {
+		got = append(got, fmt.Sprint(syncs[i].Triggers[0].Reason, syncs[i].Triggers[0].Fields))
+	}
+	if diff := cmp.Diff([]string{"OwnWrite[]", "OwnWrite[status.a status.b]", "Timer[]", "OwnWrite[]"}, got); diff != "" {
+		t.Errorf("the syncs, from the last on (-want +got):\n%s", diff)
+	}
+	if o := syncs[1].Triggers[0].Object; o == nil || *o != objectOf(key("a"), "ConfigMap") {
+		t.Errorf("the trigger is about %+v", o)
+	}
+}
