@@ -94,9 +94,7 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	if finalizers := o.Finalizers(); c.DropFinalizer != "" && slices.Contains(finalizers, c.DropFinalizer) {
 		rest := slices.DeleteFunc(finalizers, func(name string) bool { return name == c.DropFinalizer })
 		operations = append(operations, operation{"add", "/metadata/finalizers", rest})
-		if c.Places != nil {
-			c.Places.Compare(finalizers, rest, metadata, "finalizers")
-		}
+		c.Places.Compare(finalizers, rest, metadata, "finalizers")
 	}
 	if c.Status == nil {
 		return operations, nil
@@ -105,9 +103,7 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	if err != nil || there && equality.Semantic.DeepEqual(current, c.Status) {
 		return operations, err
 	}
-	if c.Places != nil {
-		c.Places.Compare(present(current), c.Status, "status")
-	}
+	c.Places.Compare(present(current), c.Status, "status")
 	return append(operations, operation{"add", "/status", c.Status}), nil
 }
 
@@ -149,9 +145,7 @@ func (c Changes) texts(operations []operation, field string, present map[string]
 	if maps.Equal(present, desired) {
 		return operations
 	}
-	if c.Places != nil {
-		c.Places.Compare(present, desired, metadata, field)
-	}
+	c.Places.Compare(present, desired, metadata, field)
 	return append(operations, operation{"add", "/metadata/" + field, desired})
 }
 

@@ -57,9 +57,7 @@ func randomSyncs(check func(s *v1alpha1.ControllerSync, desired []record.Hash)) 
 		for i := range s.Triggers {
 			s.Triggers[i].Hidden = false // Whoever answers a request says so.
 			if i%3 == 1 {
-				s.Triggers[i].Object = &v1alpha1.SyncObject{
-					Group: of.Resource.Group, Resource: of.Resource.Resource, Kind: "Thing", Namespace: of.Namespace, Name: of.Name,
-				}
+				s.Triggers[i].Object = new(objectOf(of, "Thing"))
 			}
 		}
 		for i := range s.Children {

@@ -197,6 +197,14 @@ func (d *differences) enter(key []byte) {
 	d.write(key...)
 }
 
+// enterElement goes from the present place to that of one of its elements.
+func (d *differences) enterElement(i int) {
+	var number [20]byte
+	d.write('[')
+	d.write(strconv.AppendInt(number[:0], int64(i), 10)...)
+	d.write(']')
+}
+
 // write adds to the present place.
 func (d *differences) write(text ...byte) {
 	if d.size < maxPath {
@@ -215,15 +223,12 @@ func (d *differences) lists(before, after []part) {
 		d.add()
 		return
 	}
-	var number [20]byte
 	here := d.size
 	for i := range before {
 		if bytes.Equal(before[i].value, after[i].value) {
 			continue
 		}
-		d.write('[')
-		d.write(strconv.AppendInt(number[:0], int64(i), 10)...)
-		d.write(']')
+		d.enterElement(i)
 		d.compare(before[i].value, after[i].value)
 		d.size = here
 	}

@@ -16,10 +16,7 @@ limitations under the License.
 
 package trigger
 
-import (
-	"slices"
-	"strconv"
-)
+import "slices"
 
 // Places are those at which decoded values differ, such as status.replicas. The zero value has none. It is not safe for concurrent use.
 type Places struct{ d differences }
@@ -38,11 +35,14 @@ func (p *Places) List() []string {
 }
 
 // Compare adds the places at which two values differ that stand at a path, such as metadata, labels. A value that is nil is not there. Lists
-// of different lengths differ as a whole, as in [Fields].
+// of different lengths differ as a whole, as in [Fields]. Nil takes no note.
 func (p *Places) Compare(before, after any, path ...string) {
+	if p == nil {
+		return
+	}
 	p.d.size = 0
 	for _, name := range path {
-		p.d.enterNamed(name)
+		p.d.enter([]byte(name))
 	}
 	p.d.values(before, after)
 }
@@ -51,12 +51,12 @@ func (d *differences) values(before, after any) {
 	switch b := before.(type) {
 	case map[string]any:
 		if a, ok := after.(map[string]any); ok {
-			d.maps(b, a)
+			compareMaps(d, b, a)
 			return
 		}
 	case map[string]string:
 		if a, ok := after.(map[string]string); ok {
-			d.texts(b, a)
+			compareMaps(d, b, a)
 			return
 		}
 	case []any:
@@ -72,10 +72,10 @@ func (d *differences) values(before, after any) {
 	d.add()
 }
 
-func (d *differences) maps(before, after map[string]any) {
+func compareMaps[V any](d *differences, before, after map[string]V) {
 	here := d.size
 	keys(after, func(key string) {
-		d.enterNamed(key)
+		d.enter([]byte(key))
 		if was, ok := before[key]; ok {
 			d.values(was, after[key])
 		} else {
@@ -83,27 +83,9 @@ func (d *differences) maps(before, after map[string]any) {
 		}
 		d.size = here
 	})
-	missing(d, before, after)
-}
-
-func (d *differences) texts(before, after map[string]string) {
-	here := d.size
-	keys(after, func(key string) {
-		if was, ok := before[key]; !ok || was != after[key] {
-			d.enterNamed(key)
-			d.add()
-			d.size = here
-		}
-	})
-	missing(d, before, after)
-}
-
-// missing adds the places of keys that are not there any more.
-func missing[V any](d *differences, before, after map[string]V) {
-	here := d.size
 	keys(before, func(key string) {
 		if _, stays := after[key]; !stays {
-			d.enterNamed(key)
+			d.enter([]byte(key))
 			d.add()
 			d.size = here
 		}
@@ -124,23 +106,10 @@ func keys[V any](m map[string]V, visit func(key string)) {
 }
 
 func (d *differences) elements(before, after []any) {
-	var number [20]byte
 	here := d.size
 	for i := range before {
-		d.write('[')
-		d.write(strconv.AppendInt(number[:0], int64(i), 10)...)
-		d.write(']')
+		d.enterElement(i)
 		d.values(before[i], after[i])
 		d.size = here
 	}
-}
-
-func (d *differences) enterNamed(key string) {
-	if d.size > 0 {
-		d.write('.')
-	}
-	if d.size < maxPath {
-		copy(d.path[d.size:], key)
-	}
-	d.size += len(key)
 }
