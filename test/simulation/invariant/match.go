@@ -306,15 +306,15 @@ func owners(controller string, have object) (ours map[string]any, others []map[s
 	return ours, others
 }
 
-// withoutTaken returns an object without the entries of maps that are not wanted, and that somebody else owns who has changed them: where a
-// controller writes by server-side apply, they are not its own any more, and stay.
+// withoutTaken returns an object without the entries of maps, and the fields of its spec, that are not wanted, and that somebody else owns who
+// has changed them: where a controller writes by server-side apply, they are not its own any more, and stay.
 func withoutTaken(controller string, want, have object) object {
 	ours, others := owners(controller, have)
 	if ours == nil {
 		return have
 	}
 	left := maps.Clone(have)
-	for _, place := range []string{"metadata.labels", "metadata.annotations", "data", "spec.settings"} {
+	for _, place := range []string{"metadata.labels", "metadata.annotations", "data", "spec", "spec.settings"} {
 		path := strings.Split(place, ".")
 		fields := strings.Split("f:"+strings.ReplaceAll(place, ".", ".f:"), ".")
 		for name := range have.at(path...) {

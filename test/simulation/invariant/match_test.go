@@ -26,32 +26,46 @@ import (
 // TestWhatOthersTookOverIsNotLeftOver is about docs/reference/strategies.md#who-merges.
 func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 	t.Parallel()
-	const label = `"f:metadata":{"f:labels":{"f:own-color":{}}}`
+	const controller = "metacontroller/DecoratorController/d"
 	entry := func(manager, operation, fields string) string {
 		return fmt.Sprintf(`{"manager":%q,"operation":%q,"fieldsV1":{%s}}`, manager, operation, fields)
 	}
-	const controller = "metacontroller/DecoratorController/d"
-	for name, tc := range map[string]struct {
-		owners   string
-		leftOver bool
-	}{
-		"TheUserAlone":                   {entry(controller, "Apply", "") + "," + entry("user", "Update", label), false},
-		"TheControllerAlone":             {entry(controller, "Apply", label) + "," + entry("user", "Update", ""), true},
-		"Both":                           {entry(controller, "Apply", label) + "," + entry("user", "Update", label), true},
-		"AControllerThatDoesNotApply":    {entry("metacontroller", "Update", "") + "," + entry("user", "Update", label), true},
-		"AControllerThatAppliesToOthers": {entry("metacontroller/DecoratorController/e", "Apply", "") + "," + entry("user", "Update", label), true},
+	for place, fields := range map[string]string{
+		"a label":              `"f:metadata":{"f:labels":{"f:own-color":{}}}`,
+		"a list of its spec":   `"f:spec":{"f:parts":{}}`,
+		"an entry of settings": `"f:spec":{"f:settings":{"f:own-more":{}}}`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			have := decode([]byte(`{"metadata":{"labels":{"own-color":"foreign"},"managedFields":[` + tc.owners + `]}}`))
-			want := decode([]byte(`{"metadata":{}}`))
-			got := difference(want, withoutTaken("d", want, have), hooks.Edition{})
-			if (got != "") != tc.leftOver {
-				t.Errorf("the difference is %q, but a label is left over: %v", got, tc.leftOver)
-			}
-			if have.at("metadata", "labels")["own-color"] == nil {
-				t.Error("the object was changed")
-			}
-		})
+		for name, tc := range map[string]struct {
+			owners   string
+			leftOver bool
+		}{
+			"TheUserAlone":                   {entry(controller, "Apply", "") + "," + entry("user", "Update", fields), false},
+			"TheControllerAlone":             {entry(controller, "Apply", fields) + "," + entry("user", "Update", ""), true},
+			"Both":                           {entry(controller, "Apply", fields) + "," + entry("user", "Update", fields), true},
+			"AControllerThatDoesNotApply":    {entry("metacontroller", "Update", "") + "," + entry("user", "Update", fields), true},
+			"AControllerThatAppliesToOthers": {entry("metacontroller/DecoratorController/e", "Apply", "") + "," + entry("user", "Update", fields), true},
+		} {
+			t.Run(place+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				have := decode([]byte(`{"metadata":{"managedFields":[` + tc.owners + `]},"spec":{"settings":{}}}`))
+				want := decode([]byte(`{"metadata":{},"spec":{"settings":{}}}`))
+				switch place {
+				case "a label":
+					have.at("metadata")["labels"] = map[string]any{"own-color": "foreign"}
+				case "a list of its spec":
+					have.at("spec")["parts"] = []any{map[string]any{"id": int64(7)}}
+				default:
+					have.at("spec", "settings")["own-more"] = "foreign"
+				}
+				before := fmt.Sprint(have)
+				got := difference(want, withoutTaken("d", want, have), hooks.Edition{})
+				if (got != "") != tc.leftOver {
+					t.Errorf("the difference is %q, but something is left over: %v", got, tc.leftOver)
+				}
+				if fmt.Sprint(have) != before {
+					t.Error("the object was changed")
+				}
+			})
+		}
 	}
 }
