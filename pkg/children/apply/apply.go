@@ -225,9 +225,13 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 		outcome.Written = nil
 		return err
 	}
-	// The API server may have found nothing to change.
-	outcome.Done = outcome.Observed == nil || outcome.Written.ResourceVersion() != outcome.Observed.ResourceVersion()
+	outcome.Done, outcome.Moved = changed(outcome.Observed, outcome.Written), nil
 	return nil
+}
+
+// changed reports whether a write changed an object. The API server may have found nothing to change.
+func changed(observed, written *object.Object) bool {
+	return observed == nil || written.ResourceVersion() != observed.ResourceVersion()
 }
 
 // update sends what the step has.
@@ -238,7 +242,9 @@ func (a *Applier) update(ctx context.Context, target client.Target, outcome *pla
 		if err != nil {
 			return fmt.Errorf("moving its fields to %s: %w", outcome.Manager, err)
 		}
-		before = outcome.Written
+		if before = outcome.Written; changed(outcome.Observed, before) {
+			outcome.Moved = before
+		}
 	}
 	switch {
 	case outcome.Body == nil:

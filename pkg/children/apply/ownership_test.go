@@ -76,10 +76,6 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 		Resource:   schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 		Namespaced: true, Method: method, ServerSide: true,
 	}})
-	o, err := object.Parse([]byte(takenChild), object.ParseOptions{Managers: []string{"metacontroller"}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	desired, _, err := children.Validate(children.Scope{Namespace: "ns"}, rules, []map[string]any{{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}, "data": map[string]any{"a": "ours"},
 	}})
@@ -88,8 +84,18 @@ func taken(t *testing.T, method v1alpha1.ChildUpdateMethod) plan.Input {
 	}
 	return plan.Input{
 		Parent: "p", Owner: map[string]any{"apiVersion": "v1", "kind": "P", "name": "p", "uid": "p", "controller": true}, Rules: rules,
-		Observed: []*object.Object{o}, Desired: desired, Now: time.Now(), Manager: "metacontroller/x",
+		Observed: []*object.Object{parse(t, takenChild)}, Desired: desired, Now: time.Now(), Manager: "metacontroller/x",
 	}
+}
+
+// parse returns an object as a cache has it.
+func parse(t *testing.T, text string) *object.Object {
+	t.Helper()
+	o, err := object.Parse([]byte(text), object.ParseOptions{Managers: []string{"metacontroller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // What is there already must never be taken over by its name: no object has version 1.

@@ -34,13 +34,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// The merge strategy has applied another value than the hook wants now. That is no conflict with another client.
-func TestOurOwnFieldsAreMovedWithoutForce(t *testing.T) {
-	const merged = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"ns","uid":"u","resourceVersion":"5",
+// mergedChild is a child to which the merge strategy has applied another value than the hook wants now.
+const mergedChild = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"ns","uid":"u","resourceVersion":"5",
 "annotations":{"metacontroller.k8s.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"data\":{\"a\":\"old\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"namespace\":\"ns\"}}"},
 "ownerReferences":[{"apiVersion":"v1","kind":"P","name":"p","uid":"p","controller":true}],
 "managedFields":[{"manager":"metacontroller","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1",
 "fieldsV1":{"f:data":{"f:a":{}}}}]},"data":{"a":"old"}}`
+
+// The merge strategy has applied another value than the hook wants now. That is no conflict with another client.
+func TestOurOwnFieldsAreMovedWithoutForce(t *testing.T) {
 	for method, want := range map[v1alpha1.ChildUpdateMethod][]string{
 		v1alpha1.ChildUpdateInPlace: {
 			"PATCH apply-patch+yaml dry", "GET ", "PATCH json-patch+json", "PATCH apply-patch+yaml",
@@ -64,20 +66,54 @@ func TestOurOwnFieldsAreMovedWithoutForce(t *testing.T) {
 					_, _ = io.WriteString(w, strings.Replace(fieldConflict, "kubectl", "metacontroller", 1))
 					return
 				}
-				_, _ = io.WriteString(w, strings.Replace(merged, `"resourceVersion":"5"`, `"resourceVersion":"6"`, 1))
+				_, _ = io.WriteString(w, strings.Replace(mergedChild, `"resourceVersion":"5"`, `"resourceVersion":"6"`, 1))
 			}), apply.Options{})
 			in := taken(t, method)
-			o, err := object.Parse([]byte(merged), object.ParseOptions{Managers: []string{"metacontroller"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			in.Observed = []*object.Object{o}
+			in.Observed = []*object.Object{parse(t, mergedChild)}
 			outcomes, err := carryOut(t.Context(), t, applier, in)
 			if err != nil || len(outcomes) != 1 || !outcomes[0].Done || outcomes[0].Action != plan.Update {
 				t.Errorf("outcomes %+v, error %v", outcomes, err)
 			}
 			if !slices.Equal(requests, want) {
 				t.Errorf("requests %q", requests)
+			}
+		})
+	}
+}
+
+// The fields of a child are moved, and the application after it fails: the child changed all the same.
+func TestAMoveThatNoApplicationFollowsIsInTheOutcome(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused response
+		stale   bool
+	}{
+		"Forbidden": {failure(http.StatusForbidden, "Forbidden", "c"), false},
+		"Failed":    {failure(http.StatusInternalServerError, "InternalError", "c"), false},
+		"Conflict":  {failure(http.StatusConflict, "Conflict", "c"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if strings.Contains(r.Header.Get("Content-Type"), "apply") {
+					refused := c.refused
+					if r.URL.Query().Get("dryRun") != "" {
+						refused = response{http.StatusConflict, strings.Replace(fieldConflict, "kubectl", "metacontroller", 1)}
+					}
+					w.WriteHeader(refused.code)
+					_, _ = io.WriteString(w, refused.body)
+					return
+				}
+				_, _ = io.WriteString(w, strings.Replace(mergedChild, `"resourceVersion":"5"`, `"resourceVersion":"6"`, 1))
+			}), apply.Options{})
+			in := taken(t, v1alpha1.ChildUpdateInPlace)
+			in.Observed = []*object.Object{parse(t, mergedChild)}
+			outcomes, err := carryOut(t.Context(), t, applier, in)
+			if len(outcomes) != 1 || (err == nil) != c.stale {
+				t.Fatalf("outcomes %+v, error %v", outcomes, err)
+			}
+			o := outcomes[0]
+			if o.Done || o.Written != nil || o.Stale != c.stale || o.Moved == nil || o.Moved.ResourceVersion() != "6" {
+				t.Errorf("outcome %+v", o)
 			}
 		})
 	}

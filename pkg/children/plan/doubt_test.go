@@ -76,12 +76,16 @@ func (s *scene) applied(t testing.TB, value string) {
 // merged returns a child with two values that the merge strategy applied, and with more entries of managedFields.
 func merged(t testing.TB, entries string) *object.Object {
 	t.Helper()
-	return managed(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5",`+
-		ownerReferences+`,"annotations":{"metacontroller.k8s.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"1\",\"dropped\":\"1\"},`+
-		`\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"ns\"}}"},"managedFields":[{"manager":"metacontroller",`+
-		`"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:k":{},"f:dropped":{}},"f:metadata":`+
-		`{"f:annotations":{".":{},"f:metacontroller.k8s.io/last-applied-configuration":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"parent\"}":{}}}}}`+
-		entries+`]},"data":{"k":"1","dropped":"1"}}`)
+	return managed(t, mergedText(entries))
+}
+
+func mergedText(entries string) string {
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5",` +
+		ownerReferences + `,"annotations":{"metacontroller.k8s.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"data\":{\"k\":\"1\",\"dropped\":\"1\"},` +
+		`\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"ns\"}}"},"managedFields":[{"manager":"metacontroller",` +
+		`"operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:k":{},"f:dropped":{}},"f:metadata":` +
+		`{"f:annotations":{".":{},"f:metacontroller.k8s.io/last-applied-configuration":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"parent\"}":{}}}}}` +
+		entries + `]},"data":{"k":"1","dropped":"1"}}`
 }
 
 // later lets time pass.
@@ -196,6 +200,29 @@ func TestAFieldThatTheHookDroppedIsRemovedOnTheWayToServerSideApply(t *testing.T
 		// What our manager does not own yet stays.
 		result := merged(t, `,{"manager":"metacontroller/x","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":`+
 			`{"f:data":{"f:k":{}},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}`)
+		return plan.Trial{Result: result, Whole: result}
+	}
+	step := s.step(t)
+	if !strings.Contains(string(step.Migration), `f:dropped`) || len(step.Body) == 0 {
+		t.Errorf("%s because of %v: migration %s, body %s", step.Action, step.Changed, step.Migration, step.Body)
+	}
+}
+
+// A child that was applied, then merged, and is applied again by an edit that comes with another desired state: a dry run that our manager
+// makes shows its fields without what is dropped, which nobody would own after that.
+func TestAFieldThatTheHookDroppedIsRemovedOnTheWayBackToServerSideApply(t *testing.T) {
+	const applied = `,{"manager":"metacontroller/x","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":` +
+		`{"f:data":{%s"f:k":{}},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}`
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.serverSide(true)
+	s.want(t, child("a", "2"))
+	// The plain write owns nothing but its record.
+	recorded := func(applied string) *object.Object {
+		return managed(t, strings.Replace(mergedText(applied), `"f:data":{".":{},"f:k":{},"f:dropped":{}},`, "", 1))
+	}
+	s.Observed = []*object.Object{recorded(fmt.Sprintf(applied, `"f:dropped":{},`))}
+	s.trial = func(plan.Doubt) plan.Trial {
+		result := recorded(fmt.Sprintf(applied, ""))
 		return plan.Trial{Result: result, Whole: result}
 	}
 	step := s.step(t)

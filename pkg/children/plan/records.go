@@ -29,6 +29,9 @@ type Outcome struct {
 	Step
 	// Written is the child as the API server returned it, after Create and Update that succeeded.
 	Written *object.Object
+	// Moved is the child after Migration, if Body did not follow: the write of that failed, or the step is stale. Nil if Migration did
+	// not change the child.
+	Moved *object.Object
 	// Done says that the step changed the cluster. An Update does not if the API server finds nothing to change.
 	Done bool
 	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no

@@ -297,6 +297,8 @@ func (c *Control) expect(key parent.Key, o *plan.Outcome) {
 		c.config.Expectations.Wrote(key, informer, o.Written)
 	case o.Done:
 		c.config.Expectations.Deleted(key, informer, o.Observed)
+	case o.Moved != nil:
+		c.config.Expectations.Wrote(key, informer, o.Moved)
 	}
 }
 

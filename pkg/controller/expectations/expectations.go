@@ -103,6 +103,8 @@ func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object
 	defer e.mu.Unlock()
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
 		e.expectDeletion(key, informer, o.UID(), true)
+	} else {
+		e.wroteShownDeletion(informer)
 	}
 }
 
@@ -141,6 +143,8 @@ func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *obje
 	defer e.mu.Unlock()
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() && !shown.Deleting() {
 		e.expectDeletion(key, informer, o.UID(), false)
+	} else {
+		e.wroteShownDeletion(informer)
 	}
 }
 
@@ -229,9 +233,14 @@ func (e *Expectations) Pending() int {
 	return len(e.parents)
 }
 
-// Forget drops the expectations of a parent, and releases it.
+// Forget says that nobody asks for a parent any more: what is expected of it ends when the informers show it, or when Limit has passed. If
+// it comes back before, or another one has its name, that one waits: it must not be synced on what is older than its writes.
 func (e *Expectations) Forget(key parent.Key) {
-	e.change(func() []parent.Key { return e.end(e.parents[key]) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p, ok := e.parents[key]; ok {
+		e.limit(p)
+	}
 }
 
 // Close drops all expectations and stops their timers. Nothing is released afterwards.

@@ -266,15 +266,36 @@ func TestWhatIsNotObservedIsNotExpected(t *testing.T) {
 	s.expect("not observed", true, 0)
 }
 
-func TestAForgottenParentIsReleasedOnce(t *testing.T) {
+// A parent is deselected, and selected again before the informer shows what was written.
+func TestAParentThatComesBackWaitsForItsWrites(t *testing.T) {
 	s := newScene(t)
 	s.WroteVersion(key, s.informer, "10")
-	s.expect("just written", false, 0)
 	s.Forget(key)
-	s.expect("it was forgotten", true, 1)
+	s.expect("it is back", false, 0)
 	s.show("a", "u1", "10", "")
+	s.expect("the write is shown", true, 1)
 	s.clock.Step(time.Hour)
 	s.expect("nothing is left to release", true, 0)
+}
+
+func TestWhatIsExpectedOfAForgottenParentEnds(t *testing.T) {
+	for name, end := range map[string]func(*scene){
+		"Shown":         func(s *scene) { s.show("a", "u1", "10", "") },
+		"AfterTheLimit": func(s *scene) { s.clock.Step(expectations.Limit) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.WroteVersion(key, s.informer, "10")
+			s.Forget(key)
+			if left := s.Pending(); left != 1 {
+				t.Errorf("%d parents are expecting, want 1", left)
+			}
+			end(s)
+			if left := s.Pending(); left != 0 || len(s.released) > 0 {
+				t.Errorf("%d parents are expecting, and %d were released, for which nobody waited", left, len(s.released))
+			}
+		})
+	}
 }
 
 func TestClosedExpectationsReleaseNothing(t *testing.T) {
@@ -304,10 +325,10 @@ func TestAControllerWaitsForItsOwnWritesOnly(t *testing.T) {
 	if second.Satisfied(key) {
 		t.Error("the second controller does not wait for its own write")
 	}
-	s.Forget(key) // The first controller deselects the parent.
-	s.expect("the first has forgotten the parent", true, 1)
+	s.show("x", "u", "7", "")
+	s.expect("the write of the first is shown", true, 1)
 	if second.Satisfied(key) || released != 0 {
-		t.Error("what the first forgets has an effect on the second")
+		t.Error("what the first waited for has an effect on the second")
 	}
 	s.show("x", "u", "8", "")
 	if !second.Satisfied(key) || released != 1 {

@@ -20,10 +20,12 @@ import (
 	"container/heap"
 	"context"
 	"maps"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -49,6 +51,18 @@ func (e *Expectations) wroteDeletion(w *watched, version uint64) {
 	if !w.deleted.IsZero() {
 		e.wrote(w, version, w.deleted)
 		w.deleted = time.Time{}
+	}
+}
+
+// wroteShownDeletion takes note of a deletion that an informer had shown when its response came.
+func (e *Expectations) wroteShownDeletion(informer *cache.Informer) {
+	w, ok := e.watched[informer]
+	if !ok {
+		return
+	}
+	// It was shown with this version or an earlier one.
+	if version, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil {
+		e.wrote(w, version, e.clock.Now())
 	}
 }
 

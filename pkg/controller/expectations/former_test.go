@@ -92,6 +92,25 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 		}
 		s.Close()
 	}
+	shownFirst := func(s *succession) {
+		s.show("a", "u1", "14", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
+		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+		s.Close()
+	}
+	goneFirst := func(s *succession) {
+		if err := s.informer.Replace(nil, "14"); err != nil {
+			s.t.Fatal(err)
+		}
+		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+		s.Close()
+	}
+	releasedFirst := func(s *succession) {
+		if err := s.informer.Replace(nil, "14"); err != nil {
+			s.t.Fatal(err)
+		}
+		s.Wrote(key, s.informer, s.parse("a", "u1", "13", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`))
+		s.Close()
+	}
 	shows := func(version string) func(*succession) {
 		return func(s *succession) { s.on(s.sibling).show("z", "u9", version, "") }
 	}
@@ -102,17 +121,20 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 		// early is shown before it waits, and does not end that; late ends it; nil: it does not wait.
 		early, late func(*succession)
 	}{
-		"Written":            {written, "c0", shows("11"), shows("12")},
-		"Deleted":            {deleted, "c0", shows("13"), shows("14")},
-		"DeletedByAList":     {relisted, "c0", shows("13"), shows("14")},
-		"ShownAlready":       {written, "c0", shows("12"), nil},
-		"AnotherController":  {written, "c1", shows("11"), nil},
-		"NothingWasWritten":  {func(s *succession) { s.Close() }, "c0", shows("6"), nil},
-		"TheLimitPasses":     {written, "c0", shows("11"), func(s *succession) { s.clock.Step(expectations.Limit) }},
-		"TheLimitHasPassed":  {func(s *succession) { written(s); s.clock.Step(expectations.Limit) }, "c0", shows("11"), nil},
-		"OneThatNeverBegan":  {func(s *succession) { written(s); s.follow("c0", s.sibling).Close() }, "c0", shows("11"), shows("12")},
-		"OneIsClosed":        {func(s *succession) { written(s); s.follow("c1", s.sibling).Close() }, "c0", shows("11"), shows("12")},
-		"TheNextAfterItLate": {func(s *succession) { written(s); s.clock.Step(expectations.Limit); s.follow("c1").Close() }, "c0", shows("11"), nil},
+		"Written":                   {written, "c0", shows("11"), shows("12")},
+		"Deleted":                   {deleted, "c0", shows("13"), shows("14")},
+		"DeletedByAList":            {relisted, "c0", shows("13"), shows("14")},
+		"ShownBeforeTheResponse":    {shownFirst, "c0", shows("13"), shows("14")},
+		"GoneBeforeTheResponse":     {goneFirst, "c0", shows("13"), shows("14")},
+		"ReleasedBeforeTheResponse": {releasedFirst, "c0", shows("13"), shows("14")},
+		"ShownAlready":              {written, "c0", shows("12"), nil},
+		"AnotherController":         {written, "c1", shows("11"), nil},
+		"NothingWasWritten":         {func(s *succession) { s.Close() }, "c0", shows("6"), nil},
+		"TheLimitPasses":            {written, "c0", shows("11"), func(s *succession) { s.clock.Step(expectations.Limit) }},
+		"TheLimitHasPassed":         {func(s *succession) { written(s); s.clock.Step(expectations.Limit) }, "c0", shows("11"), nil},
+		"OneThatNeverBegan":         {func(s *succession) { written(s); s.follow("c0", s.sibling).Close() }, "c0", shows("11"), shows("12")},
+		"OneIsClosed":               {func(s *succession) { written(s); s.follow("c1", s.sibling).Close() }, "c0", shows("11"), shows("12")},
+		"TheNextAfterItLate":        {func(s *succession) { written(s); s.clock.Step(expectations.Limit); s.follow("c1").Close() }, "c0", shows("11"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSuccession(t)

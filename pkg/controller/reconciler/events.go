@@ -57,7 +57,6 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		key := s.key(e.Old)
 		c.parents.remove(key)
 		c.forget(s, e.Old)
-		c.expectations.Forget(key)
 		return
 	}
 	key := s.key(e.New)
@@ -189,9 +188,9 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 	c.forgetSynced(key, s.root(o), o.UID())
 }
 
-// forgetSynced drops what syncs of a parent remember. Expectations stay: a parent that is selected again must not be synced before the
-// informers show what was written before.
+// forgetSynced drops what syncs of a parent remember.
 func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
+	c.expectations.Forget(key)
 	c.finalizing.forget(key)
 	c.obstacles.Record(key, nil)
 	c.settling.Forget(key)

@@ -17,7 +17,9 @@ limitations under the License.
 package invariant
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
@@ -108,4 +110,58 @@ func generationAtRest(c Cluster, d, o object) *Violation {
 		return nil
 	}
 	return New(ParentAsWanted, c.At, "status.observedGeneration of %s is %d, and its generation %d", o, reported, generation(o))
+}
+
+// finalizersAtRest checks the finalizers of an object.
+func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
+	for _, f := range o.finalizers() {
+		_, controller, ok := strings.Cut(f, "controller-")
+		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) || pauses(t.definition(controller)) {
+			continue
+		}
+		return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
+	}
+	for _, controller := range slices.Sorted(maps.Keys(t.definitions)) {
+		if d := t.definition(controller); d != nil && finalizes(d, o.kind()) && !pauses(d) {
+			if v := t.finalizerOnParent(c, d, o); v != nil {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// finalizerOnParent checks that an object has the finalizer of a controller that finalizes its kind, if it is selected.
+func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
+	for _, rule := range c.runs(d) {
+		group, _ := split(text(rule["apiVersion"]))
+		if hooks.ByResource(group, text(rule["resource"])) != o.kind() {
+			continue
+		}
+		carries, chosen := slices.Contains(o.finalizers(), finalizerOf(d)), selected(rule, o)
+		if carries && t.held(o) {
+			continue // Its children have finalizers of their own, of controllers that may wait for a kind, or are paused.
+		}
+		if carries && holds(d, heldCondition) {
+			continue // It is not finalized before its children are deleted.
+		}
+		if carries && fails(d, o) {
+			continue // It is finalized when it is tried again.
+		}
+		if carries != (chosen && !o.deleting()) {
+			return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v",
+				o, d, carries, chosen, o.deleting())
+		}
+	}
+	return nil
+}
+
+// held reports whether a child of an object is being deleted and still there.
+func (t *Tracker) held(o object) bool {
+	for _, child := range t.objects {
+		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && child.deleting() {
+			return true
+		}
+	}
+	return false
 }

@@ -322,15 +322,17 @@ func selects(d, o, child object) bool {
 // reported reports whether a controller says of a parent, in its status, that its last sync failed, or said in a Warning on it after the
 // last call of the hook that it leaves a child as it is. Beyond the budget of events an earlier Warning is enough.
 func (t *Tracker) reported(call *Call, o object) bool {
-	failed, _ := t.definition(call.Controller).at("status")["lastErrors"].([]any) // Absent: none.
-	for _, each := range failed {
-		e, _ := each.(map[string]any) // The engine wrote it.
-		if hooks.ByResource(text(e["group"]), text(e["resource"])) == o.kind() && text(e["namespace"]) == o.meta("namespace") && text(e["name"]) == o.meta("name") {
-			return true
-		}
-	}
 	w := t.warned[o.meta("uid")]
-	return w.left && (w.last >= call.At || w.times >= eventsBurst)
+	return fails(t.definition(call.Controller), o) || w.left && (w.last >= call.At || w.times >= eventsBurst)
+}
+
+// fails reports whether a controller says of a parent, in its status, that its last sync failed.
+func fails(d, o object) bool {
+	failed, _ := d.at("status")["lastErrors"].([]any) // Absent: none.
+	return slices.ContainsFunc(failed, func(each any) bool {
+		e, _ := each.(map[string]any) // The engine wrote it.
+		return hooks.ByResource(text(e["group"]), text(e["resource"])) == o.kind() && text(e["namespace"]) == o.meta("namespace") && text(e["name"]) == o.meta("name")
+	})
 }
 
 // Failing reports whether a controller says in its status that the last sync of a parent failed.
@@ -375,8 +377,8 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if have.deleting() || method == "" || method == "OnDelete" {
 			continue
 		}
-		if held && waits(method, call) || strings.HasPrefix(method, "Rolling") && t.held(o) {
-			continue // The rollout goes on when the child that is being deleted is gone.
+		if held && waits(method, call) || strings.HasPrefix(method, "Rolling") && (t.held(o) || t.unobserved(o)) {
+			continue // The rollout goes on when the child that is being deleted is gone, or has been observed by its own controller.
 		}
 		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
 			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it (%s): %s", have, o, name, method, d)
@@ -393,6 +395,17 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 // waits reports whether a child waits while deletions are held: what would be recreated, and what waits for that.
 func waits(method string, call *Call) bool {
 	return strings.HasSuffix(method, "Recreate") || rolls(call.Request.Controller)
+}
+
+// unobserved reports whether a child of an object says that its own controller has not seen its latest change, which nobody may do any more.
+func (t *Tracker) unobserved(o object) bool {
+	for _, child := range t.objects {
+		seen, ok := child.at("status")["observedGeneration"].(int64)
+		if by, owned := child.controller(); owned && by.uid == o.meta("uid") && ok && seen < generation(child) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Tracker) named(kind int, namespace, name string) object {
@@ -441,55 +454,4 @@ func (t *Tracker) statusAsWanted(c Cluster, call *Call, o object) *Violation {
 		}
 	}
 	return nil
-}
-
-// finalizersAtRest checks the finalizers of an object.
-func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
-	for _, f := range o.finalizers() {
-		_, controller, ok := strings.Cut(f, "controller-")
-		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) || pauses(t.definition(controller)) {
-			continue
-		}
-		return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
-	}
-	for _, controller := range slices.Sorted(maps.Keys(t.definitions)) {
-		if d := t.definition(controller); d != nil && finalizes(d, o.kind()) && !pauses(d) {
-			if v := t.finalizerOnParent(c, d, o); v != nil {
-				return v
-			}
-		}
-	}
-	return nil
-}
-
-// finalizerOnParent checks that an object has the finalizer of a controller that finalizes its kind, if it is selected.
-func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
-	for _, rule := range c.runs(d) {
-		group, _ := split(text(rule["apiVersion"]))
-		if hooks.ByResource(group, text(rule["resource"])) != o.kind() {
-			continue
-		}
-		carries, chosen := slices.Contains(o.finalizers(), finalizerOf(d)), selected(rule, o)
-		if carries && t.held(o) {
-			continue // Its children have finalizers of their own, of controllers that may wait for a kind, or are paused.
-		}
-		if carries && holds(d, heldCondition) {
-			continue // It is not finalized before its children are deleted.
-		}
-		if carries != (chosen && !o.deleting()) {
-			return New(FinalizersAsDefined, c.At, "%s carries the finalizer of %s: %v; it is selected: %v, and is being deleted: %v",
-				o, d, carries, chosen, o.deleting())
-		}
-	}
-	return nil
-}
-
-// held reports whether a child of an object is being deleted and still there.
-func (t *Tracker) held(o object) bool {
-	for _, child := range t.objects {
-		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && child.deleting() {
-			return true
-		}
-	}
-	return false
 }
