@@ -19,6 +19,7 @@ package children
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -113,5 +114,40 @@ func (s *scene) moves(t *testing.T, way strategy, content map[string]any, method
 	specAfter, _ := after.Field("spec")
 	if after.UID() != before.UID() || !bytes.Equal(specBefore, specAfter) {
 		t.Errorf("to %s: UID %s became %s, spec %s became %s", way.name, before.UID(), after.UID(), specBefore, specAfter)
+	}
+}
+
+// TestFieldsDroppedInAMoveAreRemoved has the hook return less in the edit that changes how its children are written: it is removed as if they
+// had been written in the new way before.
+func TestFieldsDroppedInAMoveAreRemoved(t *testing.T) {
+	for _, move := range [][]strategy{
+		{merged, applied}, {applied, merged}, {merged, applied, merged}, {applied, merged, applied}, {merged, applied, merged, applied},
+		{theirApplied, applied}, {theirApplied, merged}, {theirApplied, merged, applied}, {theirApplied, applied, merged, applied},
+	} {
+		var names []string
+		for _, way := range move {
+			names = append(names, way.name)
+		}
+		t.Run(strings.Join(names, " to "), func(t *testing.T) {
+			t.Parallel()
+			s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
+			s.use(move[0])
+			s.does(t, plan.Create, content)
+			for _, way := range move[1 : len(move)-1] {
+				s.use(way)
+				s.moves(t, way, content, v1alpha1.ChildUpdateInPlace)
+			}
+			s.use(move[len(move)-1])
+			delete(content["data"].(map[string]any), "second")
+			for range 3 {
+				if _, err := s.sync(t, s.input(t, nil, content)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}"); got != `{"k":"v"}` {
+				t.Errorf("it has %s", got)
+			}
+			s.quiet(t, "after the move", content)
+		})
 	}
 }
