@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of every module. `unit` leaves out test/, which needs the control plane and the servers of
+# Runs the tests of every module. `unit` leaves out what needs the control plane and the servers of
 # `make build build-race control-plane-build`. `coverage` runs those of the product's module without the race detector, which makes
 # counters twice as expensive as all the rest, and reports the coverage of the packages written here.
 # Usage: hack/test.sh all|unit|coverage
@@ -14,11 +14,16 @@ trap 'rm -rf "${work}"' EXIT
 mkdir "${work}/binary"
 
 mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
+# Packages under test/ that start no program but their own: go test knows all that their results depend on.
+alone=(./test/{bench/{gauge,hookserver,report,subject},faults/report,process,simulation,simulation/{apiserver,apiserver/value,history,hooks,invariant,mutants,world},server,tcpproxy,terminal})
+mapfile -t control_plane_packages < <(
+    go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/... | grep -vxF -f <(go list "${alone[@]}")
+)
 # Nobody debugs these programs: without debug information and symbols they are linked in half of the time.
 race=(-race '-ldflags=-s -w')
-# Results of tests with programs that go test did not build, which it does not know of, are not kept. They wait more than they
-# compute: more of them at a time than there are processors.
-control_plane=(-count=1 -skip '^TestHistories$' -timeout 30m)
+# Results of tests with programs that go test did not build, which it does not know of, are not kept. The tests' own programs are: go test
+# links those again of which something has changed.
+control_plane=(-count=1 -timeout 30m -o bin/tests/)
 # Suites of more than two minutes, which begin first: one that is alone at the end has a processor to itself and leaves the other one idle.
 readonly long=(integration/children conformance/inspection faults/engine conformance/status integration/registration integration/replicas bench)
 
@@ -32,6 +37,12 @@ units() {
     kept go test "$@" -timeout 30m "${unit_packages[@]}" || complain "tests of the product's module failed"
 }
 
+# What tests are made of. Random histories are for others.
+parts() {
+    echo "go test ${*}: what tests are made of, ${#alone[@]} packages"
+    kept go test "$@" -skip '^TestHistories$' -timeout 30m "${alone[@]}" || complain "tests of what tests are made of failed"
+}
+
 # What comes from hooks is fuzzed from the corpus in testdata, so often that it takes some seconds on an idle machine: beside other work a
 # time would be over before much was tried. `make fuzz` does it for longer.
 fuzz() {
@@ -39,7 +50,7 @@ fuzz() {
     while read -r function folder count; do
         # go test succeeds when no target has that name.
         grep -q "^func ${function}(" "${folder}"/*_test.go || complain "there is no ${function}"
-        kept go test -run '^$' -fuzz "^${function}\$" -fuzztime "${count}x" "${folder}" || complain "${function} failed"
+        kept go test -o bin/tests/fuzz/ -run '^$' -fuzz "^${function}\$" -fuzztime "${count}x" "${folder}" || complain "${function} failed"
     done <<END
 FuzzDecodeResponse ./pkg/hook/wire 100000
 FuzzMerge ./pkg/children/merge 400000
@@ -47,11 +58,11 @@ END
 }
 
 # The race detector is for the engine, and takes more processor time than the server itself. The suites in which much happens at the
-# same moment have it in the server too; the others have the server as it is shipped. With RACE=all, all of them have it.
+# same moment have it in the server too; the others have the server as it is shipped. With RACE=all, all of them have it. They wait more than
+# they compute: more of them run at a time than there are processors.
 suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout})
-    local all shipped
-    mapfile -t all < <(go list ./test/...)
+    local all=("${control_plane_packages[@]}") shipped
     mapfile -t shipped < <(
         printf './test/%s\n' "${long[@]}"
         printf '%s\n' "${all[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}|${long[*]}"))\$"
@@ -79,7 +90,7 @@ others() {
     while IFS= read -r module; do
         case "${module}" in . | hack/tools) continue ;; esac
         echo "go test -race: ${module}"
-        (cd "${module}" && kept go test "${race[@]}" -count=1 -timeout 30m ./...) || complain "tests of ${module} failed"
+        (cd "${module}" && kept go test "${race[@]}" -count=1 -timeout 30m -o "${root}/bin/tests/${module}/" ./...) || complain "tests of ${module} failed"
     done < <(modules)
 }
 
@@ -105,9 +116,8 @@ awaited() {
 covered() {
     export GOCOVERDIR="${work}/binary" METACONTROLLER_APISERVER="${root}/bin/coverage/metacontroller-apiserver"
     units -coverprofile="${work}/unit.out"
-    mapfile -t all < <(go list ./test/...)
     echo "go test: the server, with counters, on a real control plane"
-    kept go test "${control_plane[@]}" -p "$(($(nproc) + 1))" -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" "${all[@]}" ||
+    kept go test -count=1 -skip '^TestHistories$' -timeout 30m -p "$(($(nproc) + 1))" -coverpkg='./pkg/...' -coverprofile="${work}/control-plane.out" ./test/... ||
         complain "tests under test/ failed"
     go tool covdata textfmt -i="${work}/binary" -o="${work}/binary.out"
     echo
@@ -116,11 +126,14 @@ covered() {
 }
 
 case "${scope}" in
-unit) units "${race[@]}" ;;
+unit)
+    units "${race[@]}"
+    parts "${race[@]}"
+    ;;
 coverage) covered ;;
 all)
     units "${race[@]}"
-    # The suites wait more than they compute.
+    parts "${race[@]}"
     aside others
     suites
     awaited
