@@ -17,9 +17,7 @@ limitations under the License.
 package cluster
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Namespace makes a namespace for a test and deletes it afterwards, without waiting for the end of that.
+// Namespace makes a namespace for a test. It goes with the control plane: a deletion has the controller manager list and delete the objects
+// of each kind that is served, which takes more than most tests do.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.Config(t))
@@ -40,12 +39,5 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("creating a namespace: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-		defer cancel()
-		if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("deleting namespace %s: %v", name, err)
-		}
-	})
 	return name
 }

@@ -90,9 +90,14 @@ func moving(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) (*scen
 func (s *scene) moves(t *testing.T, way strategy, content map[string]any, method v1alpha1.ChildUpdateMethod) {
 	t.Helper()
 	before := s.input(t, nil, content).Observed[0]
-	writes := 0
+	writes, known := 0, ""
 	for range 8 {
-		outcomes, err := s.sync(t, s.input(t, nil, content))
+		in := s.input(t, nil, content)
+		last := known
+		if known = knowledge(t, in); known == last {
+			break
+		}
+		outcomes, err := s.sync(t, in)
 		if err != nil {
 			t.Fatalf("to %s: %v", way.name, err)
 		}
