@@ -126,8 +126,15 @@ func (s *scene) moves(t *testing.T, way strategy, content map[string]any, method
 // had been written in the new way before.
 func TestFieldsDroppedInAMoveAreRemoved(t *testing.T) {
 	for _, move := range [][]strategy{
-		{merged, applied}, {applied, merged}, {merged, applied, merged}, {applied, merged, applied}, {merged, applied, merged, applied},
-		{theirApplied, applied}, {theirApplied, merged}, {theirApplied, merged, applied}, {theirApplied, applied, merged, applied},
+		{merged, applied},
+		{applied, merged},
+		{merged, applied, merged},
+		{applied, merged, applied},
+		{merged, applied, merged, applied},
+		{theirApplied, applied},
+		{theirApplied, merged},
+		{theirApplied, merged, applied},
+		{theirApplied, applied, merged, applied},
 	} {
 		var names []string
 		for _, way := range move {
