@@ -25,7 +25,7 @@ race=(-race '-ldflags=-s -w')
 # links those again of which something has changed.
 control_plane=(-count=1 -timeout 30m -o bin/tests/)
 # Suites of more than two minutes, which begin first: one that is alone at the end has a processor to itself and leaves the other one idle.
-readonly long=(integration/children conformance/inspection faults/engine conformance/status integration/registration integration/replicas bench)
+readonly long=(faults/engine conformance/inspection integration/{replicas,apiserver,registration} conformance/status e2e/rescue faults/storage bench e2e/helloworld)
 
 # kept COMMAND...: runs the command, shows its output and keeps it for the end.
 kept() {
@@ -73,11 +73,11 @@ suites() {
         mapfile -t all < <(printf './test/%s\n' "${raced[@]}")
     fi
     echo "go test -race: the server, with the race detector, on a real control plane"
-    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 1))" "${all[@]}" ||
+    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${all[@]}" ||
         complain "tests under test/ failed"
     if ((${#shipped[@]} > 0)); then
         echo "go test -race: the server as it is shipped, on a real control plane"
-        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${shipped[@]}" ||
+        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 3))" "${shipped[@]}" ||
             complain "tests of the server as it is shipped failed"
     fi
 }
@@ -132,9 +132,9 @@ unit)
     ;;
 coverage) covered ;;
 all)
+    aside others
     units "${race[@]}"
     parts "${race[@]}"
-    aside others
     suites
     awaited
     ;;
