@@ -73,11 +73,11 @@ suites() {
         mapfile -t all < <(printf './test/%s\n' "${raced[@]}")
     fi
     echo "go test -race: the server, with the race detector, on a real control plane"
-    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${all[@]}" ||
+    METACONTROLLER_APISERVER="${root}/bin/race/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 1))" "${all[@]}" ||
         complain "tests under test/ failed"
     if ((${#shipped[@]} > 0)); then
         echo "go test -race: the server as it is shipped, on a real control plane"
-        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 3))" "${shipped[@]}" ||
+        METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${shipped[@]}" ||
             complain "tests of the server as it is shipped failed"
     fi
 }

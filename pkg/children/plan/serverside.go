@@ -189,8 +189,12 @@ func migration(observed, whole *object.Object, manager string, exact bool, now t
 		})
 	} else {
 		// A dry run shows what the manager owns without what is no longer desired, which the write after this one is to take away.
-		before, _ := observed.AppliedFields(manager)
-		if entries, err = moveTo(manager, before, entries, whole.APIVersion(), now); err != nil {
+		if before, ok := observed.AppliedFields(manager); ok {
+			entries = append(entries, metav1.ManagedFieldsEntry{
+				Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(before),
+			})
+		}
+		if entries, err = moveTo(manager, entries, whole.APIVersion(), now); err != nil {
 			return nil, err
 		}
 	}
@@ -212,16 +216,11 @@ func ofLegacy(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == LegacyManager && e.Subresource == ""
 }
 
-// moveTo returns managedFields in which manager has applied what it and LegacyManager own, and what it owned before, nil for nothing.
-func moveTo(manager string, before []byte, entries []metav1.ManagedFieldsEntry, apiVersion string, now time.Time) (
+// moveTo returns managedFields in which manager has applied what it and LegacyManager own.
+func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion string, now time.Time) (
 	[]metav1.ManagedFieldsEntry, error,
 ) {
 	all := fieldpath.NewSet()
-	if before != nil {
-		if err := all.FromJSON(bytes.NewReader(before)); err != nil {
-			return nil, fmt.Errorf("reading what %s owned: %w", manager, err)
-		}
-	}
 	kept := slices.Clone(entries)
 	var errs error
 	kept = slices.DeleteFunc(kept, func(e metav1.ManagedFieldsEntry) bool {

@@ -85,11 +85,14 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 		s.show("a", "u1", "14", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
 		s.Close()
 	}
-	relisted := func(s *succession) {
-		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+	gone := func(s *succession) {
 		if err := s.informer.Replace(nil, "14"); err != nil {
 			s.t.Fatal(err)
 		}
+	}
+	relisted := func(s *succession) {
+		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+		gone(s)
 		s.Close()
 	}
 	shownFirst := func(s *succession) {
@@ -98,16 +101,12 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 		s.Close()
 	}
 	goneFirst := func(s *succession) {
-		if err := s.informer.Replace(nil, "14"); err != nil {
-			s.t.Fatal(err)
-		}
+		gone(s)
 		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
 		s.Close()
 	}
 	releasedFirst := func(s *succession) {
-		if err := s.informer.Replace(nil, "14"); err != nil {
-			s.t.Fatal(err)
-		}
+		gone(s)
 		s.Wrote(key, s.informer, s.parse("a", "u1", "13", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`))
 		s.Close()
 	}

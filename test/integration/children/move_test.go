@@ -90,17 +90,8 @@ func moving(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) (*scen
 func (s *scene) moves(t *testing.T, way strategy, content map[string]any, method v1alpha1.ChildUpdateMethod) {
 	t.Helper()
 	before := s.input(t, nil, content).Observed[0]
-	writes, known := 0, ""
-	for range 8 {
-		in := s.input(t, nil, content)
-		last := known
-		if known = knowledge(t, in); known == last {
-			break
-		}
-		outcomes, err := s.sync(t, in)
-		if err != nil {
-			t.Fatalf("to %s: %v", way.name, err)
-		}
+	writes := 0
+	s.syncs(t, 8, []map[string]any{content}, func(_ int, outcomes []plan.Outcome) {
 		for _, o := range outcomes {
 			if o.Action == plan.Recreate || o.Action == plan.Delete {
 				t.Fatalf("to %s: %s because of %v", way.name, o.Action, o.Changed)
@@ -109,7 +100,7 @@ func (s *scene) moves(t *testing.T, way strategy, content map[string]any, method
 				writes++
 			}
 		}
-	}
+	})
 	if writes > 1 || writes > 0 && method == v1alpha1.ChildUpdateOnDelete {
 		t.Errorf("to %s: %d writes", way.name, writes)
 	}

@@ -271,11 +271,11 @@ func knowledge(t *testing.T, in plan.Input) string {
 	return string(remembered)
 }
 
-// quiet syncs until the next sync would be the same as the one before, ten times at most, and fails the test for each write.
-func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
+// syncs syncs until the next sync would be the same as the one before, limit times at most, and gives away what came of each.
+func (s *scene) syncs(t *testing.T, limit int, contents []map[string]any, visit func(i int, outcomes []plan.Outcome)) {
 	t.Helper()
 	known := ""
-	for i := range 10 {
+	for i := range limit {
 		in := s.input(t, nil, contents...)
 		before := known
 		if known = knowledge(t, in); known == before {
@@ -285,6 +285,14 @@ func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		visit(i, outcomes)
+	}
+}
+
+// quiet syncs ten times at most, and fails the test for each write.
+func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
+	t.Helper()
+	s.syncs(t, 10, contents, func(i int, outcomes []plan.Outcome) {
 		for _, o := range outcomes {
 			if o.Stale {
 				continue
@@ -295,7 +303,7 @@ func (s *scene) quiet(t *testing.T, when string, contents ...map[string]any) {
 			}
 			t.Errorf("%s, sync %d: %s %s because of %v\nobserved %s", when, i, o.Action, o.Key, o.Changed, observed)
 		}
-	}
+	})
 }
 
 func clone(t *testing.T, content map[string]any) map[string]any {

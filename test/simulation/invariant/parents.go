@@ -157,9 +157,12 @@ func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
 }
 
 // held reports whether a child of an object is being deleted and still there.
-func (t *Tracker) held(o object) bool {
+func (t *Tracker) held(o object) bool { return t.anyChild(o, object.deleting) }
+
+// anyChild reports whether an object controls one of which something is true.
+func (t *Tracker) anyChild(o object, is func(child object) bool) bool {
 	for _, child := range t.objects {
-		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && child.deleting() {
+		if by, ok := child.controller(); ok && by.uid == o.meta("uid") && is(child) {
 			return true
 		}
 	}

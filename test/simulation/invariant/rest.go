@@ -377,7 +377,7 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if have.deleting() || method == "" || method == "OnDelete" {
 			continue
 		}
-		if held && waits(method, call) || strings.HasPrefix(method, "Rolling") && (t.held(o) || t.unobserved(o)) {
+		if held && waits(method, call) || strings.HasPrefix(method, "Rolling") && (t.held(o) || t.unobserved(o, methods)) {
 			continue // The rollout goes on when the child that is being deleted is gone, or has been observed by its own controller.
 		}
 		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
@@ -397,15 +397,13 @@ func waits(method string, call *Call) bool {
 	return strings.HasSuffix(method, "Recreate") || rolls(call.Request.Controller)
 }
 
-// unobserved reports whether a child of an object says that its own controller has not seen its latest change, which nobody may do any more.
-func (t *Tracker) unobserved(o object) bool {
-	for _, child := range t.objects {
-		seen, ok := child.at("status")["observedGeneration"].(int64)
-		if by, owned := child.controller(); owned && by.uid == o.meta("uid") && ok && seen < generation(child) {
-			return true
-		}
-	}
-	return false
+// unobserved reports whether a child of an object that is rolled out by its method says that its own controller has not seen its latest
+// change, which nobody may do any more.
+func (t *Tracker) unobserved(o object, methods map[int]string) bool {
+	return t.anyChild(o, func(child object) bool {
+		seen, _ := child.at("status")["observedGeneration"].(int64) // Absent: 0.
+		return strings.HasPrefix(methods[child.kind()], "Rolling") && seen > 0 && seen < generation(child)
+	})
 }
 
 func (t *Tracker) named(kind int, namespace, name string) object {
