@@ -20,8 +20,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
@@ -110,7 +109,7 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 		o.DataDir = t.TempDir()
 	}
 	if o.Port == 0 {
-		o.Port = freePort(t)
+		o.Port = freeport.Find(t)
 	}
 	if len(o.Authority) == 0 {
 		o.Authority = []string{"--data-dir", o.DataDir}
@@ -304,23 +303,4 @@ func Binary(t testing.TB) string {
 		t.Fatalf("there is no server to test, run 'make build-race' first: %v", err)
 	}
 	return binary
-}
-
-// freePort returns a port below those that kernels take for outgoing connections, one of which could come between.
-func freePort(t testing.TB) int {
-	t.Helper()
-	var last error
-	for range 100 {
-		port := 12000 + rand.IntN(8000)
-		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if last = err; err != nil {
-			continue
-		}
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
-	t.Fatalf("finding a free port: %v", last)
-	return 0
 }

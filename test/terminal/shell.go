@@ -21,7 +21,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
@@ -114,7 +114,7 @@ func New(t *testing.T, c *cluster.Cluster) *Shell {
 		t.Fatal(err)
 	}
 	path := strings.Join([]string{programs, filepath.Dir(c.KubectlPath), os.Getenv("PATH")}, string(os.PathListSeparator))
-	s := &Shell{Folder: t.TempDir(), port: freePort(t), trial: freePort(t)}
+	s := &Shell{Folder: t.TempDir(), port: freeport.Find(t), trial: freeport.Find(t)}
 	s.environment = append(os.Environ(), "PATH="+path, "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+t.TempDir(), "HOST=127.0.0.1", "GOPROXY=off",
 		"PYTHONDONTWRITEBYTECODE=1")
 	return s
@@ -127,21 +127,6 @@ func (s *Shell) Prefer(folder string) {
 			s.environment[i] = "PATH=" + folder + string(os.PathListSeparator) + path
 		}
 	}
-}
-
-// freePort returns a port at which nobody listens.
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // Nothing was written.
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("%v is no address of TCP", listener.Addr())
-	}
-	return address.Port
 }
 
 // Command makes a command of the shell. Hooks listen at the shell's port: it is that of init, and of those that are started.

@@ -41,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
@@ -84,7 +85,7 @@ func fine() http.Handler {
 
 // deadHook has nobody listen at the hook's address, and then the hook.
 func deadHook(s *stage) {
-	address := s.free()
+	address := freeport.Address(freeport.Find(s.T))
 	c := s.Run(fixture.Definition{Kind: s.kind, Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://" + address + "/sync")}}})
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say that nothing is known", is(metav1.ConditionUnknown, v1alpha1.ReasonNotCalled))
 	s.Parent("p", nil)
@@ -181,7 +182,7 @@ func kubectlWait(s *stage) {
 	object := strings.ToLower(c.Kind) + "/" + c.Name
 	s.Kubectl(s.T, "wait", "--for=condition=Ready", object, "--timeout", s.Limit.String())
 	s.Kubectl(s.T, "wait", "--for=condition=Established", object, "--timeout", s.Limit.String())
-	c.Patch(`{"spec":{"hooks":{"sync":{"webhook":{"url":"http://` + s.free() + `/"}}}}}`)
+	c.Patch(`{"spec":{"hooks":{"sync":{"webhook":{"url":"http://` + freeport.Address(freeport.Find(s.T)) + `/"}}}}}`)
 	s.Kubectl(s.T, "wait", "--for=condition=Ready", object, "--timeout", s.Limit.String())
 	s.Parent("p", nil)
 	s.Kubectl(s.T, "wait", "--for=condition=HooksHealthy=false", object, "--timeout", s.Limit.String())
@@ -264,19 +265,6 @@ func finalizing(s *stage) {
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
 	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
 	c.AwaitCondition(v1alpha1.ConditionProgressing, "to settle", is(metav1.ConditionFalse, v1alpha1.ReasonSettled))
-}
-
-// free returns an address at which nobody listens.
-func (s *stage) free() string {
-	s.T.Helper()
-	listener, err := new(net.ListenConfig).Listen(s.T.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		s.T.Fatal(err)
-	}
-	return listener.Addr().String()
 }
 
 // serve serves at an address until the test ends.

@@ -19,7 +19,6 @@ package firsthour
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 // A session is an author at a terminal. It prints what he sees, without what differs from one time to the next.
@@ -55,15 +55,9 @@ func (s *session) hook(handler http.Handler, options ...hooktest.Option) *hookte
 
 // nobody returns an address at which nobody listens.
 func (s *session) nobody() string {
-	listener, err := new(net.ListenConfig).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.addresses = append(s.addresses, listener.Addr().String())
-	return listener.Addr().String()
+	address := freeport.Address(freeport.Find(s.t))
+	s.addresses = append(s.addresses, address)
+	return address
 }
 
 // composite is the manifest of a CompositeController of the Things with the session's label. The sync hook is at a URL; more is added

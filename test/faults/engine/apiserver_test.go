@@ -18,7 +18,6 @@ package engine
 
 import (
 	"context"
-	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/fleet"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -86,7 +86,7 @@ func TestKubeAPIServer(t *testing.T) {
 func startWithout(t *testing.T, api *cluster.APIServer) time.Duration {
 	t.Helper()
 	command := process.Command(t.Context(), server.Binary(t), "--kubeconfig", api.Kubeconfig, "--data-dir", t.TempDir(),
-		"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(11000+rand.IntN(1000)))
+		"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(freeport.Find(t)))
 	const waits = "The cluster does not respond"
 	running, err := process.Start(command, process.Options{Name: "the server", Log: filepath.Join(t.TempDir(), "server.log")})
 	if err != nil {

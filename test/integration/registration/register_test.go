@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 const apiService = "v1alpha1.metacontroller.k8s.io"
@@ -120,14 +121,7 @@ func TestUnreachableServersAreReported(t *testing.T) {
 			reason: "The server may have died, or be behind a firewall.",
 			change: func(t *testing.T, o *registration.Options) {
 				t.Helper()
-				listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.Port = listener.Addr().(*net.TCPAddr).Port
-				if err := listener.Close(); err != nil {
-					t.Fatal(err)
-				}
+				o.Port = freeport.Find(t)
 			},
 			want: "connection refused",
 		},

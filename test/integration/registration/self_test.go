@@ -19,11 +19,11 @@ package registration
 import (
 	"context"
 	"encoding/base64"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -205,7 +206,7 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 	start := func(t *testing.T, args ...string) *process.Process {
 		t.Helper()
 		running, err := process.Start(process.Command(t.Context(), server.Binary(t), append([]string{
-			"--kubeconfig", plane.Kubeconfig, "--data-dir", t.TempDir(), "--bind-address", "127.0.0.1", "--secure-port", freePort(t),
+			"--kubeconfig", plane.Kubeconfig, "--data-dir", t.TempDir(), "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(freeport.Find(t)),
 			"--register", "--register-owner", "metacontroller-apiserver",
 		}, args...)...), process.Options{Name: "the server", Log: filepath.Join(t.TempDir(), "server.log")})
 		if err != nil {
@@ -268,19 +269,4 @@ func blocks(text string) []string {
 	found := slices.Collect(strings.SplitAfterSeq(strings.TrimSpace(text)+"\n", "-----END CERTIFICATE-----\n"))
 	slices.Sort(found)
 	return slices.DeleteFunc(found, func(block string) bool { return block == "" })
-}
-
-// freePort returns a port at which nobody listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // Nothing was written.
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
