@@ -82,11 +82,19 @@ suites() {
     fi
 }
 
-others() {
-    fuzz
+histories() {
     # Always the same ones, so that a commit that was green is green; `make simulate` goes further.
     echo "go test: 2000 histories of the simulated cluster"
     kept hack/simulate.sh -simulation.seeds 2000 || complain "the simulation found something"
+}
+
+# Histories go on when all else is done: they use every processor that is free, and one module after the other would not.
+fuzz_and_histories() {
+    fuzz
+    histories
+}
+
+other_modules() {
     while IFS= read -r module; do
         case "${module}" in . | hack/tools) continue ;; esac
         echo "go test -race: ${module}"
@@ -94,22 +102,28 @@ others() {
     done < <(modules)
 }
 
-# aside COMMAND...: runs the function beside what follows, in the time that this leaves; awaited waits for it and shows what it printed.
+# The processes that run beside the suites, by the name of what they run.
+declare -A beside=()
+
+# aside FUNCTION: runs it beside what follows, in the time that this leaves; awaited waits for all of them and shows what they printed.
 aside() {
     (
         renice -n 19 -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
-        work="${work}/aside"
+        work="${work}/$1"
         mkdir "${work}"
-        "$@"
+        "$1"
         exit "${complaints}"
-    ) >"${work}/aside.log" 2>&1 &
-    beside=$!
+    ) >"${work}/$1.log" 2>&1 &
+    beside["$1"]=$!
 }
 
 awaited() {
-    wait "${beside}" || complain "what ran beside the suites failed"
-    cat "${work}/aside.log"
-    cat "${work}/aside/output" >>"${work}/output"
+    local name
+    for name in "${!beside[@]}"; do
+        wait "${beside[${name}]}" || complain "${name//_/ }, run beside the suites, failed"
+        cat "${work}/${name}.log"
+        cat "${work}/${name}/output" >>"${work}/output"
+    done
 }
 
 # The server that the tests start has counters too, and writes them into a folder when it ends.
@@ -132,7 +146,8 @@ unit)
     ;;
 coverage) covered ;;
 all)
-    aside others
+    aside fuzz_and_histories
+    aside other_modules
     units "${race[@]}"
     parts "${race[@]}"
     suites

@@ -53,6 +53,14 @@ func (r *runner) editDefinition(s Step) {
 	}
 }
 
+// editPaused changes a controller that is paused, so that what it had put on its parents is to be taken off later.
+func (r *runner) editPaused(s Step) {
+	for _, how := range []string{"pause", s.How} {
+		r.editDefinition(Step{Controller: s.Controller, How: how})
+		r.decisions(s.Count, nil)
+	}
+}
+
 func (r *runner) deleteDefinition(s Step) {
 	if d := r.definitions[s.Controller]; d != nil {
 		_, resource := d.kind()

@@ -404,6 +404,33 @@ func (r *runner) undermine(s Step) {
 	}
 }
 
+// slowList has the engine write a child while a list from before the write is on its way.
+func (r *runner) slowList(s Step) {
+	child, parent := childOf(s), placeOf(s.Kind, s.On)
+	kind, resource := Step{Kind: child.kind}, hooks.Kinds[child.kind].Resource
+	r.holdWatch(kind)
+	r.interfere(child, s.How, parent.name)
+	delete(r.held, resource)
+	r.expireWatch(kind)
+	if !r.decisions(heldFor, func(p world.Pending) bool {
+		return p.Kind == world.Request && p.Verb == "list" && p.Resource == resource
+	}) {
+		return
+	}
+	r.slow = resource
+	r.editAt(parent)
+	written := r.decisions(heldFor, func(p world.Pending) bool {
+		return p.Kind == world.Response && p.Verb != "list" && p.Resource == resource
+	})
+	r.slow = ""
+	if written {
+		r.holdWatch(kind)
+		r.editAt(parent)
+		r.decisions(s.Count, nil)
+		delete(r.held, resource)
+	}
+}
+
 // miss has something happen to a child that no watch shows: the next list has what became of it.
 func (r *runner) miss(s Step) {
 	child := childOf(s)

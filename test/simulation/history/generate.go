@@ -319,6 +319,9 @@ func userChoices() []choice {
 		{weight: 2, make: func(g *generator) Step {
 			return Step{Do: DeleteRelated, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
 		}},
+		{weight: 4, make: func(g *generator) Step {
+			return Step{Do: RelabelRelated, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
+		}},
 	}
 }
 
@@ -329,6 +332,11 @@ func administratorChoices() []choice {
 		{weight: 2, make: onController(DeleteDefinition)},
 		{weight: 3, make: onController(EditDefinition, "pause")},
 		{weight: 4, make: onController(EditDefinition, "resume"), essential: true},
+		{weight: 2, make: func(g *generator) Step {
+			s := onController(EditPaused, "finalize", "finalize", "parents", "kinds")(g)
+			s.Count = 1 + g.IntN(20)
+			return s
+		}},
 		{weight: 5, make: onController(EditDefinition, "guard")},
 		{weight: 2, make: onController(ConfirmDeletions)},
 		{weight: 3, make: onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
@@ -362,6 +370,7 @@ func faultChoices() []choice {
 		{weight: 5, make: meanwhile(onAny(Intercept, hooks.Thing, hooks.Realm, hooks.Gadget, hooks.Gadget, hooks.ConfigMap, hooks.ConfigMap))},
 		{weight: 5, make: meanwhile(onChild(Undermine))},
 		{weight: 3, make: meanwhile(onChild(MissChange))},
+		{weight: 3, make: meanwhile(onChild(SlowList))},
 		{weight: 2, make: some(FaultyHooks, 4, "hang", "lose", "slow")},
 	}
 }

@@ -181,6 +181,8 @@ const (
 	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
 	CreateRelated Action = "create-related"
 	DeleteRelated Action = "delete-related"
+	// RelabelRelated has an object that a parent selects be selected no more, or one that none selects be selected.
+	RelabelRelated Action = "relabel-related"
 )
 
 // What administrators do.
@@ -191,6 +193,8 @@ const (
 	DeleteDefinition Action = "delete-definition"
 	// ConfirmDeletions confirms the deletions that a controller holds.
 	ConfirmDeletions Action = "confirm-deletions"
+	// EditPaused pauses a controller, makes Count decisions, changes it as How says, and makes as many again.
+	EditPaused Action = "edit-paused"
 	// UpgradeKind changes the definition of a kind, RemoveKind deletes it, and RestoreKind brings it back.
 	UpgradeKind Action = "upgrade-kind"
 	RemoveKind  Action = "remove-kind"
@@ -221,6 +225,9 @@ const (
 	StaleAfterWrite Action = "stale-after-write"
 	// SkipEvents holds back the events of a kind, makes Count decisions, and has the watch expire, so that what was between is not seen.
 	SkipEvents Action = "skip-events"
+	// SlowList does to a child what How says, which no watch shows, and has the list that follows be on its way while the engine writes a
+	// child. It then holds back the events of the kind, and makes Count decisions.
+	SlowList Action = "slow-list"
 	// Intercept waits until the engine is about to write an object of a kind, and has somebody do to it what How says first.
 	Intercept Action = "intercept"
 	// Undermine does to a child what How says while the engine does not see it and the parent comes to want something else. MissChange

@@ -117,6 +117,8 @@ type runner struct {
 	denials bool
 	// held are the resources whose watches are held back.
 	held map[string]bool
+	// slow is the resource whose lists are held back on their way to the engine, empty for none.
+	slow string
 	// late says that requests of an engine that was killed are held back, and arriving is the engine of one that arrives now, none otherwise.
 	late     bool
 	arriving int
@@ -327,14 +329,14 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
 		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, RollOut: (*runner).rollOut, Stranger: (*runner).stranger,
-		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated,
+		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated, RelabelRelated: (*runner).relabelRelated,
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
-		ConfirmDeletions: (*runner).confirmDeletions,
-		UpgradeKind:      (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
+		ConfirmDeletions: (*runner).confirmDeletions, EditPaused: (*runner).editPaused,
+		UpgradeKind: (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
 		KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
-		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents,
+		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, SlowList: (*runner).slowList,
 		Intercept: (*runner).intercept, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite, KillLate: (*runner).killLate,
 		RunOn: (*runner).runOn, Pass: (*runner).pass, Rest: (*runner).rest,
 	}

@@ -59,7 +59,7 @@ func writes(p world.Pending) bool {
 // ready returns what may happen next.
 func (r *runner) ready() []world.Pending {
 	return slices.DeleteFunc(r.world.Pending(), func(p world.Pending) bool {
-		return p.Kind == world.Event && r.held[p.Resource] || p.Abandoned && r.late
+		return p.Kind == world.Event && r.held[p.Resource] || p.Abandoned && r.late || p.Kind == world.Response && p.Verb == "list" && p.Resource == r.slow
 	})
 }
 

@@ -283,8 +283,13 @@ func relatedPlace(s Step) place {
 	return place{hooks.ConfigMap, hooks.Namespaces[s.Kind%len(hooks.Namespaces)], fmt.Sprintf("related-%d", s.On)}
 }
 
+// createRelated creates a related object, or changes it.
 func (r *runner) createRelated(s Step) {
-	p, color := relatedPlace(s), r.color()
+	r.relate(relatedPlace(s), r.color())
+}
+
+// relate creates a related object, or changes the label by which it is selected, and what it says.
+func (r *runner) relate(p place, color string) {
 	o := metadata(map[string]any{"labels": map[string]any{hooks.Pick: color}})
 	o["data"] = map[string]any{"color": color}
 	if r.create(p, o).Code == http.StatusConflict {
@@ -293,6 +298,31 @@ func (r *runner) createRelated(s Step) {
 }
 
 func (r *runner) deleteRelated(s Step) { r.remove(relatedPlace(s).path(), "") }
+
+// relabelRelated has a customize hook select an object no more by its label, or select one if none is selected.
+func (r *runner) relabelRelated(s Step) {
+	r.follow()
+	var selected []string
+	for _, kind := range []int{hooks.Thing, hooks.Realm} {
+		for _, o := range r.tracker.Objects(kind) {
+			if w := hooks.WishOf(o); w.Related == "labels" {
+				selected = append(selected, w.Color)
+			}
+		}
+	}
+	at := relatedPlace(s)
+	for _, o := range r.tracker.Objects(hooks.ConfigMap) {
+		if p := placeOfObject(o); p.namespace == at.namespace && slices.Contains(selected, hooks.Label(o, hooks.Pick)) {
+			r.relate(p, "none")
+			return
+		}
+	}
+	color := r.color()
+	if len(selected) > 0 {
+		color = selected[r.random.IntN(len(selected))]
+	}
+	r.relate(at, color)
+}
 
 func (r *runner) apply(p place, manager string, o map[string]any) {
 	r.request(apiserver.Request{

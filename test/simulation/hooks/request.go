@@ -122,5 +122,10 @@ func (o Objects) All() []map[string]any {
 // Meta returns a text of an object's metadata, such as its name.
 func Meta(o map[string]any, field string) string { return text(within(o, "metadata"), field) }
 
+// Label returns a label of an object, "" if it has none of that name.
+func Label(o map[string]any, name string) string {
+	return text(within(within(o, "metadata"), "labels"), name)
+}
+
 // Deleting reports whether an object is being deleted.
 func Deleting(o map[string]any) bool { return Meta(o, "deletionTimestamp") != "" }
