@@ -213,6 +213,20 @@ func (r *runner) confirmDeletions(s Step) {
 		metadata(map[string]any{"annotations": map[string]any{invariant.ConfirmDeletions: confirmation}}))
 }
 
+// relent has the parents of a controller want children again, if it holds deletions.
+func (r *runner) relent(s Step) {
+	r.follow()
+	if d := r.definitions[s.Controller]; d != nil && r.tracker.Confirmation(controllerName(s.Controller)) != "" {
+		for _, rule := range d.parents {
+			for _, o := range r.tracker.Objects(rule.kind) {
+				if rule.kind == hooks.Thing || rule.kind == hooks.Realm {
+					r.merge(placeOfObject(o).path(), "", map[string]any{"spec": map[string]any{"children": 2}})
+				}
+			}
+		}
+	}
+}
+
 // confirmAll confirms what is held until nothing is, which ends: a confirmation is one of all that is wanted within ten minutes.
 func (r *runner) confirmAll() bool {
 	for range Controllers * len(hooks.Kinds) {

@@ -57,7 +57,7 @@ func (r *runner) end() {
 	r.freeObjects()
 	r.resumeAll()
 	r.forgive()
-	if !r.restoreAll() || !r.settle() || !r.confirmAll() || !r.upgraded() || !r.flush() || !r.confirmAll() || !r.atRest() || !r.retried() {
+	if !r.restoreAll() || !r.settle() || !r.holdsWanted() || !r.confirmAll() || !r.upgraded() || !r.flush() || !r.confirmAll() || !r.atRest() || !r.retried() {
 		return
 	}
 	r.quiet(invariant.ResyncWritesNothing, func() { r.wait(resyncs + margin) })
@@ -72,6 +72,14 @@ func (r *runner) end() {
 		r.resynced = r.world.Now()
 		r.wait(resyncsAfter + margin)
 	})
+}
+
+// holdsWanted checks that what controllers say they hold is wanted. What is confirmed then is held no more, whether it was wanted or not.
+func (r *runner) holdsWanted() bool {
+	if r.result.Violation == nil {
+		r.result.Violation = r.reportable(r.tracker.Held(r.cluster()))
+	}
+	return r.result.Violation == nil
 }
 
 // restoreAll brings all kinds back, in all versions. One that is being removed goes first, which takes until its objects are gone.

@@ -339,6 +339,7 @@ func administratorChoices() []choice {
 		}},
 		{weight: 5, make: onController(EditDefinition, "guard")},
 		{weight: 2, make: onController(ConfirmDeletions)},
+		{weight: 2, make: onController(Relent)},
 		{weight: 3, make: onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
 		{weight: 1, make: onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{weight: 3, make: onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget), essential: true},

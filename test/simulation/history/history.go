@@ -193,6 +193,8 @@ const (
 	DeleteDefinition Action = "delete-definition"
 	// ConfirmDeletions confirms the deletions that a controller holds.
 	ConfirmDeletions Action = "confirm-deletions"
+	// Relent has the parents of a controller that holds deletions want children again.
+	Relent Action = "relent"
 	// EditPaused pauses a controller, makes Count decisions, changes it as How says, and makes as many again.
 	EditPaused Action = "edit-paused"
 	// UpgradeKind changes the definition of a kind, RemoveKind deletes it, and RestoreKind brings it back.

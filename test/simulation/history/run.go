@@ -331,7 +331,7 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ChildStatus: (*runner).childStatus, RollOut: (*runner).rollOut, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated, RelabelRelated: (*runner).relabelRelated,
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
-		ConfirmDeletions: (*runner).confirmDeletions, EditPaused: (*runner).editPaused,
+		ConfirmDeletions: (*runner).confirmDeletions, Relent: (*runner).relent, EditPaused: (*runner).editPaused,
 		UpgradeKind: (*runner).upgradeKind, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
 		KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,

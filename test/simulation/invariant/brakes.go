@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -215,6 +216,18 @@ func (t *Tracker) pausedAtRest(c Cluster, d object) *Violation {
 	seen := reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"])
 	if len(c.runs(d)) > 0 && (!seen || ready || !holds(d, pausedCondition)) {
 		return New(PausedRests, c.At, "%s is paused, is ready: %v (%s), and its conditions are %v", d, ready, why, d.at("status")["conditions"])
+	}
+	return nil
+}
+
+// Held checks that controllers that hold deletions have some that their hooks want, once all has come to rest.
+func (t *Tracker) Held(c Cluster) *Violation {
+	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
+		if d := t.definition(name); d != nil && !d.deleting() && !pauses(d) {
+			if v := t.holdsAtRest(c, name, d); v != nil && t.reports(v) {
+				return v
+			}
+		}
 	}
 	return nil
 }

@@ -218,6 +218,9 @@ func TestBrakesAtRest(t *testing.T) {
 			if tc.want == "" && got != "" || tc.want != "" && got != tc.want {
 				t.Errorf("violates %q, want %q", got, tc.want)
 			}
+			if v := s.Held(Cluster{Served: served}); (v != nil) != (tc.want == DeletionsGuarded) {
+				t.Errorf("what is held violates: %v", v)
+			}
 		})
 	}
 }
