@@ -431,6 +431,37 @@ func (r *runner) slowList(s Step) {
 	}
 }
 
+// thinOut has a child be wanted for the latest revision that the hook does not want any more for the one that the child is on.
+func (r *runner) thinOut(s Step) {
+	parent, child := placeOf(s.Kind, s.On), childOf(s)
+	want := func(ordered bool) {
+		r.merge(parent.path(), "", map[string]any{"spec": map[string]any{"children": 2, "ordered": ordered, "color": r.color()}})
+	}
+	r.editDefinition(Step{Controller: s.Controller, How: "rolling"})
+	want(true)
+	r.decisions(heldFor, nil)
+	kinds := []int{hooks.Gadget, hooks.ConfigMap}
+	for _, kind := range kinds {
+		r.holdWatch(Step{Kind: kind})
+	}
+	for i := range childrenOfParents {
+		s.Child = i
+		if p := childOf(s); p != child {
+			r.remove(p.path(), "Background")
+		}
+	}
+	want(false)
+	edited := hooks.Kinds[s.Kind].Resource
+	if !r.decisions(heldFor, func(p world.Pending) bool { return p.Kind == world.Event && p.Resource == edited }) {
+		return
+	}
+	for _, kind := range kinds {
+		r.watches(kind, func(p world.Pending) { r.world.Release(p, world.Fault{Kind: world.Burst, Events: childrenOfParents}) })
+	}
+	r.freeWatches(Step{})
+	r.decisions(s.Count, nil)
+}
+
 // miss has something happen to a child that no watch shows: the next list has what became of it.
 func (r *runner) miss(s Step) {
 	child := childOf(s)

@@ -159,6 +159,10 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		for i := range d.children {
 			d.children[i].Method = methods[r.IntN(len(methods))]
 		}
+	case "rolling":
+		for i := range d.children {
+			d.children[i].Method = []string{"RollingInPlace", "RollingRecreate"}[r.IntN(2)]
+		}
 	case "apply":
 		for i := range d.children {
 			d.children[i].Apply = applies[r.IntN(len(applies))]

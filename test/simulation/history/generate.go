@@ -311,6 +311,14 @@ func userChoices() []choice {
 			}
 			return Step{Do: RollOut, How: []string{"done", "done", "begun", "some"}[g.IntN(4)]}
 		}},
+		{weight: 1, make: func(g *generator) Step {
+			s := g.child(Step{Do: ThinOut, Count: 1 + g.IntN(30)})
+			s.Controller, s.Child = 0, g.IntN(childrenOfParents)
+			if s.Kind != hooks.Thing {
+				s.Kind, s.On = hooks.Thing, g.IntN(g.objects[hooks.Thing])
+			}
+			return s
+		}},
 		{weight: 2, make: onChild(Stranger, "plain", "matching", "controlled")},
 		{weight: 2, make: onChild(ReplaceChild, "plain", "matching", "controlled")},
 		{weight: 4, make: func(g *generator) Step {

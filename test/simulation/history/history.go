@@ -165,6 +165,9 @@ const (
 	DeleteChild  Action = "delete-child"
 	HoldChild    Action = "hold-child"
 	FreeChild    Action = "free-child"
+	// ThinOut has a composite create the children of an object in order and roll out changes, has the object want others, in no order, and
+	// deletes all children but one while the engine works on that.
+	ThinOut Action = "thin-out"
 	// ReplaceChild deletes a child, and somebody else takes its name at once; How says what that looks like.
 	ReplaceChild Action = "replace-child"
 	// ChildStatus writes the status of a child.
