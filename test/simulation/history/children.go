@@ -358,18 +358,36 @@ func appOf(p place) string {
 
 // intercept waits until the engine is about to write an object of a kind, and has somebody do something to that object first.
 func (r *runner) intercept(s Step) {
-	resource := hooks.Kinds[s.Kind].Resource
+	if p, ok := r.aboutToWrite(s.Kind); ok {
+		r.interceptWrite(s, p)
+	}
+}
+
+// refuseWrite waits until the engine is about to write an object of a kind, and refuses that as a conflict, though nothing has changed, so that
+// no event tells the engine to try again.
+func (r *runner) refuseWrite(s Step) {
+	if p, ok := r.aboutToWrite(s.Kind); ok {
+		r.notef("fault", "%s is refused as a conflict", p)
+		r.world.Release(p, world.Fault{Kind: world.Conflict})
+		r.happened()
+		r.rest(s)
+	}
+}
+
+// aboutToWrite lets things happen until the engine is about to write an object of a kind. It returns the write, false if that takes too long.
+func (r *runner) aboutToWrite(kind int) (world.Pending, bool) {
+	resource := hooks.Kinds[kind].Resource
 	for range heldFor {
 		for _, p := range r.ready() {
 			if writes(p) && p.Resource == resource && p.Name != "" && p.Subresource == "" {
-				r.interceptWrite(s, p)
-				return
+				return p, true
 			}
 		}
 		if _, ok := r.decide(); r.check() || !ok && !r.world.Idle(anything) {
-			return
+			break
 		}
 	}
+	return world.Pending{}, false
 }
 
 func (r *runner) interceptWrite(s Step, p world.Pending) {

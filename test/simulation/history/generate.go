@@ -377,6 +377,7 @@ func faultChoices() []choice {
 		{weight: 3, make: some(KillAfterWrite, 6)},
 		{weight: 4, make: some(KillLate, 40)},
 		{weight: 5, make: meanwhile(onAny(Intercept, hooks.Thing, hooks.Realm, hooks.Gadget, hooks.Gadget, hooks.ConfigMap, hooks.ConfigMap))},
+		{weight: 1, make: onAny(RefuseWrite, hooks.Gadget, hooks.ConfigMap)},
 		{weight: 5, make: meanwhile(onChild(Undermine))},
 		{weight: 3, make: meanwhile(onChild(MissChange))},
 		{weight: 3, make: meanwhile(onChild(SlowList))},

@@ -235,6 +235,8 @@ const (
 	SlowList Action = "slow-list"
 	// Intercept waits until the engine is about to write an object of a kind, and has somebody do to it what How says first.
 	Intercept Action = "intercept"
+	// RefuseWrite waits as Intercept does, refuses the write as a conflict though nobody has changed anything, and lets all come to rest.
+	RefuseWrite Action = "refuse-write"
 	// Undermine does to a child what How says while the engine does not see it and the parent comes to want something else. MissChange
 	// does it where no watch shows it.
 	Undermine  Action = "undermine"

@@ -337,7 +337,7 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
 		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, SlowList: (*runner).slowList,
-		Intercept: (*runner).intercept, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite, KillLate: (*runner).killLate,
+		Intercept: (*runner).intercept, RefuseWrite: (*runner).refuseWrite, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite, KillLate: (*runner).killLate,
 		RunOn: (*runner).runOn, Pass: (*runner).pass, Rest: (*runner).rest,
 	}
 }
