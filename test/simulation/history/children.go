@@ -426,10 +426,9 @@ func (r *runner) undermine(s Step) {
 func (r *runner) slowList(s Step) {
 	child, parent := childOf(s), placeOf(s.Kind, s.On)
 	kind, resource := Step{Kind: child.kind}, hooks.Kinds[child.kind].Resource
-	r.holdWatch(kind)
-	r.interfere(child, s.How, parent.name)
-	delete(r.held, resource)
-	r.expireWatch(kind)
+	missed := s
+	missed.Count = 0
+	r.miss(missed)
 	if !r.decisions(heldFor, func(p world.Pending) bool {
 		return p.Kind == world.Request && p.Verb == "list" && p.Resource == resource
 	}) {
