@@ -105,16 +105,17 @@ other_modules() {
 # The processes that run beside the suites, by the name of what they run.
 declare -A beside=()
 
-# aside FUNCTION: runs it beside what follows, in the time that this leaves; awaited waits for all of them and shows what they printed.
+# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for all of them and shows what they printed. With niceness 19 it
+# has the time that the others leave, in which nothing that has a deadline can run.
 aside() {
     (
-        renice -n 19 -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
-        work="${work}/$1"
+        renice -n "$1" -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
+        work="${work}/$2"
         mkdir "${work}"
-        "$1"
+        "$2"
         exit "${complaints}"
-    ) >"${work}/$1.log" 2>&1 &
-    beside["$1"]=$!
+    ) >"${work}/$2.log" 2>&1 &
+    beside["$2"]=$!
 }
 
 awaited() {
@@ -146,10 +147,10 @@ unit)
     ;;
 coverage) covered ;;
 all)
-    aside fuzz_and_histories
-    aside other_modules
+    aside 19 fuzz_and_histories
     units "${race[@]}"
     parts "${race[@]}"
+    aside 0 other_modules
     suites
     awaited
     ;;

@@ -113,7 +113,9 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 		}
 		response, err := hook.Call(ctx, r.Hook, r.Body.Raw)
 		switch {
-		case ctx.Err() != nil || localhook.IsUnreachable(err):
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("trying the hook on %s: %w", subresource.NameOf(p), ctx.Err()) // Whether it responded or not.
+		case localhook.IsUnreachable(err):
 			return nil, err
 		case err != nil:
 			return failing(p, err), nil

@@ -138,3 +138,24 @@ func TestWhatEndsATrial(t *testing.T) {
 		t.Errorf("a hook that fails: %v, %s", err, out.String())
 	}
 }
+
+// callFunc is a hook.
+type callFunc func(body []byte) ([]byte, error)
+
+func (f callFunc) Call(_ context.Context, _ string, body []byte) ([]byte, error) { return f(body) }
+
+// The response to the call during which a trial is ended is no plan.
+func TestATrialThatIsEndedDuringACall(t *testing.T) {
+	for range 20 {
+		var out, errOut bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		hook := callFunc(func(body []byte) ([]byte, error) {
+			cancel()
+			return body, nil
+		})
+		err := trial{client: scene{names: []string{"a"}}}.all(ctx, hook, subresource.Selected{}, reportTo(t, &out, &errOut))
+		if !errors.Is(err, context.Canceled) || out.Len() > 0 {
+			t.Fatalf("got %v, and it printed %q", err, out.String())
+		}
+	}
+}

@@ -119,6 +119,8 @@ type scene struct {
 	*Access
 
 	t *testing.T
+	// passing is closed when time passes first: what a test says before is there from the start.
+	passing chan struct{}
 }
 
 func run(t *testing.T, test func(s *scene)) {
@@ -138,7 +140,7 @@ func runFailing(t *testing.T, err error, test func(s *scene)) {
 
 func newScene(t *testing.T, err error) *scene {
 	t.Helper()
-	return &scene{t: t, cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now(), err: err}}
+	return &scene{t: t, passing: make(chan struct{}), cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now(), err: err}}
 }
 
 func (s *scene) start(a rights.Account) *Access {
@@ -152,13 +154,24 @@ func (s *scene) access(a rights.Account) *Access {
 }
 
 func (s *scene) run(access *Access) {
-	go access.Run(s.t.Context(), func() {
-		s.set(func(c *cluster) { c.changed = append(c.changed, time.Since(c.begin)) })
-	})
+	go func() {
+		select {
+		case <-s.passing:
+		case <-s.t.Context().Done():
+		}
+		access.Run(s.t.Context(), func() {
+			s.set(func(c *cluster) { c.changed = append(c.changed, time.Since(c.begin)) })
+		})
+	}()
 }
 
 // pass lets time pass.
-func (*scene) pass(d time.Duration) {
+func (s *scene) pass(d time.Duration) {
+	select {
+	case <-s.passing:
+	default:
+		close(s.passing)
+	}
 	time.Sleep(d) //nolint:forbidigo // It is the time of the bubble.
 	synctest.Wait()
 }
