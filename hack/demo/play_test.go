@@ -19,22 +19,16 @@ package main
 import (
 	"errors"
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 func TestChoosePort(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	busy, err := strconv.Atoi(text)
+	busy := freeport.Find(t)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", freeport.Address(busy))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,6 +31,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 func TestAddresses(t *testing.T) {
@@ -109,12 +110,7 @@ func TestCalls(t *testing.T) {
 // freeAddress returns an address at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // Nothing was written.
-	return "http://" + listener.Addr().String() + "/sync"
+	return "http://" + freeport.Address(freeport.Find(t)) + "/sync"
 }
 
 // hookScript responds with the text of a file, which it reads when it starts.

@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -32,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 // TestHostileResponses sends each hostile response through call and decoding: none may pass, and each message says what is wrong.
@@ -102,14 +102,7 @@ func TestHostileResponses(t *testing.T) {
 }
 
 func TestUnreachableHooks(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a port that is free again at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	free := freeport.Address(freeport.Find(t))
 	plain := hooktest.NewServer(t)
 	expired := hooktest.NewServer(t, hooktest.WithExpiredCertificate())
 	otherHost := hooktest.NewServer(t, hooktest.WithCertificateFor("hook.shop"))
@@ -156,7 +149,7 @@ func TestUnreachableHooks(t *testing.T) {
 		})
 	}
 	// A plain request to a port that wants TLS gets a plain 400 from Go's server.
-	_, err = newClient(t, configure("http://"+secure.Host()+"/sync")).Call(t.Context(), fleet, []byte(`{}`))
+	_, err := newClient(t, configure("http://"+secure.Host()+"/sync")).Call(t.Context(), fleet, []byte(`{}`))
 	if status, ok := errors.AsType[*webhook.StatusError](err); !ok || status.Code != 400 ||
 		!strings.HasSuffix(err.Error(), "; the port speaks TLS: use https in the URL, and set caBundle") {
 		t.Errorf("plain to TLS: got %v, want the status 400 and what to do", err)

@@ -21,10 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 // listenLimit is how long a hook that returns may take to get its port back.
@@ -59,17 +58,8 @@ type Hook struct {
 // newHook returns a hook that is up. It ends with the test.
 func newHook(t testing.TB, children int) *Hook {
 	t.Helper()
-	h := &Hook{t: t, children: children, seen: map[string]int{}}
-	var listener net.Listener
-	for listener == nil {
-		// Below the ports of outgoing connections, one of which could take it while the hook is down.
-		h.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(9000+rand.IntN(1000)))
-		var err error
-		if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", h.address); err != nil && t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-	}
-	h.serve(listener)
+	h := &Hook{t: t, address: freeport.Address(freeport.Find(t)), children: children, seen: map[string]int{}}
+	h.Up()
 	t.Cleanup(h.Down)
 	return h
 }

@@ -19,7 +19,6 @@ package trio
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +28,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
@@ -43,18 +43,18 @@ type Trio struct {
 	t       testing.TB
 	program string
 	dir     string
-	ports   [Members]int
-	members [Members]*process.Process
-	client  *clientv3.Client
+	// clients and peers are the ports of the members for the ones and the others.
+	clients, peers [Members]int
+	members        [Members]*process.Process
+	client         *clientv3.Client
 }
 
 // New starts the members, which end with the test, and returns when they have a leader. Their program is that of the control plane.
 func New(t testing.TB, c *cluster.Cluster) *Trio {
 	t.Helper()
 	e := &Trio{t: t, program: filepath.Join(filepath.Dir(c.KubectlPath), "etcd"), dir: t.TempDir()}
-	first := 31000 + 8*rand.IntN(100) // Above those of control planes, and below those of outgoing connections.
-	for i := range e.ports {
-		e.ports[i] = first + 2*i
+	for i := range Members {
+		e.clients[i], e.peers[i] = freeport.Find(t), freeport.Find(t)
 	}
 	var err error
 	if e.client, err = clientv3.New(clientv3.Config{Endpoints: strings.Split(e.Servers(), ","), Context: t.Context(), Logger: zap.NewNop()}); err != nil {
@@ -73,9 +73,9 @@ func New(t testing.TB, c *cluster.Cluster) *Trio {
 	return e
 }
 
-func (e *Trio) endpoint(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]) }
+func (e *Trio) endpoint(i int) string { return "http://" + freeport.Address(e.clients[i]) }
 
-func (e *Trio) peer(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", e.ports[i]+1) }
+func (e *Trio) peer(i int) string { return "http://" + freeport.Address(e.peers[i]) }
 
 // Servers are the members for --etcd-servers.
 func (e *Trio) Servers() string {
