@@ -79,6 +79,12 @@ func asTarget(field string) bool {
 	return field == "status" || field == "finalizers" || strings.HasPrefix(field, targetLabel) || strings.HasPrefix(field, targetAnnotation)
 }
 
+// prunes reports whether a write changes the status only as its form is stored, so that what the schema lacks now goes: where statuses
+// are written for themselves, other writes change none.
+func (c *change) prunes(field string) bool {
+	return field == "status" && c.Subresource == "" && hooks.Kinds[c.after.kind()].HasStatus
+}
+
 // writerOfTarget returns the controller that made a change to its parent or target, "" if that cannot be told.
 func writerOfTarget(field string, before, after object) string {
 	switch {

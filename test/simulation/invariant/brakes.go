@@ -141,8 +141,7 @@ func (t *Tracker) writers(c *change) []string {
 	}
 	if c.before != nil && c.after != nil && c.Verb != "apply" {
 		for _, field := range changed(c.before, c.after) {
-			// Where statuses are written for themselves, another write changes one only as its form is stored: what the schema lacks now goes.
-			if !asTarget(field) || field == "status" && c.Subresource == "" && hooks.Kinds[c.after.kind()].HasStatus {
+			if !asTarget(field) || c.prunes(field) {
 				continue
 			}
 			all = append(all, writerOfTarget(field, c.before, c.after))

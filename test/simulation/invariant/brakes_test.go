@@ -55,16 +55,13 @@ func (s *script) deletion(called, done time.Duration) {
 
 func TestBrakes(t *testing.T) {
 	const s1, minute = time.Second, time.Minute
-	status := func(s *script, after time.Duration) {
-		s.write("engine", "update", "things/status", "t", fmt.Sprintf(thing, "", `,"status":{"by":"c0"}`), after)
-	}
 	for name, tc := range map[string]struct {
 		happens func(*script)
 		want    string
 	}{
 		"StatusOfAParentWrittenDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, PausedRests},
 		"FinalizerOfAnotherControllerAndTheFormOfTheStatusWrittenDuringAPause": {func(s *script) {
 			s.thing("user", "", `,"status":{"by":"c0","note":"x"}`, 0)
@@ -92,26 +89,26 @@ func TestBrakes(t *testing.T) {
 		"WrittenAfterAnEditThatDoesNotEndThePause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.braked("", paused+none, 3, 2, "Paused", s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, PausedRests},
 		"WrittenByAnEngineThatStartsDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 1, "Ready", s1)
 			s.Starts(s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, PausedRests},
 		"WrittenBeforeThePauseIsReported": {func(s *script) {
 			s.braked("", paused, 2, 1, "Paused", s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, ""},
 		"WrittenAfterThePause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.braked("", "", 3, 2, "Paused", s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, ""},
 		"WrittenByAPausedControllerThatIsDeleted": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.braked(deleting, paused, 3, 2, "Paused", s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, ""},
 		"WrittenByAnotherControllerDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
@@ -127,7 +124,7 @@ func TestBrakes(t *testing.T) {
 			s.Starts(0)
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.Starts(s1)
-			status(s, 2*s1)
+			s.status("engine", 2*s1)
 		}, ""},
 
 		"OneDeletionTooMany": {func(s *script) {

@@ -56,7 +56,7 @@ func (t *Tracker) expect(c *change) {
 	for _, field := range fields {
 		if c.before != nil && c.after != nil && asTarget(field) && c.Verb != "apply" { // Targets are patched.
 			targets++
-			if by := writerOfTarget(field, c.before, c.after); by != "" {
+			if by := writerOfTarget(field, c.before, c.after); by != "" && !c.prunes(field) {
 				e := e
 				e.verb += " of " + field
 				t.expects(syncing{c.engine, by, c.UID}, c.UID, e)

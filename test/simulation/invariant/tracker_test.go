@@ -127,6 +127,12 @@ func (s *script) thing(who, meta, rest string, after time.Duration) {
 	s.write(who, "update", "things", "t", fmt.Sprintf(thing, meta, rest), after)
 }
 
+// status writes a status of c0.
+func (s *script) status(who string, after time.Duration) {
+	s.t.Helper()
+	s.write(who, "update", "things/status", "t", fmt.Sprintf(thing, "", `,"status":{"by":"c0"}`), after)
+}
+
 func (s *script) child(who, labels, data string, after time.Duration) {
 	s.t.Helper()
 	s.write(who, "update", "configmaps", "m", fmt.Sprintf(child, labels, data), after)
@@ -169,31 +175,31 @@ func TestEveryStep(t *testing.T) {
 		"ParentShownAsBeforeItsOwnStatusWrite": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.status("engine", time.Second)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
 		}, KnowledgeIsFresh},
 		"ParentShownWithItsOwnStatusBeforeThatIsWritten": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.status("engine", time.Second)
 			s.call(hook.Sync, "t", nil, "t"+withStatus, wants(red), 2*time.Second)
 		}, ""},
 		"ParentShownAsWritten": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.status("engine", time.Second)
 			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
 		}, ""},
 		"OldAfterTheLimit": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.status("engine", time.Second)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 12*time.Second)
 		}, ""},
 		"OldAfterALostResponse": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.thing("engine", "", `,"status":{"by":"c0"}`, time.Second)
+			s.status("engine", time.Second)
 			s.Unacknowledged(s.Written() - 1)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
 		}, ""},
@@ -201,6 +207,12 @@ func TestEveryStep(t *testing.T) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
 			s.thing("engine", `,"labels":{"by-d2":"red"}`, "", time.Second)
+			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
+		}, ""},
+		"StatusPrunedByAWriteOfAnotherController": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", `,"status":{"by":"c0","note":"x"}`, 0)
+			s.thing("engine", `,"labels":{"by-d2":"red"}`, `,"status":{"by":"c0"}`, time.Second)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
 		}, ""},
 		"CreatedChildNotShown": {func(s *script) {
