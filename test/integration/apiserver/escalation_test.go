@@ -19,12 +19,14 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -200,7 +202,40 @@ func (e escalation) write(ctx context.Context, c *cluster.Cluster, w way, namesp
 	return c.TryKubectl(ctx, e.manifest(name, e.after), args...)
 }
 
-// TestNobodyGivesControllersMoreThanHeHas lets authors write what they may not do themselves, in every way that there is.
+// send is write without kubectl, as the user of the client: it sends the same request.
+func (e escalation) send(ctx context.Context, objects dynamic.ResourceInterface, w way, name string) error {
+	var o unstructured.Unstructured
+	if err := o.UnmarshalJSON([]byte(e.manifest(name, e.after))); err != nil {
+		return err
+	}
+	var dryRun []string
+	if slices.Contains(w.args, "--dry-run=server") {
+		dryRun = []string{metav1.DryRunAll}
+	}
+	var err error
+	switch w.args[0] {
+	case "create":
+		_, err = objects.Create(ctx, &o, metav1.CreateOptions{DryRun: dryRun})
+	case "apply":
+		force := slices.Contains(w.args, "--force-conflicts")
+		_, err = objects.Apply(ctx, name, &o, metav1.ApplyOptions{FieldManager: "kubectl", Force: force, DryRun: dryRun})
+	case "patch":
+		_, err = objects.Patch(ctx, name, types.MergePatchType, []byte("{"+e.after+"}"), metav1.PatchOptions{DryRun: dryRun})
+	case "replace":
+		var stored *unstructured.Unstructured
+		if stored, err = objects.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		o.SetResourceVersion(stored.GetResourceVersion())
+		_, err = objects.Update(ctx, &o, metav1.UpdateOptions{DryRun: dryRun})
+	default:
+		err = fmt.Errorf("no request is known for kubectl %v", w.args)
+	}
+	return err
+}
+
+// TestNobodyGivesControllersMoreThanHeHas lets authors write what they may not do themselves, in every way that there is: one row with
+// kubectl, and the others with the requests that it sends.
 func TestNobodyGivesControllersMoreThanHeHas(t *testing.T) {
 	c := cluster.Shared(t)
 	// Controllers are deleted while they list. client-go logs that the response ends too soon.
@@ -212,6 +247,13 @@ func TestNobodyGivesControllersMoreThanHeHas(t *testing.T) {
 	awaitRights(t, c)
 
 	clients := cluster.NewClients(t, c.Config(t))
+	users := []string{"mallory", "alice", "carol"}
+	clientOf := map[string]*cluster.Clients{}
+	for _, user := range users {
+		config := c.Config(t)
+		config.Impersonate.UserName = user
+		clientOf[user] = cluster.NewClients(t, config)
+	}
 	for row, e := range escalations(namespace) {
 		objects := e.objects(clients, namespace)
 		for verb, w := range ways() {
@@ -224,18 +266,22 @@ func TestNobodyGivesControllersMoreThanHeHas(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				for _, user := range []string{"mallory", "alice", "carol"} {
+				for _, user := range users {
 					remove(t, objects, name)
 					if !w.creates {
 						create(t, objects, e.manifest(name, e.before))
 					}
-					output, err := e.write(t.Context(), c, w, namespace, name, user)
-					for range 5 {
-						// The server writes the status of a new controller meanwhile.
-						if err == nil || !strings.Contains(output, "the object has been modified") {
-							break
+					write := func() (string, error) {
+						if row == "Children" {
+							return e.write(t.Context(), c, w, namespace, name, user)
 						}
-						output, err = e.write(t.Context(), c, w, namespace, name, user)
+						err := e.send(t.Context(), e.objects(clientOf[user], namespace), w, name)
+						return fmt.Sprint(err), err
+					}
+					output, err := write()
+					// The server writes the status of a new controller meanwhile.
+					for tries := 0; tries < 5 && err != nil && strings.Contains(output, "the object has been modified"); tries++ {
+						output, err = write()
 					}
 					if user == "mallory" {
 						e.isRefused(t, output, err)
