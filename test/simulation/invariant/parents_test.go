@@ -97,14 +97,24 @@ func TestParentsAndOwners(t *testing.T) {
 	}
 }
 
+// ready is a composite that says so in its status, to which more may be added.
+const ready = `{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":1},
+	"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]%s},"spec":{
+	"parentResource":{"apiVersion":"sim.example.com/v1","resource":"things"},
+	"childResources":[{"apiVersion":"v1","resource":"configmaps"}],"hooks":{"sync":{}}}}`
+
+// failed says in the status of the composite that the last sync of the parent failed.
+func (s *script) failed(message string) {
+	s.t.Helper()
+	s.write("engine", "update", "compositecontrollers/status", "c", fmt.Sprintf(ready,
+		`,"lastErrors":[{"group":"sim.example.com","resource":"things","namespace":"ns0","name":"t0","message":"`+message+`"}]`), time.Minute)
+}
+
 // rested tells what is true at rest after a composite with a status was asked about its parent.
 func rested(t *testing.T, c Cluster, happens func(*script)) string {
 	t.Helper()
 	s := newScript(t)
-	s.write("user", "create", "compositecontrollers", "c", `{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":1},
-		"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]},"spec":{
-		"parentResource":{"apiVersion":"sim.example.com/v1","resource":"things"},
-		"childResources":[{"apiVersion":"v1","resource":"configmaps"}],"hooks":{"sync":{}}}}`, 0)
+	s.write("user", "create", "compositecontrollers", "c", fmt.Sprintf(ready, ""), 0)
 	happens(s)
 	c.Served = []*hooks.Edition{{}, {}, {}, {}}
 	if v := s.AtRest(c); v != nil {
@@ -132,6 +142,11 @@ func TestParentsAtRest(t *testing.T) {
 	settled := func(s *script) {
 		s.thing("user", `,"generation":1`, `,"status":{"observedGeneration":1}`, 0)
 		s.call(hook.Sync, "t", nil, "", &hooks.Response{}, time.Minute)
+	}
+	notReleased := func(s *script) {
+		settled(s)
+		s.write("user", "create", "configmaps", "x", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"%s}}`,
+			ownedBy+`t","controller":true}]`), 0)
 	}
 	for name, tc := range map[string]struct {
 		cluster Cluster
@@ -165,11 +180,15 @@ func TestParentsAtRest(t *testing.T) {
 				Response: &hooks.Response{Status: map[string]any{"color": "red"}},
 			})
 		}, ""},
-		"ChildNotReleased": {Cluster{}, func(s *script) {
-			settled(s)
-			s.write("user", "create", "configmaps", "x", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"%s}}`,
-				ownedBy+`t","controller":true}]`), 0)
+		"ChildNotReleased": {Cluster{}, notReleased, ChildrenAsWanted},
+		"ChildNotReleasedInASyncThatFailedLater": {Cluster{}, func(s *script) {
+			notReleased(s)
+			s.failed("creating ConfigMap ns0/a: it exists")
 		}, ChildrenAsWanted},
+		"ChildWhoseReleaseFailed": {Cluster{}, func(s *script) {
+			notReleased(s)
+			s.failed("can't claim ConfigMap children: releasing ConfigMap x: refused")
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := rested(t, tc.cluster, tc.happens); got != tc.want {

@@ -222,8 +222,8 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if !t.usable(key) || !c.Ended && t.upgraded > 0 && call.At <= t.upgraded {
 		return nil
 	}
-	// An error does not keep a parent from releasing: it is done first.
-	if v := t.releasedAtRest(c, d, o); v != nil {
+	// Releasing is done first, and no error keeps a parent from it but its own.
+	if v := t.releasedAtRest(c, d, o); v != nil && !strings.Contains(lastError(d, o), "releasing ") {
 		return v
 	}
 	if t.reported(call, o) {
@@ -327,12 +327,18 @@ func (t *Tracker) reported(call *Call, o object) bool {
 }
 
 // fails reports whether a controller says of a parent, in its status, that its last sync failed.
-func fails(d, o object) bool {
+func fails(d, o object) bool { return lastError(d, o) != "" }
+
+// lastError returns the error with which the last sync of a parent failed, as its controller's status says; "" if it did not.
+func lastError(d, o object) string {
 	failed, _ := d.at("status")["lastErrors"].([]any) // Absent: none.
-	return slices.ContainsFunc(failed, func(each any) bool {
+	for _, each := range failed {
 		e, _ := each.(map[string]any) // The engine wrote it.
-		return hooks.ByResource(text(e["group"]), text(e["resource"])) == o.kind() && text(e["namespace"]) == o.meta("namespace") && text(e["name"]) == o.meta("name")
-	})
+		if hooks.ByResource(text(e["group"]), text(e["resource"])) == o.kind() && text(e["namespace"]) == o.meta("namespace") && text(e["name"]) == o.meta("name") {
+			return text(e["message"])
+		}
+	}
+	return ""
 }
 
 // Failing reports whether a controller says in its status that the last sync of a parent failed.
