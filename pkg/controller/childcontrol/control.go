@@ -250,7 +250,7 @@ func (c *Control) Reconcile(
 	if held || setsStatus(in.Desired) {
 		f = 0
 	}
-	c.undone(outcomes)
+	c.deleted(outcomes)
 	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
 	c.recordEvents(ctx, parent, p, outcomes)
 	c.reportStatus(parent, in)

@@ -43,13 +43,13 @@ func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.
 	return p.WithoutDeletions(), true
 }
 
-// undone tells the guard which deletions were not carried out, and of which that is not known.
-func (c *Control) undone(outcomes []plan.Outcome) {
+// deleted tells the guard which deletions were carried out, or may have been, and which were not.
+func (c *Control) deleted(outcomes []plan.Outcome) {
 	for i := range outcomes {
 		switch o := &outcomes[i]; {
-		case !o.Deletes() || o.Done:
-		case o.Unknown:
-			c.config.Guard.Doubtful(o.Observed.UID())
+		case !o.Deletes():
+		case o.Done || o.Unknown:
+			c.config.Guard.Done(o.Observed.UID())
 		default:
 			c.config.Guard.Undone(o.Observed.UID(), time.Now())
 		}

@@ -48,7 +48,7 @@ type Guard struct {
 	// limit is spec.deletionGuard.maxDeletions, nil if there is none.
 	limit *intstr.IntOrString
 	// counted are the children that were deleted within the last minute, before which there were so many children. A child that is deleted
-	// again, because it is not known whether it was, counts once.
+	// again, because it is not known whether it was, or not seen yet, counts once.
 	counted map[types.UID]deletion
 	before  int
 	// admitted are the deletions in the order of their admission. One that is not counted with the same time is out of date.
@@ -61,9 +61,8 @@ type Guard struct {
 	open time.Time
 }
 
-// deletion is that of one child: at is when it was admitted last, and doubtful, zero if never, when it was of which it is not known whether it
-// was carried out.
-type deletion struct{ at, doubtful time.Time }
+// deletion is that of one child: at is when it was admitted last, and done, zero if never, when one was that was carried out, or may have been.
+type deletion struct{ at, done time.Time }
 
 type admission struct {
 	child types.UID
@@ -132,7 +131,7 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
 	if len(g.held) == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before) {
 		for _, child := range deletions {
-			g.count(child, deletion{at: now, doubtful: g.counted[child].doubtful})
+			g.count(child, deletion{at: now, done: g.counted[child].done})
 		}
 		return true, false, false
 	}
@@ -144,7 +143,8 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 	return false, first, was == 0
 }
 
-// Undone says that the deletion of a child, which was admitted, was not carried out.
+// Undone says that the deletion of a child, which was admitted, was not carried out. One before it may have been: the child is deleted again
+// while an informer still shows it, and is not there.
 func (g *Guard) Undone(child types.UID, now time.Time) {
 	if g == nil {
 		return
@@ -152,24 +152,23 @@ func (g *Guard) Undone(child types.UID, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.counted[child]
-	if now.Sub(d.doubtful) >= window {
+	if now.Sub(d.done) >= window {
 		delete(g.counted, child)
 		return
 	}
-	// The one before it may have been.
-	g.count(child, deletion{at: d.doubtful, doubtful: d.doubtful})
+	g.count(child, deletion{at: d.done, done: d.done})
 }
 
-// Doubtful says that it is not known whether the deletion of a child, which was admitted, was carried out, since its response was lost. It
+// Done says that the deletion of a child, which was admitted, was carried out, or that this is not known, since its response was lost. It
 // counts, and does not count again when it is tried again.
-func (g *Guard) Doubtful(child types.UID) {
+func (g *Guard) Done(child types.UID) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if d, ok := g.counted[child]; ok {
-		g.counted[child] = deletion{at: d.at, doubtful: d.at}
+		g.counted[child] = deletion{at: d.at, done: d.at}
 	}
 }
 

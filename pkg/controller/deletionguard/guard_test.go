@@ -90,9 +90,9 @@ func (b *bench) undone(deletions []types.UID) {
 	}
 }
 
-func (b *bench) doubtful(deletions []types.UID) {
+func (b *bench) done(deletions []types.UID) {
 	for _, child := range deletions {
-		b.Doubtful(child)
+		b.Done(child)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestWithoutALimitNothingIsHeld(t *testing.T) {
 		t.Error("no guard holds deletions")
 	}
 	none.Undone("1", b.now)
-	none.Doubtful("1")
+	none.Done("1")
 }
 
 func TestDeletionsAreCountedOverAMinute(t *testing.T) {
@@ -286,7 +286,7 @@ func TestWhatMayHaveBeenDoneCountsOnce(t *testing.T) {
 	two := b.some(2)
 	for range 100 { // A deletion whose response is lost is tried again and again.
 		b.wantThese("a", two, true)
-		b.doubtful(two)
+		b.done(two)
 	}
 	b.want("b", 1, false) // One of these may have been done, and both.
 	b.want("b", 0, true)
@@ -299,7 +299,7 @@ func TestWhatMayHaveBeenDoneCountsOnce(t *testing.T) {
 func TestWhatMayHaveBeenDoneCountsUntilAMinuteAfterTheLastTrial(t *testing.T) {
 	b := newBench(t, intstr.FromInt32(1))
 	one := b.want("a", 1, true)
-	b.doubtful(one)
+	b.done(one)
 	b.now = b.now.Add(40 * time.Second)
 	b.wantThese("a", one, true)
 	b.now = b.now.Add(40 * time.Second)
@@ -309,7 +309,7 @@ func TestWhatMayHaveBeenDoneCountsUntilAMinuteAfterTheLastTrial(t *testing.T) {
 	b.want("b", 1, true)
 }
 
-func TestWhatMayHaveBeenDoneCountsFromThenOnIfItIsRefusedLater(t *testing.T) {
+func TestWhatWasDoneCountsFromThenOnThoughItIsNotDoneAgainLater(t *testing.T) {
 	for name, tc := range map[string]struct {
 		later    time.Duration
 		admitted bool
@@ -320,7 +320,7 @@ func TestWhatMayHaveBeenDoneCountsFromThenOnIfItIsRefusedLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, intstr.FromInt32(1))
 			one := b.want("a", 1, true)
-			b.doubtful(one)
+			b.done(one)
 			b.now = b.now.Add(30 * time.Second)
 			b.wantThese("a", one, true)
 			b.undone(one)
