@@ -36,8 +36,9 @@ const (
 	maxBurst = 8
 )
 
-// retryPace is how many requests and hook calls a minute a few parents make whose errors last: each is retried within five minutes.
-const retryPace = 20
+// retryPace is how many requests and hook calls a minute a few parents make whose errors last, and which are resynced with the others: each
+// is retried within five minutes, so that the pauses between resyncs are not quiet.
+const retryPace = 50
 
 // ErrRestless says that a world does not come to rest.
 var ErrRestless = errors.New("it does not come to rest")
