@@ -125,22 +125,16 @@ type scene struct {
 
 func run(t *testing.T, test func(s *scene)) {
 	t.Helper()
-	runFailing(t, nil, test)
-}
-
-// runFailing is run with a cluster whose responses are an error from the start.
-func runFailing(t *testing.T, err error, test func(s *scene)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, err)
+		s := newScene(t)
 		s.Access = s.start(alice)
 		test(s)
 	})
 }
 
-func newScene(t *testing.T, err error) *scene {
+func newScene(t *testing.T) *scene {
 	t.Helper()
-	return &scene{t: t, passing: make(chan struct{}), cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now(), err: err}}
+	return &scene{t: t, passing: make(chan struct{}), cluster: &cluster{denied: map[rights.Account][]rights.Right{}, begin: time.Now()}}
 }
 
 func (s *scene) start(a rights.Account) *Access {
@@ -190,7 +184,7 @@ const half = 30 * time.Second
 
 func TestNothingIsServedBeforeTheFirstReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, nil)
+		s := newScene(t)
 		s.Access = s.access(alice)
 		s.shows(true, "")
 		if s.State().Known {
@@ -284,7 +278,8 @@ func TestAClusterThatDoesNotRespond(t *testing.T) {
 }
 
 func TestAStartWithoutResponse(t *testing.T) {
-	runFailing(t, errors.New("no response"), func(s *scene) {
+	run(t, func(s *scene) {
+		s.set(func(c *cluster) { c.err = errors.New("no response") })
 		s.pass(half)
 		if s.shows(true, ""); s.State().Known || s.State().Problem == nil {
 			t.Errorf("known %v, problem %v", s.State().Known, s.State().Problem)

@@ -61,7 +61,7 @@ func TestBrakes(t *testing.T) {
 	}{
 		"StatusOfAParentWrittenDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, PausedRests},
 		"FinalizerOfAnotherControllerAndTheFormOfTheStatusWrittenDuringAPause": {func(s *script) {
 			s.thing("user", "", `,"status":{"by":"c0","note":"x"}`, 0)
@@ -89,26 +89,26 @@ func TestBrakes(t *testing.T) {
 		"WrittenAfterAnEditThatDoesNotEndThePause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.braked("", paused+none, 3, 2, "Paused", s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, PausedRests},
 		"WrittenByAnEngineThatStartsDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 1, "Ready", s1)
 			s.Starts(s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, PausedRests},
 		"WrittenBeforeThePauseIsReported": {func(s *script) {
 			s.braked("", paused, 2, 1, "Paused", s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, ""},
 		"WrittenAfterThePause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.braked("", "", 3, 2, "Paused", s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, ""},
 		"WrittenByAPausedControllerThatIsDeleted": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.braked(deleting, paused, 3, 2, "Paused", s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, ""},
 		"WrittenByAnotherControllerDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
@@ -124,7 +124,7 @@ func TestBrakes(t *testing.T) {
 			s.Starts(0)
 			s.braked("", paused, 2, 2, "Paused", s1)
 			s.Starts(s1)
-			s.status("engine", 2*s1)
+			s.status(2 * s1)
 		}, ""},
 
 		"OneDeletionTooMany": {func(s *script) {

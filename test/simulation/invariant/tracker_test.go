@@ -127,10 +127,10 @@ func (s *script) thing(who, meta, rest string, after time.Duration) {
 	s.write(who, "update", "things", "t", fmt.Sprintf(thing, meta, rest), after)
 }
 
-// status writes a status of c0.
-func (s *script) status(who string, after time.Duration) {
+// status has an engine write a status of c0.
+func (s *script) status(after time.Duration) {
 	s.t.Helper()
-	s.write(who, "update", "things/status", "t", fmt.Sprintf(thing, "", `,"status":{"by":"c0"}`), after)
+	s.write("engine", "update", "things/status", "t", fmt.Sprintf(thing, "", `,"status":{"by":"c0"}`), after)
 }
 
 func (s *script) child(who, labels, data string, after time.Duration) {
@@ -175,31 +175,31 @@ func TestEveryStep(t *testing.T) {
 		"ParentShownAsBeforeItsOwnStatusWrite": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.status("engine", time.Second)
+			s.status(time.Second)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
 		}, KnowledgeIsFresh},
 		"ParentShownWithItsOwnStatusBeforeThatIsWritten": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.status("engine", time.Second)
+			s.status(time.Second)
 			s.call(hook.Sync, "t", nil, "t"+withStatus, wants(red), 2*time.Second)
 		}, ""},
 		"ParentShownAsWritten": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.status("engine", time.Second)
+			s.status(time.Second)
 			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
 		}, ""},
 		"OldAfterTheLimit": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.status("engine", time.Second)
+			s.status(time.Second)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 12*time.Second)
 		}, ""},
 		"OldAfterALostResponse": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.status("engine", time.Second)
+			s.status(time.Second)
 			s.Unacknowledged(s.Written() - 1)
 			s.call(hook.Sync, "t", nil, "t", wants(red), 2*time.Second)
 		}, ""},
