@@ -243,12 +243,18 @@ func TestHooksMayReturnWhatTheyWereSent(t *testing.T) {
 		}
 		return observed
 	}
-	// The deployment controller is done when it has seen the object.
-	cluster.Eventually(t, 30*time.Second, "the status of the Deployment", func(context.Context) (bool, string) {
-		generation := s.kubectl(t, "get", "deployment", "a", "-o", "jsonpath={.status.observedGeneration}")
-		return generation == "1", generation
-	})
+	// The deployment controller writes once more for each generation, and a changed annotation makes one. What it writes last of a
+	// Deployment without Pods is that its ReplicaSet is available.
+	rests := func(generation string) {
+		cluster.Eventually(t, 30*time.Second, "the status of the Deployment", func(context.Context) (bool, string) {
+			status := s.kubectl(t, "get", "deployment", "a", "-o",
+				`jsonpath={.status.observedGeneration} {.status.conditions[?(@.type=="Progressing")].reason}`)
+			return status == generation+" NewReplicaSetAvailable", status
+		})
+	}
+	rests("1")
 	s.does(t, plan.Update, observe()) // What is recorded as applied grows once.
+	rests("2")
 	s.quiet(t, "after the object was returned", observe())
 	returned := observe()
 	returned["spec"].(map[string]any)["replicas"] = int64(1)
