@@ -47,10 +47,9 @@ type Guard struct {
 	mu sync.Mutex
 	// limit is spec.deletionGuard.maxDeletions, nil if there is none.
 	limit *intstr.IntOrString
-	// counted are the children that were deleted within the last minute, before which there were so many children. A child that is deleted
-	// again, because it is not known whether it was, or not seen yet, counts once.
+	// counted are the children that were deleted within the last minute. A child that is deleted again, because it is not known whether it
+	// was, or not seen yet, counts once.
 	counted map[types.UID]deletion
-	before  int
 	// admitted are the deletions in the order of their admission. One that is not counted with the same time is out of date.
 	admitted []admission
 	// held is how many deletions of each parent are held; empty if there is no hold. began is when the last hold began.
@@ -59,10 +58,17 @@ type Guard struct {
 	began time.Time
 	// open is until when deletions are confirmed.
 	open time.Time
+	// present is how many children there were at the time presentAt.
+	present   int
+	presentAt time.Time
 }
 
 // deletion is that of one child: at is when it was admitted last, and done, zero if never, when one was that was carried out, or may have been.
-type deletion struct{ at, done time.Time }
+// Before is how many children there were before it, 0 if they were not counted, since the limit was no share of them.
+type deletion struct {
+	at, done time.Time
+	before   int
+}
 
 type admission struct {
 	child types.UID
@@ -129,9 +135,10 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 	}
 	g.expire(now)
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
-	if len(g.held) == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before) {
+	if len(g.held) == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before(now)) {
+		before := g.presentAtLast(now)
 		for _, child := range deletions {
-			g.count(child, deletion{at: now, done: g.counted[child].done})
+			g.count(child, deletion{at: now, done: g.counted[child].done, before: before})
 		}
 		return true, false, false
 	}
@@ -156,7 +163,8 @@ func (g *Guard) Undone(child types.UID, now time.Time) {
 		delete(g.counted, child)
 		return
 	}
-	g.count(child, deletion{at: d.done, done: d.done})
+	d.at = d.done
+	g.count(child, d)
 }
 
 // Done says that the deletion of a child, which was admitted, was carried out, or that this is not known, since its response was lost. It
@@ -168,7 +176,8 @@ func (g *Guard) Done(child types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if d, ok := g.counted[child]; ok {
-		g.counted[child] = deletion{at: d.at, done: d.at}
+		d.done = d.at
+		g.counted[child] = d
 	}
 }
 
@@ -215,11 +224,7 @@ func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
 			count++
 		}
 	}
-	before := g.before
-	if g.limit.Type == intstr.String && (before == 0 || count == 0) {
-		before = g.children()
-	}
-	return count+g.uncounted(deletions, now) <= most(g.limit, before)
+	return count+g.uncounted(deletions, now) <= most(g.limit, g.before(now))
 }
 
 // The functions below are called with the lock held.
@@ -240,7 +245,7 @@ func (g *Guard) release(key parent.Key) {
 	delete(g.held, key)
 }
 
-// expire forgets the deletions of more than a minute ago, and notes how many children there are before the next ones.
+// expire forgets the deletions of more than a minute ago.
 func (g *Guard) expire(now time.Time) {
 	old := 0
 	for ; old < len(g.admitted) && now.Sub(g.admitted[old].at) >= window; old++ {
@@ -248,9 +253,34 @@ func (g *Guard) expire(now time.Time) {
 			delete(g.counted, a.child)
 		}
 	}
-	if g.admitted = g.admitted[old:]; g.limit.Type == intstr.String && (g.before == 0 || len(g.counted) == 0 && len(g.held) == 0) {
-		g.before = g.children()
+	g.admitted = g.admitted[old:]
+}
+
+// before returns how many children there were before the first of the deletions that count, and how many there are if none does. It is 0
+// where the limit is no share of them.
+func (g *Guard) before(now time.Time) int {
+	if g.limit.Type == intstr.Int {
+		return 0
 	}
+	for _, a := range g.admitted {
+		if d := g.counted[a.child]; d.before > 0 && d.at.Equal(a.at) && now.Sub(a.at) < window {
+			return d.before
+		}
+	}
+	g.present, g.presentAt = g.children(), now
+	return g.present
+}
+
+// presentAtLast returns how many children there are, or were a moment ago: to count them takes time where there are many. It is 0 where the
+// limit is no share of them.
+func (g *Guard) presentAtLast(now time.Time) int {
+	switch {
+	case g.limit.Type == intstr.Int:
+		return 0
+	case now.Sub(g.presentAt) >= time.Second:
+		g.present, g.presentAt = g.children(), now
+	}
+	return g.present
 }
 
 func (g *Guard) count(child types.UID, d deletion) {

@@ -355,3 +355,41 @@ func TestTheExplanationHasTheCommand(t *testing.T) {
 		}
 	}
 }
+
+func TestAShareIsOfTheChildrenBeforeTheFirstDeletionOfTheMinute(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// children is how many are left in the end, and most how many may be deleted then, after one.
+		children, most int
+	}{
+		"OfFewerThanThereWere": {10, 0},
+		"OfMoreThanThereWere":  {500, 49},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, intstr.FromString("10%"))
+			for range 5 { // No minute is without a deletion.
+				b.want("a", 1, true)
+				b.now = b.now.Add(50 * time.Second)
+			}
+			b.children = tc.children
+			b.now = b.now.Add(5 * time.Second)
+			b.want("a", 1, true) // The one before counts, of the 50.
+			b.now = b.now.Add(5 * time.Second)
+			b.want("a", tc.most+1, false)
+			b.want("a", 0, true)
+			b.want("a", tc.most, true)
+		})
+	}
+	t.Run("AfterANumber", func(t *testing.T) {
+		b := newBench(t, intstr.FromString("10%"))
+		b.want("a", 1, true)
+		number, share := intstr.FromInt32(3), intstr.FromString("10%")
+		b.configure(&number, "")
+		for range 2 {
+			b.now = b.now.Add(50 * time.Second)
+			b.want("a", 1, true)
+		}
+		b.children = 10
+		b.configure(&share, "")
+		b.want("a", 1, false)
+	})
+}
