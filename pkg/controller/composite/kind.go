@@ -146,8 +146,15 @@ func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 	return s.Decide(ctx)
 }
 
-// Write implements reconciler.Kind: the finalizer, the children and the status, in this order (docs/reference/contract.md#s6).
+// Write implements reconciler.Kind: the finalizer, the children and the status, in this order (docs/reference/contract.md#s6). The
+// finalizer of a parent that opts out follows its children.
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	var err error
+	last := s.OptsOut()
+	if last {
+		err = s.ReconcileChildren(ctx, "children")
+		s.PutOffFinalizer()
+	}
 	if s.Decision.Finalized {
 		if err := s.RemoveFinalizer(ctx); err != nil {
 			return parent.IgnoreGone(err)
@@ -156,9 +163,12 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 			return nil
 		}
 	}
-	var err error
-	if s.ManagesChildren() {
+	switch {
+	case last:
+	case s.ManagesChildren():
 		err = s.ReconcileChildren(ctx, "children")
+	default:
+		s.LeaveChildren()
 	}
 	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)))
 }

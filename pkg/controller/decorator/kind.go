@@ -141,12 +141,20 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
 
-// Write implements reconciler.Kind: the target first, then its attachments. A target that cannot be written, for example because
+// Write implements reconciler.Kind: the target first, then its attachments, but for a target that opts out. One that cannot be written, for example because
 // another client wrote it first, does not keep the attachments waiting
 // (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
 	manages := s.ManagesChildren()
+	if !manages {
+		s.LeaveChildren()
+	}
+	if s.OptsOut() && !s.Decision.Delete {
+		err := s.ReconcileChildren(ctx, "attachments")
+		s.PutOffFinalizer()
+		return errors.Join(parent.IgnoreGone(k.writeTarget(ctx, s)), err)
+	}
 	if manages && k.statusLast(s) {
 		err := s.ReconcileChildren(ctx, "attachments")
 		return errors.Join(parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)), err)

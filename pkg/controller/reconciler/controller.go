@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -371,19 +372,30 @@ func (c *Controller) bound(d definition.Definition) {
 // countChildren returns how many children the parents have, as the informers show them.
 func (c *Controller) countChildren() int {
 	n := 0
-	counted := map[*cache.Informer]bool{}
-	for _, informer := range c.watched {
-		if counted[informer] {
-			continue
-		}
-		counted[informer] = true
+	for informer := range c.observed() {
 		for o := range informer.All("") {
-			if _, _, ok := c.owner(o); ok {
+			if _, p, ok := c.owner(o); ok && c.config.Kind.Selects(p, o) {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// observed yields one informer for each kind of children. A kind that is declared in two versions has two.
+func (c *Controller) observed() iter.Seq[*cache.Informer] {
+	return func(yield func(*cache.Informer) bool) {
+		var seen []schema.GroupKind
+		for i := range c.config.Children {
+			kind := c.config.Children[i].Kind.GroupKind()
+			if slices.Contains(seen, kind) {
+				continue
+			}
+			if seen = append(seen, kind); !yield(c.watched[i]) {
+				return
+			}
+		}
+	}
 }
 
 // pause pauses or resumes the controller. Informers go on all the time, so that changes are noted, but nothing is synced. What a pause cut

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -163,4 +164,55 @@ func (c *Controller) reportFinalizing(key parent.Key) {
 	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonFinalizeWaits, fmt.Sprintf(
 		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
 			"of the hook. To let the object go without, remove %s from metadata.finalizers", c.config.Definition.Meta.Name, c.finalizer.Name))
+}
+
+// RemoveFinalizer takes the controller's finalizer off the parent.
+func (s *Sync) RemoveFinalizer(ctx context.Context) error {
+	c := s.controller
+	if s.preview != nil {
+		return s.preview.removeFinalizer(s)
+	}
+	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
+	if err != nil {
+		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
+	}
+	if changed {
+		s.Wrote(written, finalizers)
+	}
+	return nil
+}
+
+// FinalizerName returns the name of the controller's finalizer.
+func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
+
+// OptsOut reports whether the finalizer is to come off a parent that is not deleted, but not selected any more. The controller forgets it
+// then, and no garbage collector looks after children whose owner stays: they are dealt with first (docs/reference/compatibility.md#d15).
+func (s *Sync) OptsOut() bool {
+	return s.Decision.Finalized && s.finalizing() && !s.Parent.Deleting()
+}
+
+// PutOffFinalizer keeps the finalizer on the parent if ReconcileChildren left children that the hook does not want, so that the next sync
+// deletes them, or it failed.
+func (s *Sync) PutOffFinalizer() {
+	s.Decision.Finalized = s.Decision.Finalized && s.deletedChildren
+}
+
+// deletedAll reports whether all children were deleted that were to be, and none of them is to be created again.
+func deletedAll(result *childcontrol.Result) bool {
+	left := 0
+	for i := range result.Plan.Steps {
+		switch result.Plan.Steps[i].Action {
+		case plan.Recreate:
+			return false
+		case plan.Delete:
+			left++
+		case plan.Create, plan.Update, plan.Leave:
+		}
+	}
+	for i := range result.Outcomes {
+		if o := &result.Outcomes[i]; o.Action == plan.Delete && o.Done {
+			left--
+		}
+	}
+	return left == 0
 }

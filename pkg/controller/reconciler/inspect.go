@@ -332,12 +332,7 @@ func (c *Controller) childCounts(p *object.Object, progress progress) *v1alpha1.
 	counts := &v1alpha1.ChildCounts{}
 	var ready int32
 	known := false
-	seen := map[*cache.Informer]bool{}
-	for _, informer := range c.watched {
-		if seen[informer] {
-			continue
-		}
-		seen[informer] = true
+	for informer := range c.observed() {
 		for _, o := range informer.ControlledBy(p.UID()) {
 			if !c.config.Kind.Owns(o) || !c.config.Kind.Selects(p, o) || p.Namespace() != "" && o.Namespace() != p.Namespace() {
 				continue

@@ -20,14 +20,12 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
@@ -110,14 +108,8 @@ func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
 		return settling.State{}, false
 	}
 	state := parentState(c.shown(key, p))
-	var seen []schema.GroupKind
-	for i := range c.config.Children {
-		kind := c.config.Children[i].Kind.GroupKind()
-		if slices.Contains(seen, kind) {
-			continue // Of two versions of a kind.
-		}
-		seen = append(seen, kind)
-		for _, o := range c.watched[i].ControlledBy(p.UID()) {
+	for informer := range c.observed() {
+		for _, o := range informer.ControlledBy(p.UID()) {
 			if c.config.Kind.Selects(p, o) && (key.Namespace == "" || o.Namespace() == key.Namespace) {
 				state.Children += versionOf(o)
 			}

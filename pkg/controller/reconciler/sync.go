@@ -81,6 +81,8 @@ type Sync struct {
 	fingerprint record.Fingerprint
 	// result is what happened to the children.
 	result childcontrol.Result
+	// deletedChildren says that ReconcileChildren left no child that the Decision does not want.
+	deletedChildren bool
 	// opened is the parent as it was when the sync began, and wroteParent says that its status, labels or annotations were written.
 	opened      *object.Object
 	wroteParent bool

@@ -125,25 +125,6 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	return nil
 }
 
-// RemoveFinalizer takes the controller's finalizer off the parent.
-func (s *Sync) RemoveFinalizer(ctx context.Context) error {
-	c := s.controller
-	if s.preview != nil {
-		return s.preview.removeFinalizer(s)
-	}
-	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
-	if err != nil {
-		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
-	}
-	if changed {
-		s.Wrote(written, finalizers)
-	}
-	return nil
-}
-
-// FinalizerName returns the name of the controller's finalizer.
-func (s *Sync) FinalizerName() string { return s.controller.finalizer.Name }
-
 // DeleteParent deletes the parent because the hook says so. One that is gone is no error.
 func (s *Sync) DeleteParent(ctx context.Context) error {
 	c := s.controller
@@ -191,9 +172,11 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
 		if s.preview != nil {
 			s.preview.notes.LeaveAll(s.Observed)
+			s.deletedChildren = true
 			return nil
 		}
 		s.controller.guard.Admit(s.Key, nil, time.Now()) // No deletion is wanted.
+		s.deletedChildren = true
 		return nil
 	}
 	c, in := s.controller.children, s.gathered
@@ -211,6 +194,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	default:
 		err = meanwhile(func(ctx context.Context, s *Sync) (err error) {
 			s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+			s.deletedChildren = err == nil && deletedAll(&s.result)
 			s.recording.Children(&s.result, s.controller.rules)
 			return err
 		})(ctx, s)
@@ -219,6 +203,14 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 		return InContext(fmt.Sprintf("can't reconcile %s for %s", noun, s.Parent), err)
 	}
 	return nil
+}
+
+// LeaveChildren is what a sync does in place of ReconcileChildren for a parent whose children it does not manage. Deletions that former
+// syncs wanted are not wanted any more.
+func (s *Sync) LeaveChildren() {
+	if s.preview == nil {
+		s.controller.guard.Admit(s.Key, nil, time.Now())
+	}
 }
 
 // kept returns the observed children that the Decision leaves out.

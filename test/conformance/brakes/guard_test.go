@@ -17,6 +17,7 @@ limitations under the License.
 package brakes
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +25,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
@@ -35,10 +38,13 @@ func TestDeletionGuard(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit})
 	tests(t, e, map[string]func(*stage){
 		"HeldUntilConfirmed": heldUntilConfirmed, "HeldUntilTheHookIsCorrected": heldUntilCorrected, "Recreation": recreation,
-		"Finalization": finalization, "Share": share, "GarbageCollection": collection,
+		"Finalization": finalization, "Share": share, "GarbageCollection": collection, "OptOut": optOut, "ParentInDeletion": inDeletion,
 	})
 	t.Run("Rollout", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
 	t.Run("Restart", func(t *testing.T) { restart(newStage(t, e, fixture.Composite)) })
+	t.Run("ShareBesideAnotherController", func(t *testing.T) { shareBesideAnother(newStage(t, e, fixture.Composite)) })
+	e.DefineManifests(t, dualManifest)
+	t.Run("ShareOfAKindInTwoVersions", func(t *testing.T) { shareOfTwoVersions(newStage(t, e, fixture.Composite)) })
 }
 
 // guarded runs the controller with a guard.
@@ -170,6 +176,99 @@ func collection(s *stage) {
 	}
 	s.Idle(s.controller)
 	s.controller.AwaitCondition(v1alpha1.ConditionDeletionsHeld, "not to be there", func(c metav1.Condition) bool { return c.Type == "" })
+}
+
+// optOut deselects a parent whose hook is done at once. It stays finalized until its children may go.
+func optOut(s *stage) {
+	s.definition.Finalize = s.At("/hook")
+	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		if c.Finalizing {
+			return &fixture.Reply{Finalized: true}, nil
+		}
+		return &fixture.Reply{Children: wanted(c.Parent)}, nil
+	})
+	s.guarded(intstr.FromInt32(1))
+	s.Parent("a", map[string]any{"n": 2})
+	s.awaitNames("a-0", "a-1")
+	s.Patch(fixture.Things, "a", `{"metadata":{"labels":{"`+fixture.Label+`":null}}}`)
+	command := s.awaitHeld("2 deletions, of 1 parents")
+	if a := s.Get(fixture.Things, "a"); a == nil || !fixture.HasFinalizer(a, s.Finalizer(s.definition)) {
+		s.T.Errorf("the parent is %v", a)
+	}
+	s.Kubectl(s.T, command...)
+	s.awaitNames()
+	s.Await(fixture.Things, "a", "to be without the finalizer", func(o *unstructured.Unstructured) bool {
+		return o != nil && !fixture.HasFinalizer(o, s.Finalizer(s.definition))
+	})
+}
+
+// inDeletion deletes a parent whose deletions are held, and which somebody else keeps. Its children are left to the garbage collector.
+func inDeletion(s *stage) {
+	s.guarded(intstr.FromInt32(0))
+	s.Parent("a", map[string]any{"n": 2})
+	s.awaitNames("a-0", "a-1")
+	s.Patch(fixture.Things, "a", `{"metadata":{"finalizers":["test.example.com/keep"]},"spec":{"n":1}}`)
+	s.awaitHeld("1 deletions, of 1 parents")
+	s.Delete(fixture.Things, "a")
+	s.awaitNoneHeld()
+	s.Patch(fixture.Things, "a", `{"metadata":{"finalizers":null}}`)
+	s.awaitNames()
+}
+
+// shareBesideAnother has most children of the parents be those of another controller.
+func shareBesideAnother(s *stage) {
+	other := s.NewScript(fixture.Decorator)
+	other.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		var attachments []*hook.Object
+		for i := range 20 {
+			attachments = append(attachments, fixture.ConfigMap(fmt.Sprint("other-", c.Parent.GetName(), "-", i), nil))
+		}
+		return &fixture.Reply{Children: attachments}, nil
+	})
+	s.Handle("/other", other)
+	s.Run(fixture.Definition{
+		Kind: fixture.Decorator, Name: s.Name + "-other", Sync: s.At("/other"), Children: []fixture.Child{{Resource: fixture.ConfigMaps}},
+	})
+	s.guarded(intstr.FromString("10%"))
+	s.Parent("a", map[string]any{"n": 10})
+	s.Await(fixture.ConfigMaps, "a-9", "to be there", cluster.Exists)
+	s.Await(fixture.ConfigMaps, "other-a-19", "to be there", cluster.Exists)
+	s.Idle(s.controller)
+	s.Patch(fixture.Things, "a", `{"spec":{"n":8}}`)
+	s.awaitHeld("2 deletions, of 1 parents", "(10%)")
+}
+
+const dualManifest = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: counted.fixture.example.com}
+spec:
+  group: fixture.example.com
+  names: {kind: Counted, plural: counted}
+  scope: Namespaced
+  versions:
+  - {name: v1alpha1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// shareOfTwoVersions declares the kind of the children in two versions.
+func shareOfTwoVersions(s *stage) {
+	older := schema.GroupVersionResource{Group: fixture.Group, Version: "v1alpha1", Resource: "counted"}
+	newer := schema.GroupVersionResource{Group: fixture.Group, Version: "v1", Resource: "counted"}
+	s.definition.Children = []fixture.Child{{Resource: older}, {Resource: newer}}
+	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		children := wanted(c.Parent)
+		for _, child := range children {
+			child.Object["apiVersion"], child.Object["kind"] = fixture.Group+"/v1alpha1", "Counted"
+		}
+		return &fixture.Reply{Children: children}, nil
+	})
+	s.guarded(intstr.FromString("20%"))
+	s.Parent("a", map[string]any{"n": 10})
+	s.Await(newer, "a-9", "to be there", cluster.Exists)
+	s.Idle(s.controller)
+	s.Patch(fixture.Things, "a", `{"spec":{"n":7}}`)
+	s.awaitHeld("3 deletions, of 1 parents", "(20%)")
 }
 
 // rollout recreates children one after the other.
