@@ -28,6 +28,8 @@ var varying = []struct {
 	what *regexp.Regexp
 	with string
 }{
+	// client-go logs that a watch ended if kubectl, which has seen enough, ends it while an event is read.
+	{regexp.MustCompile(`(?m)^[IW]\d{4} .* reflector\.go:\d+\] .*context canceled.*\n`), ""},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
 	{regexp.MustCompile(`\b[1-9]\d* syncs?,`), "12 syncs,"},
 	{regexp.MustCompile(`, \d+ waiting to be synced`), ""},
