@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -79,7 +81,10 @@ func refusedWrites(t *testing.T, e *fixture.Environment) {
 		t.Fatalf("the role has no right to create: %s", roles)
 	}
 	s.KubectlInput(t, narrowed, "replace", "-f", "-")
-	// The role is not known to be narrowed before a write is refused.
+	s.AwaitAccess(t, "system:serviceaccount:"+s.Name+":"+s.account, authorizationv1.ResourceAttributes{
+		Namespace: s.Name, Verb: "create", Resource: "configmaps",
+	}, false)
+	// The server does not know that the role is narrowed before a write is refused.
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.AwaitEvent("a", "Warning", "SyncError", `cannot create resource "configmaps"`)
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "worker lacks", "create configmaps in namespace "+s.Name)

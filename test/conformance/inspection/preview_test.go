@@ -404,6 +404,7 @@ func relatedObjects(s *stage) {
 	s.Kubectl(s.T, "create", "clusterrole", s.Name+"-things", "--verb=get", "--resource=things."+fixture.Group)
 	defer s.Kubectl(s.T, "delete", "clusterrole", s.Name+"-things")
 	s.Kubectl(s.T, "-n", s.Name, "create", "rolebinding", "things", "--clusterrole="+s.Name+"-things", "--user=jane-"+s.Name)
+	s.AwaitRole(s.T, "jane-"+s.Name, s.Name+"-things", s.Name)
 	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
 		s.T.Errorf("who may see the related objects: %v", err)
 	}

@@ -124,6 +124,8 @@ func (s *stage) as(name, role string) typedv1alpha1.MetacontrollerV1alpha1Interf
 			s.T.Errorf("deleting a binding: %v\n%s", err, output)
 		}
 	})
+	s.AwaitRole(s.T, name, role, s.Name)
+	s.AwaitRole(s.T, name, "metacontroller-inspection", "")
 	config := rest.CopyConfig(s.Config(s.T))
 	config.Impersonate = rest.ImpersonationConfig{UserName: name}
 	return cluster.NewClients(s.T, config).Versioned.MetacontrollerV1alpha1()

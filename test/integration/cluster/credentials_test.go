@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -82,6 +83,7 @@ func TestCredentialsNeedAccessToOneNameOnly(t *testing.T) {
 	plane.Kubectl(t, "-n", ns, "create", "secret", "generic", "token", "--from-literal=k=v")
 	plane.Kubectl(t, "-n", ns, "create", "role", "one", "--verb=get,list,watch", "--resource=secrets", "--resource-name=token")
 	plane.Kubectl(t, "-n", ns, "create", "rolebinding", "one", "--role=one", "--user=reader")
+	plane.AwaitAccess(t, "reader", authorizationv1.ResourceAttributes{Namespace: ns, Verb: "list", Resource: "secrets", Name: "token"}, true)
 	config := plane.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "reader"}
 	store, err := credentials.New(config, nil)

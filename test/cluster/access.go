@@ -1,0 +1,77 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// accessLimit is more than a kube-apiserver takes to see a role or a binding on a busy machine.
+const accessLimit = 2 * time.Minute
+
+// AwaitAccess waits until the cluster lets a user do something, or until it lets him do it no more: a kube-apiserver sees roles and
+// bindings some time after it has stored them.
+func (c *Cluster) AwaitAccess(t testing.TB, user string, what authorizationv1.ResourceAttributes, allowed bool) {
+	t.Helper()
+	reviews := NewClients(t, c.Config(t)).Kube.AuthorizationV1().SubjectAccessReviews()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+	Eventually(t, accessLimit, fmt.Sprintf("%v to be what %s may do: %+v", allowed, user, what), func(ctx context.Context) (bool, string) {
+		answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return answer.Status.Allowed == allowed, fmt.Sprintf("%+v", answer.Status)
+	})
+}
+
+// AwaitRole waits until the cluster lets a user do what a ClusterRole allows, in one namespace or, if that is empty, in all of them.
+func (c *Cluster) AwaitRole(t testing.TB, user, role, namespace string) {
+	t.Helper()
+	var rules []rbacv1.PolicyRule
+	roles := NewClients(t, c.Config(t)).Kube.RbacV1().ClusterRoles()
+	// A controller of Kubernetes writes the rules of some roles.
+	Eventually(t, accessLimit, "the rules of the ClusterRole "+role, func(ctx context.Context) (bool, string) {
+		found, err := roles.Get(ctx, role, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		rules = found.Rules
+		return len(rules) > 0, "it has none"
+	})
+	for _, rule := range rules {
+		if len(rule.Resources) == 0 {
+			continue
+		}
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		// What is seen of a role or a binding is the whole of it.
+		what := authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		}
+		if len(rule.ResourceNames) > 0 {
+			what.Name = rule.ResourceNames[0]
+		}
+		c.AwaitAccess(t, user, what, true)
+	}
+}
