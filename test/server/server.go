@@ -32,6 +32,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
@@ -98,8 +99,8 @@ type Server struct {
 	page     Page
 }
 
-// Start starts the server, registers it at the cluster c, and returns when its API is available there. The server ends with
-// the test.
+// Start starts the server, registers it at the cluster c, and returns when its API is available there, to kubectl too. The server ends
+// with the test.
 func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	t.Helper()
 	if o.Kubeconfig == "" {
@@ -153,7 +154,7 @@ func (s *Server) end() {
 }
 
 // Restart starts a server that was ended by Kill or Stop again, with the same data directory, port and flags, and returns
-// when its API is available in the cluster.
+// when its API is available in the cluster, to kubectl too.
 func (s *Server) Restart() {
 	s.t.Helper()
 	args := append([]string{
@@ -187,6 +188,7 @@ func (s *Server) Restart() {
 	}, s.options.Authority...)...)); err != nil {
 		s.t.Fatal(err)
 	}
+	s.cluster.AwaitServed(s.t, startTimeout, v1alpha1.SchemeGroupVersion)
 }
 
 // command makes a command that runs the server's program.

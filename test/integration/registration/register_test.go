@@ -19,12 +19,14 @@ package registration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
@@ -77,6 +79,7 @@ func TestCommandsRegisterAndUnregister(t *testing.T) {
 			t.Errorf("the cluster does not say that it is available:\n%s", output)
 		}
 	}
+	plane.AwaitServed(t, time.Minute, v1alpha1.SchemeGroupVersion)
 	if output := plane.Kubectl(t, "api-resources", "--api-group=metacontroller.k8s.io"); !strings.Contains(output, "compositecontrollers") {
 		t.Errorf("kubectl does not find the kinds:\n%s", output)
 	}
@@ -138,14 +141,16 @@ func TestUnreachableServersAreReported(t *testing.T) {
 			o := newStandIn(t).options(t)
 			o.Timeout = 5 * time.Second
 			test.change(t, &o)
-			err := registration.Register(t.Context(), o)
-			var unavailable *registration.UnavailableError
-			if !errors.As(err, &unavailable) {
-				t.Fatalf("%s\ngot %v, want an UnavailableError", test.reason, err)
-			}
-			if unavailable.Reason != "FailedDiscoveryCheck" || !strings.Contains(unavailable.Message, test.want) {
-				t.Errorf("%s\ngot reason %q and message %q, want %q in it", test.reason, unavailable.Reason, unavailable.Message, test.want)
-			}
+			// On a busy machine the cluster may look at the server later than this waits, and say something else until then.
+			cluster.Eventually(t, time.Minute, "registering to tell why: "+test.reason, func(context.Context) (bool, string) {
+				err := registration.Register(t.Context(), o)
+				var unavailable *registration.UnavailableError
+				if !errors.As(err, &unavailable) {
+					t.Fatalf("%s\ngot %v, want an UnavailableError", test.reason, err)
+				}
+				return unavailable.Reason == "FailedDiscoveryCheck" && strings.Contains(unavailable.Message, test.want),
+					fmt.Sprintf("reason %q and message %q, want %q in it", unavailable.Reason, unavailable.Message, test.want)
+			})
 		})
 	}
 }
