@@ -83,6 +83,7 @@ func decorator(t *testing.T, e *fixture.Environment) {
 	})
 	s.Patch(fixture.Things, "a", `{"spec":{"who":"Bob"}}`)
 	s.greeted("a", "Bob")
+	s.Await(fixture.Things, "a", "to have the status", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "greeted") == "Bob" })
 	s.wrote("worker", "create configmaps", "update configmaps", "patch things", "patch things/status")
 }
 

@@ -93,6 +93,11 @@ func labelsAndAnnotations(t *testing.T, e *fixture.Environment) {
 	if done.GetGeneration() != created.GetGeneration() {
 		t.Errorf("the generation went from %d to %d: the spec was rewritten", created.GetGeneration(), done.GetGeneration())
 	}
+	// The controller of StatefulSets writes the status of a new one when it gets to it.
+	s.Await(fixture.StatefulSets, "web", "to have the status of its controller", func(o *unstructured.Unstructured) bool {
+		observed, _, err := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+		return err == nil && observed == o.GetGeneration() && fixture.Value(o, "status", "updateRevision") != ""
+	})
 	s.settled()
 	before := s.script.Calls("web")
 	poked := s.Patch(fixture.StatefulSets, "web", `{"metadata":{"annotations":{"poke":"1"}}}`)

@@ -310,6 +310,8 @@ func TestSyncsNameWhoChangesChildrenBack(t *testing.T) {
 	}
 	t.Setenv("KUBE_EDITOR", editor)
 	for range 2 {
+		// The editor changes what the hook wants, so the edit before must have been taken back.
+		s.Await(fixture.ConfigMaps, "one", "to be as the hook wants it", has("x"))
 		s.Idle(s.controller)
 		s.Kubectl(t, "-n", s.Name, "edit", "configmap", "one")
 	}

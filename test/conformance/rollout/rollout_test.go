@@ -98,9 +98,11 @@ func pauses(t *testing.T, w *world) {
 	s.dock.hold("s02")
 	s.update("2")
 	s.awaitUpdated("False", "RolloutWaiting", "s02")
-	if order, _ := s.dock.log("2"); !slices.Equal(order, inOrder(3)) {
-		t.Errorf("while s02 is not Ready the ships %v have version 2", order)
-	}
+	// The ships are watched beside the status of their parent.
+	s.await("the ships up to s02, which is not Ready, to have version 2", func() (bool, string) {
+		order, _ := s.dock.log("2")
+		return slices.Equal(order, inOrder(3)), fmt.Sprint(order)
+	})
 	s.dock.release(t.Context(), "s02")
 	s.await("all ships to be of version 2", func() (bool, string) { return s.dock.ready("2") == 5, s.dock.String() })
 	s.awaitUpdated("True", "OnLatestRevision", "")

@@ -83,6 +83,10 @@ func moving(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) (*scen
 	}
 	s := newScene(t)
 	content := s.load(t, file, method)
+	if spec, ok := content["spec"].(map[string]any); ok && content["kind"] == "Pod" {
+		// The scheduler would write the node into the spec in the middle of a move.
+		spec["schedulerName"] = "nobody"
+	}
 	return s, content
 }
 

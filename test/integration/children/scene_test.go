@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,6 +174,19 @@ func (s *scene) declare(t *testing.T, content map[string]any, method v1alpha1.Ch
 	if metadata, ok := content["metadata"].(map[string]any); ok && resource.Namespaced {
 		metadata["namespace"] = s.parent.Name()
 	}
+	if kind == "Pod" {
+		s.awaitAccount(t)
+	}
+}
+
+// awaitAccount waits until the namespace has the service account of Pods, without which none can be created there.
+func (s *scene) awaitAccount(t *testing.T) {
+	t.Helper()
+	accounts := schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+	cluster.Eventually(t, time.Minute, "the service account of Pods", func(ctx context.Context) (bool, string) {
+		_, err := s.client.Get(ctx, client.Target{Resource: accounts, Namespace: s.parent.Name(), Name: "default"})
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 func (s *scene) schema(ctx context.Context, kind schema.GroupVersionKind) merge.Schema {
