@@ -272,8 +272,9 @@ func TestConnectionsAreKeptForAllWorkers(t *testing.T) {
 	for _, r := range server.Requests("/sync") {
 		connections[r.Connection] = true
 	}
-	if len(connections) != workers {
-		t.Errorf("%d connections for %d calls of %d workers, want one each", len(connections), workers*rounds, workers)
+	// On a busy machine net/http gives up a connection that is not ready for the next request at once.
+	if n := len(connections); n < workers || n >= 2*workers {
+		t.Errorf("%d connections for %d calls of %d workers, want about one each", n, workers*rounds, workers)
 	}
 }
 

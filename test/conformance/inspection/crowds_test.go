@@ -17,17 +17,20 @@ limitations under the License.
 package inspection
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
@@ -290,17 +293,19 @@ func flap(s *stage, names []string) {
 	left := func(p v1alpha1.ParentPlan) bool { return strings.Contains(sorted(&p), "Leave Flapping") }
 	for _, name := range names {
 		selection := &v1alpha1.ParentSelection{Namespace: s.Name, Name: name}
-		s.eventually("the child of "+name+" to be left alone", func() bool {
+		alone := func(context.Context) (bool, string) {
 			if !has("x")(s.Get(fixture.ConfigMaps, name+"-one")) {
 				if !slices.ContainsFunc(s.planned(v1alpha1.ControllerPlanSpec{Parents: selection}).Parents, left) {
-					return false
+					return false, "the plan does not leave it alone"
 				}
 				s.Idle(s.controller) // The last write may be under way, which the plan counts already.
-				return !has("x")(s.Get(fixture.ConfigMaps, name+"-one"))
+				return !has("x")(s.Get(fixture.ConfigMaps, name+"-one")), "it was written"
 			}
 			drifted(fixture.ConfigMaps)(s, name)
-			return false
-		})
+			return false, "it was changed back"
+		}
+		// Writes are counted for a minute, so there may be no long pauses between them.
+		cluster.EventuallyEvery(s.T, 50*time.Millisecond, limit, "the child of "+name+" to be left alone", alone)
 	}
 }
 

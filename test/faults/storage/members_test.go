@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -46,6 +47,7 @@ func TestEtcdMembers(t *testing.T) {
 		Tolerate: []string{"context canceled", "could not write", "Handler timeout"},
 	}})
 	l := newLedger(e.NewTest(t))
+	l.again = late
 	for _, victim := range []struct {
 		what string
 		pick func(leader int) int
@@ -71,7 +73,8 @@ func TestEtcdMembers(t *testing.T) {
 		}
 		l.check()
 		etcd.Start(dead)
-		figures.Sayf("%s killed during %d writes: all of them served, in %s", victim.what, l.acknowledged()-start, seconds(time.Since(began)))
+		figures.Sayf("%s killed during %d writes: all of them served, in %s, %d times again since etcd was late",
+			victim.what, l.acknowledged()-start, seconds(time.Since(began)), l.repeated.Swap(0))
 	}
 	etcd.Await()
 	for i := range trio.Members {
@@ -95,6 +98,13 @@ func TestEtcdMembers(t *testing.T) {
 		t.Error("the server ended")
 	default:
 	}
+}
+
+// late reports whether a write failed because etcd took longer than it is waited for, as the election of a leader may on a busy machine:
+// the server has waited as long as it does, or the client has repeated the request as often as it does. What fails sooner fails the test.
+func late(err error) bool {
+	_, repeated := apierrors.SuggestsClientDelay(err)
+	return apierrors.IsServiceUnavailable(err) && (repeated || strings.Contains(err.Error(), "it did not respond within"))
 }
 
 // outage asks the server while it has no etcd, and returns how many requests it has refused as it must.

@@ -78,11 +78,19 @@ func (p *pair) renewals() (list []renewal) {
 	return list
 }
 
-// silent checks that a replica asks for no write, in the cluster or in its own API, after a time and before it has written the Lease again.
-func (p *pair) silent(r *replica, after time.Time) {
+// refused checks that the writes of a replica that arrived without the Lease are no more than were under way, and were all refused.
+func (p *pair) refused(how string, late []auditv1.Event, most int) {
 	p.T.Helper()
-	for _, e := range p.withoutLease(r, after) {
-		p.T.Errorf("%s made %s %s without the Lease", r.user, cluster.AuditedRequest(&e), e.ObjectRef.Name)
+	if len(late) > 0 {
+		p.figures.Sayf("%d writes of the one that %s arrived late, and were refused", len(late), how)
+	}
+	if len(late) > most {
+		p.T.Errorf("%d writes of the one that %s arrived late, want %d at most", len(late), how, most)
+	}
+	for _, e := range late {
+		if succeeded(&e) {
+			p.T.Errorf("%s arrived late, %s, and was not refused", cluster.AuditedRequest(&e), e.ObjectRef.Name)
+		}
 	}
 }
 
