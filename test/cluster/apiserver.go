@@ -20,7 +20,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -32,6 +31,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
@@ -71,7 +71,7 @@ func (c *Cluster) NewAPIServer(t testing.TB) *APIServer {
 		t: t, Kubeconfig: filepath.Join(dir, "kubeconfig"), log: filepath.Join(dir, apiServer+".log"),
 		program: filepath.Join(filepath.Dir(c.KubectlPath), apiServer),
 	}
-	port := strconv.Itoa(10000 + rand.IntN(1000)) // Nothing else of the tests is there.
+	port := strconv.Itoa(freeport.Find(t))
 	for arg := range bytes.SplitSeq(bytes.TrimRight(command, "\x00"), []byte{0}) {
 		switch text := string(arg); {
 		case strings.HasPrefix(text, portFlag):

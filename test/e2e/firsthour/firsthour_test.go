@@ -118,12 +118,12 @@ func TestFirstHour(t *testing.T) {
 	clients := cluster.NewClients(t, c.Config(t))
 
 	all := slices.Concat(slow, reaching, answering, owning, settling, declaring)
-	printed := make([]string, len(all))
+	printed, whole := make([]string, len(all)), t
 	t.Run("Mistakes", func(t *testing.T) {
 		for i, m := range all {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
-				s := &session{t: t, cluster: c, clients: clients, name: m.name}
+				s := &session{t: t, whole: whole, cluster: c, clients: clients, name: m.name}
 				m.play(s)
 				printed[i] = fmt.Sprintf("## %s\n\n%s\n\n%s", m.title, m.text, strings.TrimSpace(s.text.String()))
 			})

@@ -34,7 +34,9 @@ import (
 
 // A session is an author at a terminal. It prints what he sees, without what differs from one time to the next.
 type session struct {
-	t       *testing.T
+	t *testing.T
+	// whole is the test of all sessions.
+	whole   *testing.T
 	cluster *cluster.Cluster
 	clients *cluster.Clients
 	// name is that of the mistake, its controller and its parent.
@@ -45,9 +47,10 @@ type session struct {
 	addresses []string
 }
 
-// hook serves a sync hook, and returns its server.
+// hook serves a sync hook, and returns its server. It serves until all sessions are over: the controller of a session goes on calling its
+// hook, at whose port another session's would listen.
 func (s *session) hook(handler http.Handler, options ...hooktest.Option) *hooktest.Server {
-	h := hooktest.NewServer(s.t, options...)
+	h := hooktest.NewServer(s.whole, options...)
 	h.Handle("/sync", handler)
 	s.addresses = append(s.addresses, h.Host())
 	return h
