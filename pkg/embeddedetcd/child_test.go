@@ -125,10 +125,10 @@ func printAll(client *clientv3.Client, server *Server) error {
 	return errors.Join(client.Close(), server.Close())
 }
 
-// childCommand returns the command for a child process, which is killed when it is still there after a minute.
+// childCommand returns the command for a child process, which is killed when it is still there after more than it takes on a busy machine.
 func childCommand(t *testing.T, role, dir string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	command := exec.CommandContext(ctx, os.Args[0])
 	command.Env = append(os.Environ(), childRoleVariable+"="+role, childDirVariable+"="+dir)

@@ -77,7 +77,8 @@ func TestAClusterAcceptsBoth(t *testing.T) {
 				t.Errorf("the manifests change the %s of the chart: its generation went from %s to %s", shape.workload, before, after)
 			}
 			plane.KubectlInput(t, text, "delete", "--wait=false", "-f", "-")
-			plane.Kubectl(t, "delete", "namespace", "metacontroller", "--timeout=60s")
+			// The controller of namespaces looks again half of the Pods' grace period later, which is up to 100 seconds.
+			plane.Kubectl(t, "delete", "namespace", "metacontroller", "--timeout=3m")
 		})
 	}
 }

@@ -30,7 +30,7 @@ import (
 )
 
 // limit is more than anything here takes on a busy machine.
-const limit = 45 * time.Second
+const limit = 2 * time.Minute
 
 // Targets without and with a status subresource.
 var (

@@ -54,7 +54,7 @@ func configMonitor(t *testing.T, s *scene) {
 	s.awaitPods(t, limit, "app=frontend", 3, func(pod *corev1.Pod) bool { return slices.Contains(frontends, pod.UID) && noted(pod) })
 
 	s.Kubectl(t, "-n", s.namespace, "patch", "configmap", "flaskapp-config", "-p", `{"data":{"config.cfg":"MSG=\"Welcome to Operators!\""}}`)
-	s.awaitPods(t, 10*time.Second, "app=frontend", 3, func(pod *corev1.Pod) bool { return !slices.Contains(frontends, pod.UID) && noted(pod) })
+	s.awaitPods(t, limit, "app=frontend", 3, func(pod *corev1.Pod) bool { return !slices.Contains(frontends, pod.UID) && noted(pod) })
 	s.awaitPods(t, limit, "app=bystander", 2, func(pod *corev1.Pod) bool {
 		return slices.Contains(bystanders, pod.UID) && pod.Annotations[seen] == ""
 	})

@@ -43,7 +43,8 @@ func TestANamespaceWithRevisionsIsDeletable(t *testing.T) {
 
 	c.Kubectl(t, "delete", "namespace", "with-revisions", "--wait=false")
 
-	cluster.Eventually(t, limit, "the namespace to be gone", func(ctx context.Context) (bool, string) {
+	// The controller of namespaces looks again after pauses that grow when something was left.
+	cluster.Eventually(t, 3*limit, "the namespace to be gone", func(ctx context.Context) (bool, string) {
 		output, err := c.TryKubectl(ctx, "", "get", "namespace", "with-revisions", "-o", "yaml")
 		return err != nil && strings.Contains(output, "(NotFound)"), output
 	})

@@ -135,7 +135,8 @@ func TestTheGarbageCollectorDeletesRevisionsWithTheirParent(t *testing.T) {
 		"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"%s","controller":true}]},"parentPatch":{}}`, uid),
 		"-n", namespace, "create", "-f", "-")
 	c.Kubectl(t, "-n", namespace, "delete", "configmap", "parent")
-	cluster.Eventually(t, limit, "the revision to be gone", func(ctx context.Context) (bool, string) {
+	// The garbage collector looks for new kinds twice a minute, and lists them then.
+	cluster.Eventually(t, 3*limit, "the revision to be gone", func(ctx context.Context) (bool, string) {
 		output, err := c.TryKubectl(ctx, "", "-n", namespace, "get", "controllerrevisions.metacontroller.k8s.io", "one", "-o", "yaml")
 		return err != nil && strings.Contains(output, "NotFound"), output
 	})

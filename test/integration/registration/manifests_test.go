@@ -109,7 +109,8 @@ func TestOverlaysAreAccepted(t *testing.T) {
 				return err == nil && output == "False False False", output
 			})
 			plane.Kubectl(t, "delete", "--wait=false", "-k", folder)
-			plane.Kubectl(t, "wait", "--for=delete", "--timeout=60s", "namespace/metacontroller")
+			// The controller of namespaces looks again half of the Pods' grace period later, which is up to 100 seconds.
+			plane.Kubectl(t, "wait", "--for=delete", "--timeout=3m", "namespace/metacontroller")
 		})
 	}
 }
