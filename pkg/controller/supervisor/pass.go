@@ -63,8 +63,9 @@ type pass struct {
 	first attempt
 }
 
-// pass releases what is due. It returns when the next attempt is due, zero if nothing is left.
-func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, again bool) (next time.Time) {
+// pass releases what is due of the targets. Waits says that there are none because the controller is paused, though something is left. It
+// returns when the next attempt is due, zero if there is none.
+func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, waits, again bool) (next time.Time) {
 	p := &pass{releaser: r, again: again, failed: map[string]attempt{}}
 	for _, resource := range targets {
 		p.resource(ctx, resource)
@@ -72,7 +73,7 @@ func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, aga
 	switch {
 	case ctx.Err() != nil:
 		return time.Time{}
-	case paused(r.latest()):
+	case waits: // It is not asked anew: the next pass is made when what run found has changed.
 		r.publishPause()
 		return time.Time{}
 	case p.skipped:
@@ -195,23 +196,18 @@ func (p *pass) keep(id string, a attempt) {
 	}
 }
 
-// publishPause publishes that nothing is released while the controller is paused, if there is something to release.
+// publishPause publishes that nothing is released while the controller is paused.
 func (r *releaser) publishPause() {
 	d := r.latest()
+	message := fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any more. It is taken off them when the "+
+		"controller is not paused any more.", d.Finalizer)
 	r.mu.Lock()
-	message := ""
-	if len(r.left()) > 0 {
-		message = fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any more. It is taken off them when the "+
-			"controller is not paused any more.", d.Finalizer)
-	}
 	changed := r.message != message
 	r.message = message
 	r.mu.Unlock()
-	if message != "" {
-		r.report.set(d, metav1.Condition{
-			Type: v1alpha1.ConditionFinalizersReleased, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPaused, Message: message,
-		})
-	}
+	r.report.set(d, metav1.Condition{
+		Type: v1alpha1.ConditionFinalizersReleased, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPaused, Message: message,
+	})
 	if changed {
 		r.progressed()
 	}

@@ -141,6 +141,42 @@ func TestNothingIsReleasedDuringAPause(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftToReleaseOnceItIsDeclaredAgainDuringAPause gives a paused controller back what its definition did not finalize any more.
+func TestNothingIsLeftToReleaseOnceItIsDeclaredAgainDuringAPause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// lose makes the finalizer of Services superfluous, regain takes that back.
+		lose, regain func(*v1alpha1.DecoratorController)
+	}{
+		"the hook": {
+			func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = nil },
+			func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = &v1alpha1.Hook{} },
+		},
+		"the resource": {
+			func(c *v1alpha1.DecoratorController) { c.Spec.Resources = rules("configmaps") },
+			func(c *v1alpha1.DecoratorController) { c.Spec.Resources = rules("configmaps", "services") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, "services")
+				defer w.run()()
+				w.pause(true)
+				w.write(tc.lose)
+				after(time.Minute)
+				w.wantShows(v1alpha1.ConditionFinalizersReleased, "False Paused", "not paused any more")
+				w.write(tc.regain)
+				after(time.Minute)
+				w.wantShows(v1alpha1.ConditionPaused, "True Paused")
+				w.wantShows(v1alpha1.ConditionFinalizersReleased, "True Released")
+				w.pause(false)
+				after(time.Minute)
+				w.wantShows(v1alpha1.ConditionFinalizersReleased, "True Released")
+				equal(t, "released", w.took("release"), nil)
+			})
+		})
+	}
+}
+
 func TestAPausedControllerThatIsDeletedReleasesItsParents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, "services")

@@ -166,7 +166,7 @@ func (r *releaser) run(ctx context.Context) {
 		r.mu.Unlock()
 		next := time.Now().Add(maxDelay)
 		_ = recovery.Call(ctx, "releasing parents", func() error { // It logs a panic.
-			next = r.pass(ctx, targets, again)
+			next = r.pass(ctx, targets, len(targets) == 0 && len(left) > 0, again)
 			return nil
 		})
 		r.await(ctx, next, func() bool {
