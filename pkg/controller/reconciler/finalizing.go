@@ -39,8 +39,8 @@ const (
 	finalizeInterval = 2 * time.Second
 )
 
-// finalizing are the parents for which the finalize hook was called and has not returned "finalized": true. It is safe for concurrent use;
-// the zero value is ready.
+// finalizing are the parents that stay because the finalize hook was called for them and has not returned "finalized": true. It is safe for
+// concurrent use; the zero value is ready.
 type finalizing struct {
 	mu    sync.Mutex
 	since map[parent.Key]finalization
@@ -123,6 +123,10 @@ func (f *finalizing) next() (due time.Time, ok bool) {
 	}
 	return due, ok
 }
+
+// awaitsFinalizing reports whether the controller's finalizer is on the parent until the finalize hook returns "finalized": true. The hook is
+// called for others too: a parent that was being deleted before the controller came never gets the finalizer.
+func (s *Sync) awaitsFinalizing() bool { return s.finalizing() && s.controller.finalizer.On(s.Parent) }
 
 // watchFinalizing reports, once for each, parents for which the finalize hook takes long.
 func (c *Controller) watchFinalizing(ctx context.Context) {

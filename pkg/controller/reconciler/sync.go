@@ -191,10 +191,13 @@ func (s *Sync) run(ctx context.Context) error {
 			return nil
 		}
 		s.notice()
-		if s.controller.hooks.Finalize != nil {
-			s.controller.finalizing.called(s.Key, s.Decision.Finalized || !s.finalizing(), time.Now())
+		if s.awaitsFinalizing() {
+			s.controller.finalizing.called(s.Key, s.Decision.Finalized, time.Now())
 		}
 		return nil
+	}
+	if s.preview == nil && !s.awaitsFinalizing() {
+		s.controller.finalizing.forget(s.Key) // Now: the hook may fail from here on.
 	}
 	relate, decide := meanwhile(relate), meanwhile(decide)
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {

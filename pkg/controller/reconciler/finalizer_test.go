@@ -1,0 +1,111 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+)
+
+const (
+	// ours is the finalizer of the controller of a scene.
+	ours = `"metacontroller.io/compositecontroller-c"`
+	// theirs is that of somebody else.
+	theirs = `"example.com/theirs"`
+)
+
+// unfinished is a finalize hook that never says that a parent is finalized. A broken one says nothing.
+type unfinished struct {
+	calls  atomic.Int32
+	broken atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (u *unfinished) RoundTrip(r *http.Request) (*http.Response, error) {
+	u.calls.Add(1)
+	if u.broken.Load() {
+		return nil, errors.New("nobody listens")
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"children":[],"finalized":false}`)),
+	}, nil
+}
+
+// TestAParentWaitsForTheFinalizeHookWhileItHasOurFinalizer looks at a parent in deletion for which the finalize hook has been called for long.
+func TestAParentWaitsForTheFinalizeHookWhileItHasOurFinalizer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// before and now are the finalizers of the parent at first and later.
+		before, now string
+		// broken says that the hook fails meanwhile.
+		broken bool
+		waits  int
+	}{
+		"ours":                         {"It stays until the hook says so.", ours, ours, false, 1},
+		"ours and another":             {"Neither of them lets it go.", ours + "," + theirs, ours + "," + theirs, false, 1},
+		"ours, and the hook fails":     {"It stays all the same.", ours, ours, true, 1},
+		"another":                      {"It was deleted before the controller came, whose finalizer it never gets.", theirs, theirs, false, 0},
+		"ours is taken off":            {"A user has let it go without the hook.", ours + "," + theirs, theirs, false, 0},
+		"ours, because the hook fails": {"Nor does he have to wait for the hook.", ours + "," + theirs, theirs, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, hook := newSceneWith(t, &rest.Config{Host: "http://api", Transport: &apiServer{}}), &unfinished{}
+				s.shared.Options.HookTransport = hook
+				deleted := func(version int, finalizers string) *object.Object {
+					return thing(t, "a", version, `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":[`+finalizers+`]`, "")
+				}
+				s.exist(deleted(1, tc.before))
+				k := &kind{}
+				c := s.start(k, func(c *reconciler.Config) {
+					both := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
+					c.Kind = calling{k}
+					c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
+						ObjectMeta: metav1.ObjectMeta{Name: "c"},
+						Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
+					})
+				})
+				<-time.After(time.Second)
+				hook.broken.Store(tc.broken)
+				s.update(s.things, deleted(2, tc.now))
+				<-time.After(5 * time.Minute)
+				synctest.Wait()
+				if calls := hook.calls.Load(); calls < 2 {
+					t.Errorf("the hook was called %d times, want a call for each state of the parent", calls)
+				}
+				if n := c.Health().Finalizing; n != tc.waits {
+					t.Errorf("%d parents wait for the finalize hook, want %d. %s", n, tc.waits, tc.reason)
+				}
+			})
+		})
+	}
+}
