@@ -140,7 +140,11 @@ func (k *kind) Selects(p, o *object.Object) bool {
 
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
-	if k.planner.Active() && s.ManagesChildren() {
+	if !s.ManagesChildren() {
+		s.Rollout(false, 0) // One that was under way has ended with that, whatever becomes of the call.
+		return s.Decide(ctx)
+	}
+	if k.planner.Active() {
 		return k.decideRollout(ctx, s)
 	}
 	return s.Decide(ctx)
