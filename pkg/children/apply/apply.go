@@ -188,6 +188,7 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 		outcome.Unknown = lost(err)
 		return fmt.Errorf("%s %s: %w", verbs[outcome.Action], outcome.Key, err)
 	}
+	outcome.Unknown = outcome.Stale && lost(outcome.Cause) // It may be stale by an attempt of this step's that seemed to fail.
 	return nil
 }
 

@@ -278,6 +278,32 @@ func TestTheOutcomeOfAWriteIsUnknownWhenTheResponseDoesNotSay(t *testing.T) {
 	}
 }
 
+func TestTheOutcomeOfAStaleWriteIsUnknownWhenAnAttemptBeforeFailed(t *testing.T) {
+	refused := func(code int, reason string) http.HandlerFunc {
+		a := failure(code, reason, "a")
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(a.code)
+			_, _ = io.WriteString(w, a.body)
+		}
+	}
+	gone, changed := refused(http.StatusNotFound, "NotFound"), refused(http.StatusConflict, "Conflict")
+	for name, tc := range map[string]struct {
+		server http.HandlerFunc
+		want   bool
+	}{
+		"Gone": {gone, false}, "GoneAfterFailingOnce": {failingOnce(gone), true},
+		"Changed": {changed, false}, "ChangedAfterFailingOnce": {failingOnce(changed), true},
+	} {
+		for _, action := range []plan.Action{plan.Delete, plan.Update} {
+			outcomes, err := carryOut(t.Context(), t, against(t, tc.server, apply.Options{}), one(t, action))
+			if err != nil || len(outcomes) != 1 || !outcomes[0].Stale || outcomes[0].Unknown != tc.want {
+				t.Errorf("%s of %s: %v, outcomes %+v, want a stale one whose outcome is unknown: %t", action, name, err, outcomes, tc.want)
+			}
+		}
+	}
+}
+
 // failingOnce fails at the first of two requests, and wants it to be sent again at once.
 func failingOnce(then http.HandlerFunc) http.HandlerFunc {
 	var requests atomic.Int32
