@@ -201,6 +201,12 @@ func (s *Sync) PutOffFinalizer() {
 	s.Decision.Finalized = s.Decision.Finalized && s.deletedChildren
 }
 
+// finalizedEarly reports whether the hook had the finalizer taken off a parent on which the next sync puts it again
+// (docs/reference/contract.md#s6).
+func (s *Sync) finalizedEarly() bool {
+	return s.Decision.Finalized && s.Parent != nil && s.controller.hooks.Finalize != nil && !s.finalizing()
+}
+
 // deletedAll reports whether all children were deleted that were to be, and none of them is to be created again.
 func deletedAll(result *childcontrol.Result) bool {
 	left := 0

@@ -56,7 +56,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync) time.Duration {
 	before, after := parentState(s.opened), parentState(s.Parent)
 	before.Children, after.Children = sum(s.Observed), s.left()
 	cause, pause := c.settling.Wrote(s.Key, settling.Sync{
-		Before: before, After: after, Places: places, Children: len(s.Observed), WroteParent: s.wroteParent,
+		Before: before, After: after, Places: places, Children: len(s.Observed), WroteParent: s.writesParent(),
 		Rolling: c.parents.rolls(s.Key), Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	if cause == settling.None {
@@ -191,15 +191,24 @@ func (s *Sync) places() (places uint64, wrote bool) {
 			wrote = true
 		}
 	}
-	if s.wroteParent {
+	if s.writesParent() {
 		places++
+		wrote = true
 	}
-	return places, wrote || s.wroteParent
+	return places, wrote
 }
+
+// writesParent reports whether the sync wrote the parent, in a way that has the next sync write it as well.
+func (s *Sync) writesParent() bool { return s.wroteParent || s.finalizedEarly() }
 
 // differs says which place of the responses differs each time.
 func (s *Sync) differs() string {
 	const tail = "although the hook is shown nothing new but what it returned. Calls for this object are slowed down until something else changes. "
+	if s.finalizedEarly() {
+		return "\"finalized\": true is in each response of the hook, so that the finalizer is taken off, though this object is neither deleted nor " +
+			"deselected, and put on again by the next sync. Calls for this object are slowed down until something else changes. Return it only " +
+			"to requests with \"finalizing\": true"
+	}
 	var created, deleted *plan.Outcome
 	for i := range s.result.Outcomes {
 		switch o := &s.result.Outcomes[i]; {

@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 		for name, run := range map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
 			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Children": children, "Finalizing": finalizing,
-			"Unsettled": unsettled, "Contended": contended, "Flapping": flapping, "Taken": taken,
+			"Unsettled": unsettled, "FinalizedEarly": finalizedEarly, "Contended": contended, "Flapping": flapping, "Taken": taken,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
 				t.Parallel()

@@ -70,6 +70,26 @@ func unsettled(s *stage) {
 	c.AwaitCounters("no parent", func(n *v1alpha1.ControllerCounters) bool { return n.Unsettled == 0 })
 }
 
+// finalizedEarly has one function for the sync and the finalize hook, which says that it is done whenever there is nothing to delete.
+func finalizedEarly(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Finalized: fixture.Value(c.Parent, "spec", "n") == "1", Status: map[string]any{}}, nil
+	})
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Finalize: s.At("/sync")})
+	s.Parent("p", map[string]any{"n": "1"})
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", `"finalized": true is in each response of the hook`)
+	if n := script.Calls("p"); n > 50 {
+		s.T.Errorf("the hook was called %d times", n)
+	}
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
+	s.Delete(fixture.Things, "p")
+	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+}
+
 // flapping has another client change a child back again and again.
 func flapping(s *stage) {
 	script := s.NewScript(s.kind)
