@@ -83,12 +83,12 @@ func New(c Config) *Customizer {
 	return z
 }
 
-// Related returns the related objects of a parent. The error is a *worker.WaitError while they are not all known.
+// Related returns the related objects of a parent, and controller is the controller as hooks see it. The error is a *worker.WaitError while they are not all known.
 func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.responses.Get(key, parent)
+	rules, ok := z.responses.Get(key, controller, parent)
 	if !ok {
 		response, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
 		if err != nil {
@@ -97,7 +97,7 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 		if rules, err = z.compile(ctx, z.config.Hook, root, response, parent); err != nil {
 			return nil, err
 		}
-		z.responses.Put(key, parent, rules)
+		z.responses.Put(key, controller, parent, rules)
 	}
 	if err := z.config.Access.Relate(ctx, key, groups(rules)); err != nil {
 		return nil, z.config.Hook.Failed(err)
@@ -155,11 +155,7 @@ func resources(rules related.Rules) []schema.GroupVersionResource {
 func (z *Customizer) compile(
 	ctx context.Context, called *hookclient.Hook, root webhook.RootKey, response *wire.CustomizeResponse, parent *object.Object,
 ) (related.Rules, error) {
-	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: called.Version, Namespace: parent.Namespace()},
-		func(ctx context.Context, apiVersion, resource string) (related.Type, error) {
-			r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
-			return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
-		})
+	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: called.Version, Namespace: parent.Namespace()}, z.resolve)
 	if refused, ok := errors.AsType[*related.RuleError](err); ok {
 		return related.Rules{}, called.Reject(root, &hook.RejectedError{Detail: refused.Error()})
 	}

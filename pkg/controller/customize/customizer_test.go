@@ -69,8 +69,11 @@ type scene struct {
 	rules []hook.RelatedResourceRule
 	calls int
 
-	mu       sync.Mutex
-	enqueued []string
+	mu sync.Mutex
+	// apis are the resources that the cluster serves, by the path of their group-version, and unavailable says that it does not say so.
+	apis        map[string]string
+	unavailable bool
+	enqueued    []string
 	// triggers are how objects changed.
 	triggers []trigger.Trigger
 }
@@ -83,19 +86,9 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 // newSceneWith takes what is not the same for all from config.
 func newSceneWith(t *testing.T, config customize.Config, rules ...hook.RelatedResourceRule) *scene {
 	t.Helper()
-	s := &scene{t: t, rules: rules}
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path != "/api/v1" {
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-			return
-		}
-		_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[
-			{"name":"secrets","kind":"Secret","namespaced":true,"verbs":["list","watch"]},
-			{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list","watch"]},
-			{"name":"namespaces","kind":"Namespace","verbs":["list","watch"]}]}`)
-	}))
+	s := &scene{t: t, rules: rules, apis: map[string]string{"/api/v1": `{"name":"secrets","kind":"Secret","namespaced":true},
+		{"name":"configmaps","kind":"ConfigMap","namespaced":true},{"name":"namespaces","kind":"Namespace"}`}}
+	api := httptest.NewServer(http.HandlerFunc(s.discover))
 	t.Cleanup(api.Close)
 	server := hooktest.NewServer(t)
 	server.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
@@ -127,9 +120,33 @@ func newSceneWith(t *testing.T, config customize.Config, rules ...hook.RelatedRe
 	return s
 }
 
+// discover tells which kinds the cluster serves.
+func (s *scene) discover(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	resources, ok := s.apis[r.URL.Path]
+	unavailable := s.unavailable
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case unavailable:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503}`)
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	default:
+		_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[%s]}`, resources)
+	}
+}
+
 // related returns the names of the related objects of a parent.
 func (s *scene) related(p *object.Object) ([]string, error) {
-	groups, err := s.Related(s.t.Context(), keyOf(p), webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, []byte(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController"}`), p)
+	return s.relatedFor(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController"}`, p)
+}
+
+// relatedFor is related while the controller object is as given.
+func (s *scene) relatedFor(controller string, p *object.Object) ([]string, error) {
+	groups, err := s.Related(s.t.Context(), keyOf(p), webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, []byte(controller), p)
 	var names []string
 	for _, g := range groups {
 		for _, o := range g.Objects {

@@ -33,6 +33,8 @@ import (
 
 // Asking is how Look gets the response of the customize hook.
 type Asking struct {
+	// Controller is the controller as hooks see it.
+	Controller []byte
 	// Hook is a quiet one, by which the rules are read.
 	Hook *hookclient.Hook
 	// Ask calls the hook, or gives a response in place of it.
@@ -57,7 +59,7 @@ func (z *Customizer) Look(ctx context.Context, key parent.Key, root webhook.Root
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.responses.Get(key, parent)
+	rules, ok := z.responses.Get(key, by.Controller, parent)
 	if !ok || by.Given {
 		response, err := by.Ask(ctx)
 		if err != nil {
@@ -90,8 +92,8 @@ func (z *Customizer) Look(ctx context.Context, key parent.Key, root webhook.Root
 }
 
 // Remembers reports whether a sync of a parent would not call the hook, because its response is remembered.
-func (z *Customizer) Remembers(key parent.Key, parent *object.Object) bool {
-	_, ok := z.responses.Get(key, parent)
+func (z *Customizer) Remembers(key parent.Key, controller []byte, parent *object.Object) bool {
+	_, ok := z.responses.Get(key, controller, parent)
 	return ok
 }
 

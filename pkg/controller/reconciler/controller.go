@@ -114,6 +114,8 @@ type Controller struct {
 	finalizing finalizing
 	// recheck asks for a look at the credentials of the hooks.
 	recheck chan struct{}
+	// relatedKinds asks for a look at the kinds that customize hooks named.
+	relatedKinds chan struct{}
 	// activity has an element after something happened that Health, Counters, Hooks or LastErrors may show.
 	activity chan struct{}
 }
@@ -129,7 +131,7 @@ func New(c Config) (*Controller, error) {
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}), recheck: make(chan struct{}, 1),
-		activity: make(chan struct{}, 1), finalizing: finalizing{began: make(chan struct{}, 1)},
+		relatedKinds: make(chan struct{}, 1), activity: make(chan struct{}, 1), finalizing: finalizing{began: make(chan struct{}, 1)},
 	}
 	for _, s := range c.Sources {
 		r.byResource[s.Resource.GroupResource()] = s
@@ -267,6 +269,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.shared.Handlers.Add(d.Kind+" "+d.Meta.Name, c.parents.has)()
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
 	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
+	running.Go(func() { c.watchRelatedKinds(ctx) })
 	running.Go(func() { c.checkCredentials(ctx) })
 	running.Go(func() { c.watchFinalizing(ctx) })
 	running.Go(func() {

@@ -113,14 +113,7 @@ func TestAChangeOfASchemaIsNoticedWithoutAnEventOfTheParent(t *testing.T) {
 	s.eventually("the sync of the child's event", func() bool { return c.Counters().Syncs == 2 })
 
 	api.knows.Store(true)
-	generation := 0
-	s.eventually("a change of the definition", func() bool {
-		generation++
-		s.update(definitions, parse(t, fmt.Sprintf(
-			`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com","uid":"d",`+
-				`"resourceVersion":"%[1]d","generation":%[1]d}}`, generation)))
-		return s.shared.Cluster.Discovery.Epoch(widgets.Group) > 0
-	})
+	s.changeDefinition("widgets.example.com")
 	s.eventually("the field to be written", func() bool {
 		select {
 		case updated := <-api.stored:

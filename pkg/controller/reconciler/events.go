@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -219,19 +220,47 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 	}
 }
 
-// kindsChanged retries parents whose customize hook names a kind that was not served, and enqueues those with a child of which the
-// API server may make something else now.
+// kindsChanged retries parents whose customize hook names a kind that was not served, enqueues those with a child of which the API server
+// may make something else now, and has it looked whether responses of the customize hook name kinds that are served in another way.
 func (c *Controller) kindsChanged(ctx context.Context) {
 	c.pool.RetryFailed(func(err error) bool {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
+	c.enqueueKindChanged(ctx, func(_ parent.Key, o *object.Object) bool { return c.children.Outdated(o.UID()) })
+	select {
+	case c.relatedKinds <- struct{}{}:
+	default:
+	}
+}
+
+// watchRelatedKinds enqueues parents whose customize hook is to be asked again, because a kind that it named is served in another way or not
+// any more. It is no part of kindsChanged, since it may wait for the API server, and other controllers are to be notified meanwhile.
+func (c *Controller) watchRelatedKinds(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.relatedKinds:
+		}
+		_ = recovery.Call(ctx, "comparing the kinds of related objects", func() error { // It is logged, and repeated by the next change.
+			if outdated := sets.New(c.customizer.KindsChanged(ctx)...); len(outdated) > 0 {
+				c.enqueueKindChanged(ctx, func(key parent.Key, _ *object.Object) bool { return outdated.Has(key) })
+				c.active()
+			}
+			return nil
+		})
+	}
+}
+
+// enqueueKindChanged enqueues parents for which a kind changed. Those that are held back are synced, too.
+func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.Key, *object.Object) bool) {
 	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, o *object.Object) bool {
-		outdated := c.children.Outdated(o.UID())
-		if outdated {
+		changed := which(key, o)
+		if changed {
 			c.settling.Outside(key)
 		}
-		return outdated
+		return changed
 	})
 }
 

@@ -131,8 +131,8 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		}
 		return nil, nil
 	}
-	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.Key, s.Parent)) {
-		encoded := *c.encoded.Load()
+	encoded := *c.encoded.Load()
+	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.Key, encoded, s.Parent)) {
 		response, err := p.response(ctx, called, wire.Customize(encoded, s.Parent), preview.CustomizeResponse)
 		if err != nil {
 			return nil, err
@@ -148,12 +148,12 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		return nil, errors.New("a response of the customize hook is taken only together with those of the sync or finalize hook")
 	}
 	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, customize.Asking{
-		Hook: called, Given: given,
+		Controller: encoded, Hook: called, Given: given,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
 				return called.GivenRelated(body)
 			}
-			return called.Related(ctx, s.Root, wire.Customize(*c.encoded.Load(), s.Parent))
+			return called.Related(ctx, s.Root, wire.Customize(encoded, s.Parent))
 		},
 	})
 	groups := make([]wire.Group, len(found))

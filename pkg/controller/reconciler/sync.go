@@ -302,10 +302,11 @@ func relate(ctx context.Context, s *Sync) error {
 		s.Related, err = s.preview.relate(ctx, s)
 		return err
 	}
-	if s.recording.Records() && !s.controller.customizer.Remembers(s.Key, s.Parent) {
+	encoded := *s.controller.encoded.Load()
+	if s.recording.Records() && !s.controller.customizer.Remembers(s.Key, encoded, s.Parent) {
 		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
 	}
-	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, *s.controller.encoded.Load(), s.Parent)
+	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, encoded, s.Parent)
 	return err
 }
 

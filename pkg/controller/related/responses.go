@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Parent is what a response of a customize hook depends on. The compact objects of the cluster cache implement it.
+// Parent is what of a parent a response of a customize hook depends on. The compact objects of the cluster cache implement it.
 type Parent interface {
 	// UID of the parent.
 	UID() types.UID
@@ -43,10 +43,14 @@ type Parent interface {
 	JSON() []byte
 }
 
-// Responses caches the compiled responses of customize hooks by parent (docs/reference/compatibility.md#d16.1). A response is
-// valid until the parent's spec, labels or annotations change; for kinds without a generation, until anything of the parent
-// but its resourceVersion changes. Errors are not cached: the caller puts nothing for them. K is how the engine names a
-// parent. It is safe for concurrent use.
+// Responses caches the compiled responses of customize hooks by parent (docs/reference/compatibility.md#d16.1). A response depends on
+//
+//   - the parent: it is valid until the spec, labels or annotations change; for kinds without a generation, until anything of the
+//     parent but its resourceVersion changes;
+//   - the controller that the request held, of which any change counts;
+//   - the types that its rules name, as the cluster served them: the caller drops it when they are served in another way.
+//
+// Errors are not cached: the caller puts nothing for them. K is how the engine names a parent. It is safe for concurrent use.
 type Responses[K comparable] struct {
 	mu      sync.Mutex
 	parents map[K]response
@@ -54,7 +58,9 @@ type Responses[K comparable] struct {
 
 type response struct {
 	state state
-	rules Rules
+	// controller is that of the request. All responses since its last change share the bytes.
+	controller []byte
+	rules      Rules
 }
 
 // state identifies what of a parent a response depends on: equal states have the same response.
@@ -69,24 +75,53 @@ func NewResponses[K comparable]() *Responses[K] {
 	return &Responses[K]{parents: map[K]response{}}
 }
 
-// Get returns the response for the parent as it is; false when the hook must be called.
-func (r *Responses[K]) Get(key K, parent Parent) (Rules, bool) {
+// Get returns the response for the controller and the parent as they are; false when the hook must be called.
+func (r *Responses[K]) Get(key K, controller []byte, parent Parent) (Rules, bool) {
 	r.mu.Lock()
 	known, ok := r.parents[key]
 	r.mu.Unlock()
 	if !ok || known.state.uid != parent.UID() || known.state.generation != parent.Generation() ||
-		known.state != stateOf(parent) {
+		!bytes.Equal(known.controller, controller) || known.state != stateOf(parent) {
 		return Rules{}, false
 	}
 	return known.rules, true
 }
 
-// Put caches the response to a request that held the parent as given.
-func (r *Responses[K]) Put(key K, parent Parent, rules Rules) {
-	known := response{state: stateOf(parent), rules: rules}
+// Put caches the response to a request that held the controller, whose bytes are not modified, and the parent as given.
+func (r *Responses[K]) Put(key K, controller []byte, parent Parent, rules Rules) {
+	known := response{state: stateOf(parent), controller: controller, rules: rules}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parents[key] = known
+}
+
+// Types returns the types that rules name, each once.
+func (r *Responses[K]) Types() []Type {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	types := map[Type]struct{}{}
+	for _, known := range r.parents {
+		for n := range known.rules.rules {
+			types[known.rules.rules[n].Type] = struct{}{}
+		}
+	}
+	return slices.Collect(maps.Keys(types))
+}
+
+// Drop drops the responses with a rule that names one of the types, and returns their parents.
+func (r *Responses[K]) Drop(types map[Type]struct{}) (parents []K) {
+	if len(types) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, known := range r.parents {
+		if slices.ContainsFunc(known.rules.rules, func(named rule) bool { _, ok := types[named.Type]; return ok }) {
+			delete(r.parents, key)
+			parents = append(parents, key)
+		}
+	}
+	return parents
 }
 
 // Remove drops the response of a parent that no longer exists.

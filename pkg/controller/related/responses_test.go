@@ -17,10 +17,15 @@ limitations under the License.
 package related
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+var controller = []byte(`{"metadata":{"name":"c"}}`)
 
 type parent struct {
 	uid                 types.UID
@@ -61,10 +66,10 @@ func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := NewResponses[string]()
 			before := tc.given
-			a.Put("k", &before, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}))
+			a.Put("k", controller, &before, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}))
 			after := tc.given
 			tc.change(&after)
-			rules, ok := a.Get("k", &after)
+			rules, ok := a.Get("k", controller, &after)
 			if ok != tc.want || rules.Empty() == tc.want {
 				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
 			}
@@ -74,13 +79,74 @@ func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 
 func TestResponsesGoWithTheParent(t *testing.T) {
 	a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
-	a.Put("k", p, Rules{})
-	a.Put("l", p, Rules{})
+	a.Put("k", controller, p, Rules{})
+	a.Put("l", controller, p, Rules{})
 	a.Remove("k")
-	if _, ok := a.Get("k", p); ok || a.Len() != 1 {
+	if _, ok := a.Get("k", controller, p); ok || a.Len() != 1 {
 		t.Errorf("after Remove: valid=%t, %d responses; want false and 1", ok, a.Len())
 	}
-	if _, ok := a.Get("l", p); !ok {
+	if _, ok := a.Get("l", controller, p); !ok {
 		t.Error("the response of another parent went as well")
+	}
+}
+
+func TestResponsesAreValidForTheControllerOfTheirRequest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		now    []byte
+		want   bool
+	}{
+		"Same":    {"Nothing changed.", controller, true},
+		"Copy":    {"What counts is what the hook is shown.", bytes.Clone(controller), true},
+		"Changed": {"The hook is shown another controller.", []byte(`{"metadata":{"name":"c","annotations":{"a":"b"}}}`), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+			a.Put("k", controller, p, Rules{})
+			if _, ok := a.Get("k", tc.now, p); ok != tc.want {
+				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
+			}
+		})
+	}
+}
+
+func TestResponsesAreDroppedByTheTypesThatTheirRulesName(t *testing.T) {
+	of := func(resource schema.GroupVersionResource) relatedRule {
+		return relatedRule{APIVersion: resource.GroupVersion().String(), Resource: resource.Resource}
+	}
+	deployment, node := Type{deploys, "Deployment", true}, Type{nodes, "Node", false}
+	moved := Type{deploys, "Deployment", false}
+	for name, tc := range map[string]struct {
+		reason string
+		types  []Type
+		want   []string
+	}{
+		"None":       {"Most changes are about other types.", nil, nil},
+		"One":        {"The other rules of a response do not keep it.", []Type{deployment}, []string{"both", "deployments"}},
+		"Two":        {"Each parent is named once.", []Type{deployment, node}, []string{"both", "deployments", "nodes"}},
+		"OtherScope": {"A type is named as it was when the rule was read.", []Type{moved}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+			for key, rules := range map[string][]relatedRule{"both": {of(deploys), of(nodes)}, "deployments": {of(deploys)}, "nodes": {of(nodes)}, "nothing": nil} {
+				a.Put(key, controller, p, mustCompile(t, v2Inside, rules...))
+			}
+			if types := a.Types(); len(types) != 2 || !slices.Contains(types, deployment) || !slices.Contains(types, node) {
+				t.Errorf("the types are %v, want each once", types)
+			}
+			types := map[Type]struct{}{}
+			for _, one := range tc.types {
+				types[one] = struct{}{}
+			}
+			dropped := a.Drop(types)
+			if slices.Sort(dropped); !slices.Equal(dropped, tc.want) {
+				t.Errorf("%s\nDropped: %v, want %v", tc.reason, dropped, tc.want)
+			}
+			for _, key := range []string{"both", "deployments", "nodes", "nothing"} {
+				if _, ok := a.Get(key, controller, p); ok == slices.Contains(tc.want, key) {
+					t.Errorf("%s\nThe response of %s is remembered: %t", tc.reason, key, ok)
+				}
+			}
+		})
 	}
 }

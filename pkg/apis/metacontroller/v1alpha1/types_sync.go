@@ -162,7 +162,8 @@ const (
 	SyncControllerChanged SyncReason = "ControllerChanged"
 	// SyncResyncRequested says that a user asked for it by the subresource resync.
 	SyncResyncRequested SyncReason = "ResyncRequested"
-	// SyncKindChanged says that the schema of a kind of children changed, or what admits them.
+	// SyncKindChanged says that the schema of a kind of children changed, or what admits them, or that a kind of related objects is not served
+	// any more, or in another way.
 	SyncKindChanged SyncReason = "KindChanged"
 	// SyncWaitEnded says that what the last sync waited for is there.
 	SyncWaitEnded SyncReason = "WaitEnded"
