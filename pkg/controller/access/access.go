@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
@@ -43,6 +44,10 @@ const (
 	patience = 20 * time.Second
 	// valid is how long the last review counts while no other one succeeds.
 	valid = 2 * time.Minute
+	// lasting is how long a write counts that was refused and is not refused again: clearly longer than between two tries. A parent whose sync
+	// failed is tried again within DefaultMaxDelay; one that does not settle is held back, and the release of finalizers is retried, within
+	// as long.
+	lasting = 3 * workqueue.DefaultMaxDelay
 	// maxRefused is how many different writes that were refused are remembered.
 	maxRefused = 100
 )
@@ -85,8 +90,8 @@ type Access struct {
 	// related are the rights on related objects by parent, and uses how many parents need each.
 	related map[parent.Key][]rights.Right
 	uses    map[rights.Right]int
-	// refused are writes that were refused and not allowed since.
-	refused map[rights.Right]bool
+	// refused are writes that were refused and not allowed since, by when that was last.
+	refused map[rights.Right]time.Time
 }
 
 // New returns the access of a controller. It holds the controller until Run has reviewed it.
@@ -97,7 +102,7 @@ func New(c Config) *Access {
 	return &Access{
 		config: c, reads: c.Needs.Reads(), wake: make(chan struct{}, 1), state: State{Account: c.Account.String(), Held: true},
 		denied: map[rights.Right]bool{}, known: map[rights.Right]bool{}, related: map[parent.Key][]rights.Right{},
-		uses: map[rights.Right]int{}, refused: map[rights.Right]bool{},
+		uses: map[rights.Right]int{}, refused: map[rights.Right]time.Time{},
 	}
 }
 
@@ -185,6 +190,7 @@ type finding struct {
 func (a *Access) wanted() []rights.Right {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.expire(time.Now())
 	wanted := slices.Clone(a.reads)
 	seen := make(map[rights.Right]bool, len(wanted))
 	for _, right := range wanted {

@@ -29,7 +29,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
@@ -304,80 +303,6 @@ func TestTwoAccountsOnOneKind(t *testing.T) {
 		if of.Held() {
 			t.Error("bob does not see what he may list")
 		}
-	})
-}
-
-func TestWritesThatAreRefused(t *testing.T) {
-	create := client.Request{Verbs: []string{"create"}, Target: client.Target{Resource: pods, Namespace: "ns"}}
-	application := client.Request{Verbs: []string{"patch", "create"}, Target: client.Target{Resource: pods, Namespace: "ns", Name: "a"}}
-	blocking := apierrors.NewForbidden(pods.GroupResource(), "a", errors.New("cannot set blockOwnerDeletion if an ownerReference refers to"))
-	inNamespace := finalize
-	inNamespace.Namespace = "ns"
-	for name, tc := range map[string]struct {
-		request client.Request
-		err     error
-		taken   rights.Right
-		lacks   string
-	}{
-		"for want of a right":             {create, forbidden, createPods, "create pods in namespace ns"},
-		"by a quota":                      {create, forbidden, rights.Right{}, ""},
-		"an application":                  {application, forbidden, patchPods, "patch pods in namespace ns"},
-		"an application that creates":     {application, forbidden, createPods, "create pods in namespace ns"},
-		"for want of a right on parents":  {create, blocking, inNamespace, "update foos.example.com/finalizers in namespace ns"},
-		"by another error than forbidden": {create, apierrors.NewConflict(pods.GroupResource(), "a", nil), createPods, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(s *scene) {
-				s.take(alice, tc.taken)
-				s.pass(0)
-				s.Observe(s.t.Context(), tc.request, tc.err)
-				s.pass(retry)
-				s.shows(false, tc.lacks)
-				if tc.lacks == "" {
-					return
-				}
-				told := len(s.changed)
-				s.give(alice)
-				s.pass(half)
-				if s.shows(false, ""); len(s.changed) == told {
-					t.Error("nobody is told that the right is there again")
-				}
-			})
-		})
-	}
-	t.Run("until one succeeds", func(t *testing.T) {
-		run(t, func(s *scene) {
-			s.take(alice, createPods)
-			s.pass(0)
-			s.Observe(s.t.Context(), create, forbidden)
-			s.pass(retry)
-			s.Observe(s.t.Context(), application, nil) // The object may have been there.
-			s.shows(false, "create pods in namespace ns")
-			s.Observe(s.t.Context(), create, nil)
-			s.shows(false, "")
-		})
-	})
-	t.Run("very many", func(t *testing.T) {
-		run(t, func(s *scene) {
-			s.pass(0)
-			before := len(s.askedAt)
-			for range 100 {
-				s.Observe(s.t.Context(), create, forbidden)
-				s.pass(time.Second / 10)
-			}
-			if n := len(s.askedAt) - before; n > 3 {
-				t.Errorf("%d reviews within ten seconds", n)
-			}
-			for i := range 2 * maxRefused {
-				one := create
-				one.Target.Namespace = "ns" + strings.Repeat("x", i)
-				s.Observe(s.t.Context(), one, forbidden)
-			}
-			s.pass(retry)
-			if n := len(s.asked); n != maxRefused+3 {
-				t.Errorf("asked for %d rights", n)
-			}
-		})
 	})
 }
 

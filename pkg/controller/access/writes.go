@@ -21,6 +21,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -75,15 +76,28 @@ func (a *Access) refuse(list []rights.Right) {
 	defer a.mu.Unlock()
 	news := false
 	for _, right := range list {
-		if !a.refused[right] && len(a.refused) < maxRefused {
-			a.refused[right] = true
-			news = true
+		if _, known := a.refused[right]; known || len(a.refused) < maxRefused {
+			a.refused[right] = time.Now()
+			news = news || !known
 		}
 	}
 	if news {
 		select {
 		case a.wake <- struct{}{}:
 		default:
+		}
+	}
+}
+
+// expire drops the writes that are not tried any more. While the controller is held none is tried, which says nothing. It is called with the
+// lock held.
+func (a *Access) expire(now time.Time) {
+	for right, at := range a.refused {
+		switch {
+		case a.state.Held:
+			a.refused[right] = now
+		case now.Sub(at) > lasting:
+			delete(a.refused, right)
 		}
 	}
 }
@@ -97,7 +111,7 @@ func (a *Access) succeeded(r client.Request) {
 	}
 	// Of an application only the first verb is sure: the object may have been there.
 	for _, right := range used(r)[:1] {
-		if a.refused[right] {
+		if _, ok := a.refused[right]; ok {
 			delete(a.refused, right)
 			delete(a.denied, right)
 			a.state.Missing = slices.DeleteFunc(slices.Clone(a.state.Missing), func(m rights.Right) bool { return m == right })

@@ -290,7 +290,6 @@ func count(n *int, it bool) {
 // Defaults of Options.
 const (
 	defaultBaseDelay = 5 * time.Millisecond
-	defaultMaxDelay  = 5 * time.Minute
 	defaultJitter    = 0.2
 )
 
@@ -307,7 +306,7 @@ func newBackoff(o Options) backoff {
 		b.base = defaultBaseDelay
 	}
 	if b.limit <= 0 {
-		b.limit = defaultMaxDelay
+		b.limit = DefaultMaxDelay
 	}
 	switch {
 	case b.jitter == 0:

@@ -40,6 +40,9 @@ const maxBegun = 8
 // thousand years are the same to a process.
 const MaxDelay = 365 * 24 * time.Hour
 
+// DefaultMaxDelay is the longest delay after a failure, where Options do not say otherwise.
+const DefaultMaxDelay = 5 * time.Minute
+
 // maxSpare bounds the memory kept for items that are not in use.
 const maxSpare = 1024
 
@@ -49,7 +52,7 @@ type Options struct {
 	Clock clock.Clock
 	// BaseDelay is the delay after the first failure of a key; it doubles with every further one. Default 5 ms.
 	BaseDelay time.Duration
-	// MaxDelay is the longest delay after a failure, at most the constant of this name. Default 5 minutes.
+	// MaxDelay is the longest delay after a failure, at most the constant of this name. Default: DefaultMaxDelay.
 	MaxDelay time.Duration
 	// Jitter is the part of the delay after a failure that is random: the delay d becomes a value between d*(1-Jitter)
 	// and d. Values above 1 count as 1. Default (zero) 0.2; a negative value means no jitter.
