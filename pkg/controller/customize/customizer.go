@@ -83,7 +83,8 @@ func New(c Config) *Customizer {
 	return z
 }
 
-// Related returns the related objects of a parent, and controller is the controller as hooks see it. The error is a *worker.WaitError while they are not all known.
+// Related returns the related objects of a parent; controller is the controller as hooks see it. The error is a *worker.WaitError while the
+// objects are not all known.
 func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil

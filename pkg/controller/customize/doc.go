@@ -17,6 +17,6 @@ limitations under the License.
 // Package customize finds the related objects of parents, and the parents of related objects.
 //
 // It asks the customize hook when a parent is synced, never in an event handler, and keeps the response until the parent, the
-// controller or a kind that its rules name changes. What the rules mean and how they are indexed is package related's, which is pure; this package joins it with
-// hooks and informers.
+// controller or a kind that its rules name changes. What the rules mean and how they are indexed is package related's, which is
+// pure; this package joins it with hooks and informers.
 package customize
