@@ -347,6 +347,38 @@ func TestEveryStep(t *testing.T) {
 			s.call(hook.Finalize, "t", nil, "", &hooks.Response{Finalized: true}, 0)
 			s.thing("engine", "", "", 0)
 		}, ""},
+		"FinalizerTakenOffBeforeAChildThatIsNotWanted": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			s.call(hook.Finalize, "t", []string{"m"}, "", &hooks.Response{Finalized: true}, 0)
+			s.thing("engine", "", "", 0)
+		}, ChildrenFirst},
+		"FinalizerTakenOffAfterAChildThatIsNotWanted": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			s.call(hook.Finalize, "t", []string{"m"}, "", &hooks.Response{Finalized: true}, 0)
+			s.write("engine", "delete", "configmaps", "m", "", 0)
+			s.thing("engine", "", "", 0)
+		}, ""},
+		"FinalizerTakenOffBesideAChildThatIsWanted": {func(s *script) {
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer, "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			response := wants(red)
+			response.Finalized = true
+			s.call(hook.Finalize, "t", []string{"m"}, "", response, 0)
+			s.thing("engine", "", "", 0)
+		}, ""},
+		"FinalizerTakenOffAParentInDeletionBeforeAChildThatIsNotWanted": {func(s *script) {
+			const deleted = `,"deletionTimestamp":"2026-01-02T03:04:05Z"`
+			s.define("InPlace", `,"finalize":{}`)
+			s.thing("user", finalizer+deleted, "", 0)
+			s.child("user", "", `"color":"red"`, 0)
+			s.call(hook.Finalize, "t", []string{"m"}, "", &hooks.Response{Finalized: true}, 0)
+			s.thing("engine", `,"finalizers":["x"]`+deleted, "", 0)
+		}, ""},
 		"FinalizerOfNoHookTakenOff": {func(s *script) {
 			s.define("InPlace", `,"finalize":{}`)
 			s.thing("user", finalizer, "", 0)

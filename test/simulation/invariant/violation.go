@@ -51,6 +51,8 @@ const (
 	FinalizerFirst = "finalizer-first"
 	// FinalizeAsked: the engine takes a finalizer off when the finalize hook said so, or when nobody is to be asked any more.
 	FinalizeAsked = "finalize-asked"
+	// ChildrenFirst: the finalizer comes off a parent that is not selected any more when the children are gone that its hook left out.
+	ChildrenFirst = "children-first"
 	// HooksWithinLimit: no more calls of a controller's hooks are under way than it allows.
 	HooksWithinLimit = "hooks-within-limit"
 	// OneSyncAtATime: there is one sync of a parent and controller at a time.
@@ -96,6 +98,7 @@ var sources = map[string]string{
 	StrangersUntouched:   "docs/reference/contract.md#s8",
 	FinalizerFirst:       "docs/reference/contract.md#s15",
 	FinalizeAsked:        "docs/reference/contract.md#s15",
+	ChildrenFirst:        "docs/reference/compatibility.md#d15",
 	HooksWithinLimit:     "docs/reference/compatibility.md#d19.1",
 	OneSyncAtATime:       "docs/architecture.md, how a change is reconciled",
 	ParentsAsSelected:    "docs/reference/contract.md#s15",

@@ -243,10 +243,30 @@ func (t *Tracker) checkFinalizers(c *change) {
 			continue
 		}
 		if call := t.last[syncing{c.engine, name, c.UID}]; call != nil && call.Response != nil && call.Response.Finalized {
+			t.checkLeftBehind(c, call)
 			continue
 		}
 		if t.alwaysFinalized(name, c.before.kind(), t.finalized[c.UID+f]) {
 			t.violated(New(FinalizeAsked, c.at, "%s was taken off %s, of which the finalize hook did not say that it is finalized", f, c.before))
+		}
+	}
+}
+
+// checkLeftBehind checks that no child stays that the finalize hook was shown and does not want, when its parent is let go that nobody deletes.
+func (t *Tracker) checkLeftBehind(c *change, call *Call) {
+	d := t.definition(call.Controller)
+	if !call.Request.Finalizing || c.after == nil || c.after.deleting() || !finalizes(d, c.before.kind()) ||
+		generation(d) != generation(call.Request.Controller) {
+		return
+	}
+	wanted := call.Response.Wanted()
+	for _, shown := range call.Request.Children.All() {
+		child := t.objects[hooks.Meta(shown, "uid")]
+		if by, ok := child.controller(); !ok || by.uid != c.UID || child.deleting() || find(wanted, child) != nil {
+			continue
+		}
+		if controller, _ := t.writerOf(child); controller == call.Controller {
+			t.violated(New(ChildrenFirst, c.at, "%s was taken off %s before its child %s was deleted, which the hook did not want", finalizerOf(d), c.before, child))
 		}
 	}
 }
