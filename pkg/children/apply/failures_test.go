@@ -246,14 +246,6 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 }
 
 func TestTheOutcomeOfAWriteIsUnknownWhenTheResponseDoesNotSay(t *testing.T) {
-	answers := func(code int, reason string) http.HandlerFunc {
-		a := failure(code, reason, "a")
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(a.code)
-			_, _ = io.WriteString(w, a.body)
-		}
-	}
 	for name, tc := range map[string]struct {
 		server http.HandlerFunc
 		want   bool
@@ -279,15 +271,7 @@ func TestTheOutcomeOfAWriteIsUnknownWhenTheResponseDoesNotSay(t *testing.T) {
 }
 
 func TestTheOutcomeOfAStaleWriteIsUnknownWhenAnAttemptBeforeFailed(t *testing.T) {
-	refused := func(code int, reason string) http.HandlerFunc {
-		a := failure(code, reason, "a")
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(a.code)
-			_, _ = io.WriteString(w, a.body)
-		}
-	}
-	gone, changed := refused(http.StatusNotFound, "NotFound"), refused(http.StatusConflict, "Conflict")
+	gone, changed := answers(http.StatusNotFound, "NotFound"), answers(http.StatusConflict, "Conflict")
 	for name, tc := range map[string]struct {
 		server http.HandlerFunc
 		want   bool
@@ -301,6 +285,16 @@ func TestTheOutcomeOfAStaleWriteIsUnknownWhenAnAttemptBeforeFailed(t *testing.T)
 				t.Errorf("%s of %s: %v, outcomes %+v, want a stale one whose outcome is unknown: %t", action, name, err, outcomes, tc.want)
 			}
 		}
+	}
+}
+
+// answers refuses every request.
+func answers(code int, reason string) http.HandlerFunc {
+	a := failure(code, reason, "a")
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(a.code)
+		_, _ = io.WriteString(w, a.body)
 	}
 }
 

@@ -141,8 +141,8 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
 
-// Write implements reconciler.Kind: the target first, then its attachments, but for a target that opts out. One that cannot be written, for example because
-// another client wrote it first, does not keep the attachments waiting
+// Write implements reconciler.Kind: the target first, then its attachments; the other way round for a target that opts out. A target that
+// cannot be written, for example because another client wrote it first, does not keep the attachments waiting
 // (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).

@@ -209,20 +209,11 @@ func (s *Sync) finalizedEarly() bool {
 
 // deletedAll reports whether all children were deleted that were to be, and none of them is to be created again.
 func deletedAll(result *childcontrol.Result) bool {
-	left := 0
-	for i := range result.Plan.Steps {
-		switch result.Plan.Steps[i].Action {
-		case plan.Recreate:
-			return false
-		case plan.Delete:
-			left++
-		case plan.Create, plan.Update, plan.Leave:
-		}
-	}
+	done := 0
 	for i := range result.Outcomes {
 		if o := &result.Outcomes[i]; o.Action == plan.Delete && o.Done {
-			left--
+			done++
 		}
 	}
-	return left == 0
+	return done == len(result.Plan.Deletions())
 }

@@ -172,10 +172,8 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	if s.Decision.Settled {
 		if s.preview != nil {
 			s.preview.notes.LeaveAll(s.Observed)
-			s.deletedChildren = true
-			return nil
 		}
-		s.controller.guard.Admit(s.Key, nil, time.Now()) // No deletion is wanted.
+		s.LeaveChildren()
 		s.deletedChildren = true
 		return nil
 	}
@@ -205,8 +203,8 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	return nil
 }
 
-// LeaveChildren is what a sync does in place of ReconcileChildren for a parent whose children it does not manage. Deletions that former
-// syncs wanted are not wanted any more.
+// LeaveChildren is what a sync does in place of ReconcileChildren for a parent whose children it does not manage. No deletion is wanted, also
+// none that former syncs wanted.
 func (s *Sync) LeaveChildren() {
 	if s.preview == nil {
 		s.controller.guard.Admit(s.Key, nil, time.Now())
