@@ -25,7 +25,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -43,7 +42,7 @@ func TestDeletionGuard(t *testing.T) {
 	t.Run("Rollout", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
 	t.Run("Restart", func(t *testing.T) { restart(newStage(t, e, fixture.Composite)) })
 	t.Run("ShareBesideAnotherController", func(t *testing.T) { shareBesideAnother(newStage(t, e, fixture.Composite)) })
-	e.DefineManifests(t, dualManifest)
+	e.DefineManifests(t, fixture.DualManifest("counted", "Counted", "v1alpha1", "v1"))
 	t.Run("ShareOfAKindInTwoVersions", func(t *testing.T) { shareOfTwoVersions(newStage(t, e, fixture.Composite)) })
 }
 
@@ -238,23 +237,9 @@ func shareBesideAnother(s *stage) {
 	s.awaitHeld("2 deletions, of 1 parents", "(10%)")
 }
 
-const dualManifest = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: counted.fixture.example.com}
-spec:
-  group: fixture.example.com
-  names: {kind: Counted, plural: counted}
-  scope: Namespaced
-  versions:
-  - {name: v1alpha1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`
-
 // shareOfTwoVersions declares the kind of the children in two versions.
 func shareOfTwoVersions(s *stage) {
-	older := schema.GroupVersionResource{Group: fixture.Group, Version: "v1alpha1", Resource: "counted"}
-	newer := schema.GroupVersionResource{Group: fixture.Group, Version: "v1", Resource: "counted"}
+	older, newer := fixture.Dual("v1alpha1", "counted"), fixture.Dual("v1", "counted")
 	s.definition.Children = []fixture.Child{{Resource: older}, {Resource: newer}}
 	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
 		children := wanted(c.Parent)

@@ -27,44 +27,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// duals are served in two versions, as name says which resource.
-func dualManifest(plural, kind string, versions ...string) string {
-	manifest := fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]s.fixture.example.com}
-spec:
-  group: fixture.example.com
-  names: {kind: %[2]s, plural: %[1]s}
-  scope: Namespaced
-  versions:
-`, plural, kind)
-	for _, v := range []string{"v1alpha1", "v1"} {
-		served := false
-		for _, wanted := range versions {
-			served = served || wanted == v
-		}
-		manifest += fmt.Sprintf(`  - name: %s
-    served: %v
-    storage: %v
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, v, served, v == "v1")
-	}
-	return manifest
-}
-
-func resource(version, plural string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: fixture.Group, Version: version, Resource: plural}
-}
-
 // targets is how many objects a decorator has of each kind.
 const targets = 5
 
 // TestEdits changes which kinds a decorator finalizes. No object of a kind that it still names may lose its finalizer.
 func TestEdits(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{})
-	e.DefineManifests(t, dualManifest("edited", "Edited", "v1alpha1", "v1"))
-	older, newer := resource("v1alpha1", "edited"), resource("v1", "edited")
+	e.DefineManifests(t, fixture.DualManifest("edited", "Edited", "v1alpha1", "v1"))
+	older, newer := fixture.Dual("v1alpha1", "edited"), fixture.Dual("v1", "edited")
 	for _, c := range []struct {
 		name          string
 		before, after []schema.GroupVersionResource
@@ -137,11 +107,11 @@ func hookThenKind(s *stage) {
 // TestVersionThatIsNoLongerServed deletes a controller whose parents are only served in another version by now.
 func TestVersionThatIsNoLongerServed(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{})
-	e.DefineManifests(t, dualManifest("dropped", "Dropped", "v1alpha1", "v1"))
-	older, newer := resource("v1alpha1", "dropped"), resource("v1", "dropped")
+	e.DefineManifests(t, fixture.DualManifest("dropped", "Dropped", "v1alpha1", "v1"))
+	older, newer := fixture.Dual("v1alpha1", "dropped"), fixture.Dual("v1", "dropped")
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		t.Run(string(kind), func(t *testing.T) {
-			e.DefineManifests(t, dualManifest("dropped", "Dropped", "v1alpha1", "v1"))
+			e.DefineManifests(t, fixture.DualManifest("dropped", "Dropped", "v1alpha1", "v1"))
 			s := newStage(t, e, kind, older)
 			cluster.Eventually(t, s.Limit, "the older version to be served", s.serves(older))
 			running := s.Run(s.definition)
@@ -151,7 +121,7 @@ func TestVersionThatIsNoLongerServed(t *testing.T) {
 			for i := range targets {
 				s.Await(newer, targetName(i), "to have the finalizer", s.carries)
 			}
-			e.DefineManifests(t, dualManifest("dropped", "Dropped", "v1"))
+			e.DefineManifests(t, fixture.DualManifest("dropped", "Dropped", "v1"))
 			running.AwaitCondition("Ready", "to say that the version is not served", notServed)
 			running.Delete()
 			for i := range targets {
