@@ -31,10 +31,10 @@ import (
 
 // migrate is the way from Metacontroller's CustomResourceDefinitions.
 const migrate = `Stop the Metacontroller that uses them, save their objects, and delete the definitions, and with them the objects; children stay:
-kubectl get --all-namespaces -o yaml controllerrevisions.metacontroller.k8s.io > revisions.yaml
-kubectl get -o yaml compositecontrollers.metacontroller.k8s.io,decoratorcontrollers.metacontroller.k8s.io > controllers.yaml
+metacontroller-apiserver export > controllers.yaml
 kubectl delete crd compositecontrollers.metacontroller.k8s.io decoratorcontrollers.metacontroller.k8s.io controllerrevisions.metacontroller.k8s.io
-Then install, and create the objects again, the revisions first: docs/operations/migrate.md`
+Then install, and create the objects again: metacontroller-apiserver import -f controllers.yaml
+docs/operations/migrate.md has all steps.`
 
 // metacontrollerImage matches the image of Metacontroller, in any registry.
 var metacontrollerImage = regexp.MustCompile(`(^|/)metacontroller(:|@|$)`)
