@@ -189,7 +189,7 @@ func notServed(s *stage) {
 	if _, err := s.parents(s.admin(), v1alpha1.ControllerParentOptions{}); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "condition Ready") {
 		s.T.Errorf("a controller that does not run: %v", err)
 	}
-	_, err := s.admin().CompositeControllers().GetParents(s.T.Context(), "nobody", metav1.GetOptions{})
+	_, err := s.admin().CompositeControllers().GetParents(s.T.Context(), "nobody", v1alpha1.ControllerParentOptions{})
 	if !apierrors.IsNotFound(err) {
 		s.T.Errorf("a controller that is not there: %v", err)
 	}

@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -137,10 +136,10 @@ func (s *stage) admin() typedv1alpha1.MetacontrollerV1alpha1Interface {
 
 // parents asks for the parents of the controller.
 func (s *stage) parents(as typedv1alpha1.MetacontrollerV1alpha1Interface, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
-	list := &v1alpha1.ControllerParentList{}
-	err := as.RESTClient().Get().Resource(s.resource()).Name(s.controller.Name).SubResource("parents").
-		VersionedParams(&o, scheme.ParameterCodec).Do(s.T.Context()).Into(list)
-	return list, err
+	if s.kind == fixture.Decorator {
+		return as.DecoratorControllers().GetParents(s.T.Context(), s.controller.Name, o)
+	}
+	return as.CompositeControllers().GetParents(s.T.Context(), s.controller.Name, o)
 }
 
 // awaitParent waits until a parent is in a state.
@@ -157,10 +156,10 @@ func (s *stage) awaitParent(name string, is func(v1alpha1.ControllerParent) bool
 
 // requests asks what the hooks would be sent about a parent.
 func (s *stage) requests(as typedv1alpha1.MetacontrollerV1alpha1Interface, o v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error) {
-	list := &v1alpha1.HookRequestList{}
-	err := as.RESTClient().Get().Resource(s.resource()).Name(s.controller.Name).SubResource("request").
-		VersionedParams(&o, scheme.ParameterCodec).Do(s.T.Context()).Into(list)
-	return list, err
+	if s.kind == fixture.Decorator {
+		return as.DecoratorControllers().GetRequest(s.T.Context(), s.controller.Name, o)
+	}
+	return as.CompositeControllers().GetRequest(s.T.Context(), s.controller.Name, o)
 }
 
 // resync asks for syncs of parents.

@@ -31,7 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -53,10 +52,10 @@ func TestSyncsNameTheirTriggers(t *testing.T) {
 func (s *stage) syncs(
 	as typedv1alpha1.MetacontrollerV1alpha1Interface, kind fixture.Kind, controller string, o v1alpha1.ControllerSyncOptions,
 ) (*v1alpha1.ControllerSyncList, error) {
-	list := &v1alpha1.ControllerSyncList{}
-	err := as.RESTClient().Get().Resource(strings.ToLower(string(kind))+"s").Name(controller).SubResource("syncs").
-		VersionedParams(&o, scheme.ParameterCodec).Do(s.T.Context()).Into(list)
-	return list, err
+	if kind == fixture.Decorator {
+		return as.DecoratorControllers().GetSyncs(s.T.Context(), controller, o)
+	}
+	return as.CompositeControllers().GetSyncs(s.T.Context(), controller, o)
 }
 
 // awaitSync waits for a sync of a parent that began after the syncs that are known.
@@ -233,7 +232,7 @@ func syncsOfOneNamespace(s *stage) {
 	if err != nil || len(list.Items) != 0 || list.Hidden != 2 {
 		s.T.Errorf("he sees %+v, error %v", list, err)
 	}
-	if _, err = s.admin().CompositeControllers().GetSyncs(s.T.Context(), "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err = s.admin().CompositeControllers().GetSyncs(s.T.Context(), "nobody", v1alpha1.ControllerSyncOptions{}); !apierrors.IsNotFound(err) {
 		s.T.Errorf("a controller that is not there: %v", err)
 	}
 }

@@ -20,9 +20,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // +genclient
 // +genclient:nonNamespaced
-// +genclient:method=GetParents,verb=get,subresource=parents,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerParentList
-// +genclient:method=GetSyncs,verb=get,subresource=syncs,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerSyncList
-// +genclient:method=GetRequest,verb=get,subresource=request,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.HookRequestList
 // +genclient:method=Plan,verb=create,subresource=plan,input=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerPlan,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerPlan
 // +genclient:method=Resync,verb=create,subresource=resync,input=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerResync,result=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1.ControllerResync
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -39,36 +39,913 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.AnnotationSelector
+  map:
+    fields:
+    - name: matchAnnotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    elementRelationship: atomic
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundle
+  map:
+    fields:
+    - name: configMapRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundleReference
+    - name: inline
+      type:
+        scalar: string
+    - name: secretRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundleReference
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundleReference
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+      default: ca.crt
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ChildUpdateStatusChecks
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.StatusConditionCheck
+          elementRelationship: atomic
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ClientTLS
+  map:
+    fields:
+    - name: certKey
+      type:
+        scalar: string
+      default: tls.crt
+    - name: privateKeyKey
+      type:
+        scalar: string
+      default: tls.key
+    - name: secretRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretReference
+      default: {}
 - name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeController
-  scalar: untyped
-  list:
-    elementType:
-      namedType: __untyped_atomic_
-    elementRelationship: atomic
   map:
-    elementType:
-      namedType: __untyped_deduced_
-    elementRelationship: separable
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerStatus
+      default: {}
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildResourceRule
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: resource
+      type:
+        scalar: string
+      default: ""
+    - name: updateStrategy
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildUpdateStrategy
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildUpdateStrategy
+  map:
+    fields:
+    - name: apply
+      type:
+        scalar: string
+    - name: force
+      type:
+        scalar: boolean
+    - name: maxUnavailable
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: method
+      type:
+        scalar: string
+    - name: statusChecks
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ChildUpdateStatusChecks
+      default: {}
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerHooks
+  map:
+    fields:
+    - name: customize
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+    - name: finalize
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+    - name: postUpdateChild
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+    - name: preUpdateChild
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+    - name: sync
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerParentResourceRule
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: ignoreStatusChanges
+      type:
+        scalar: boolean
+    - name: labelSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: resource
+      type:
+        scalar: string
+      default: ""
+    - name: revisionHistory
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerRevisionHistory
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerRevisionHistory
+  map:
+    fields:
+    - name: fieldPaths
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerSpec
+  map:
+    fields:
+    - name: childResources
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildResourceRule
+          elementRelationship: atomic
+    - name: deletionGuard
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DeletionGuard
+    - name: endpointConfigs
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.EndpointConfig
+          elementRelationship: atomic
+    - name: generateSelector
+      type:
+        scalar: boolean
+    - name: hooks
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerHooks
+    - name: parentResource
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerParentResourceRule
+      default: {}
+    - name: paused
+      type:
+        scalar: boolean
+    - name: resyncPeriodSeconds
+      type:
+        scalar: numeric
+    - name: serviceAccountRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceAccountReference
+    - name: workers
+      type:
+        scalar: numeric
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: counters
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerCounters
+    - name: finalizedResources
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.FinalizedResource
+          elementRelationship: atomic
+    - name: hooks
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.HookStatus
+          elementRelationship: associative
+          keys:
+          - name
+    - name: lastErrors
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ParentError
+          elementRelationship: atomic
+    - name: observedGeneration
+      type:
+        scalar: numeric
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerCounters
+  map:
+    fields:
+    - name: conflicts
+      type:
+        scalar: numeric
+    - name: failedSyncs
+      type:
+        scalar: numeric
+    - name: failing
+      type:
+        scalar: numeric
+    - name: flapping
+      type:
+        scalar: numeric
+    - name: parents
+      type:
+        scalar: numeric
+    - name: pending
+      type:
+        scalar: numeric
+    - name: rejectedAnswers
+      type:
+        scalar: numeric
+    - name: synced
+      type:
+        scalar: numeric
+    - name: syncs
+      type:
+        scalar: numeric
+    - name: unsettled
+      type:
+        scalar: numeric
 - name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerRevision
-  scalar: untyped
-  list:
-    elementType:
-      namedType: __untyped_atomic_
-    elementRelationship: atomic
   map:
-    elementType:
-      namedType: __untyped_deduced_
-    elementRelationship: separable
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: children
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerRevisionChildren
+          elementRelationship: atomic
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: parentPatch
+      type:
+        namedType: __untyped_atomic_
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerRevisionChildren
+  map:
+    fields:
+    - name: apiGroup
+      type:
+        scalar: string
+      default: ""
+    - name: kind
+      type:
+        scalar: string
+      default: ""
+    - name: names
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorController
-  scalar: untyped
-  list:
-    elementType:
-      namedType: __untyped_atomic_
-    elementRelationship: atomic
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerStatus
+      default: {}
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentRule
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: resource
+      type:
+        scalar: string
+      default: ""
+    - name: updateStrategy
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentUpdateStrategy
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentUpdateStrategy
+  map:
+    fields:
+    - name: apply
+      type:
+        scalar: string
+    - name: force
+      type:
+        scalar: boolean
+    - name: method
+      type:
+        scalar: string
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerHooks
+  map:
+    fields:
+    - name: customize
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+    - name: finalize
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+    - name: sync
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerResourceRule
+  map:
+    fields:
+    - name: allowDelete
+      type:
+        scalar: boolean
+    - name: annotationSelector
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.AnnotationSelector
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: ignoreStatusChanges
+      type:
+        scalar: boolean
+    - name: labelSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: resource
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerSpec
+  map:
+    fields:
+    - name: attachments
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentRule
+          elementRelationship: atomic
+    - name: deletionGuard
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DeletionGuard
+    - name: endpointConfigs
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.EndpointConfig
+          elementRelationship: atomic
+    - name: hooks
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerHooks
+    - name: paused
+      type:
+        scalar: boolean
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerResourceRule
+          elementRelationship: atomic
+    - name: resyncPeriodSeconds
+      type:
+        scalar: numeric
+    - name: serviceAccountRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceAccountReference
+    - name: workers
+      type:
+        scalar: numeric
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: counters
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerCounters
+    - name: finalizedResources
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.FinalizedResource
+          elementRelationship: atomic
+    - name: hooks
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.HookStatus
+          elementRelationship: associative
+          keys:
+          - name
+    - name: lastErrors
+      type:
+        list:
+          elementType:
+            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ParentError
+          elementRelationship: atomic
+    - name: observedGeneration
+      type:
+        scalar: numeric
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DeletionGuard
+  map:
+    fields:
+    - name: maxDeletions
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.EndpointConfig
+  map:
+    fields:
+    - name: authorization
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookAuthorization
+    - name: basicAuth
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookBasicAuth
+    - name: caBundle
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundle
+    - name: clientTLS
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ClientTLS
+    - name: host
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.FinalizedResource
+  map:
+    fields:
+    - name: group
+      type:
+        scalar: string
+      default: ""
+    - name: resource
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+  map:
+    fields:
+    - name: version
+      type:
+        scalar: string
+      default: v1
+    - name: webhook
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Webhook
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.HookStatus
+  map:
+    fields:
+    - name: calls
+      type:
+        scalar: numeric
+    - name: lastFailure
+      type:
+        scalar: string
+    - name: lastFailureTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: lastSuccessTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: p50Milliseconds
+      type:
+        scalar: numeric
+    - name: p99Milliseconds
+      type:
+        scalar: numeric
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ParentError
+  map:
+    fields:
+    - name: group
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+    - name: resource
+      type:
+        scalar: string
+      default: ""
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretKeyReference
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceAccountReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+      default: ""
+    - name: port
+      type:
+        scalar: numeric
+    - name: protocol
+      type:
+        scalar: string
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.StatusConditionCheck
+  map:
+    fields:
+    - name: reason
+      type:
+        scalar: string
+    - name: status
+      type:
+        scalar: string
+    - name: type
+      type:
+        scalar: string
+      default: ""
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Webhook
+  map:
+    fields:
+    - name: authorization
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookAuthorization
+    - name: basicAuth
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookBasicAuth
+    - name: caBundle
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundle
+    - name: clientTLS
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ClientTLS
+    - name: etag
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookEtagConfig
+    - name: path
+      type:
+        scalar: string
+    - name: responseUnMarshallMode
+      type:
+        scalar: string
+    - name: service
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceReference
+    - name: timeout
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: url
+      type:
+        scalar: string
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookAuthorization
+  map:
+    fields:
+    - name: secretRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretKeyReference
+      default: {}
+    - name: type
+      type:
+        scalar: string
+      default: Bearer
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookBasicAuth
+  map:
+    fields:
+    - name: passwordKey
+      type:
+        scalar: string
+      default: password
+    - name: secretRef
+      type:
+        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretReference
+      default: {}
+    - name: usernameKey
+      type:
+        scalar: string
+      default: username
+- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookEtagConfig
+  map:
+    fields:
+    - name: cacheCleanupSeconds
+      type:
+        scalar: numeric
+    - name: cacheTimeoutSeconds
+      type:
+        scalar: numeric
+    - name: enabled
+      type:
+        scalar: boolean
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+  map:
+    fields:
+    - name: lastTransitionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: message
+      type:
+        scalar: string
+      default: ""
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: reason
+      type:
+        scalar: string
+      default: ""
+    - name: status
+      type:
+        scalar: string
+      default: ""
+    - name: type
+      type:
+        scalar: string
+      default: ""
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+  scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
   map:
     elementType:
-      namedType: __untyped_deduced_
-    elementRelationship: separable
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+      default: ""
+    - name: operator
+      type:
+        scalar: string
+      default: ""
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: fieldsType
+      type:
+        scalar: string
+    - name: fieldsV1
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
+    - name: manager
+      type:
+        scalar: string
+    - name: operation
+      type:
+        scalar: string
+    - name: subresource
+      type:
+        scalar: string
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: creationTimestamp
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: deletionGracePeriodSeconds
+      type:
+        scalar: numeric
+    - name: deletionTimestamp
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: finalizers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: generateName
+      type:
+        scalar: string
+    - name: generation
+      type:
+        scalar: numeric
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: managedFields
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
+          elementRelationship: atomic
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: ownerReferences
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference
+          elementRelationship: associative
+          keys:
+          - uid
+    - name: resourceVersion
+      type:
+        scalar: string
+    - name: selfLink
+      type:
+        scalar: string
+    - name: uid
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: blockOwnerDeletion
+      type:
+        scalar: boolean
+    - name: controller
+      type:
+        scalar: boolean
+    - name: kind
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: uid
+      type:
+        scalar: string
+      default: ""
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+  scalar: untyped
+- name: io.k8s.apimachinery.pkg.runtime.RawExtension
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+  scalar: untyped
 - name: __untyped_atomic_
   scalar: untyped
   list:

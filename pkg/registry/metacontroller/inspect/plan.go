@@ -130,7 +130,7 @@ func (r *PlanREST) plan(
 		next += len(chunk)
 	}
 	if next == 0 && limit > 0 {
-		return status, apierrors.NewTimeoutError(fmt.Sprintf("no parent was planned within %s; is the hook slow?", workLimit), retrySeconds)
+		return status, apierrors.NewTimeoutError(fmt.Sprintf("no parent was planned within %s; is the hook slow?", workLimit), 0)
 	}
 	status.Hidden = s.hidden
 	if next < len(left) && next > 0 {

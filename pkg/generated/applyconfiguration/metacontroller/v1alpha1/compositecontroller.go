@@ -86,22 +86,10 @@ func ExtractCompositeController(compositeController *metacontrollerv1alpha1.Comp
 	return ExtractCompositeControllerFrom(compositeController, fieldManager, "")
 }
 
-// ExtractCompositeControllerParents extracts the applied configuration owned by fieldManager from
-// compositeController for the parents subresource.
-func ExtractCompositeControllerParents(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
-	return ExtractCompositeControllerFrom(compositeController, fieldManager, "parents")
-}
-
 // ExtractCompositeControllerPlan extracts the applied configuration owned by fieldManager from
 // compositeController for the plan subresource.
 func ExtractCompositeControllerPlan(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
 	return ExtractCompositeControllerFrom(compositeController, fieldManager, "plan")
-}
-
-// ExtractCompositeControllerRequest extracts the applied configuration owned by fieldManager from
-// compositeController for the request subresource.
-func ExtractCompositeControllerRequest(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
-	return ExtractCompositeControllerFrom(compositeController, fieldManager, "request")
 }
 
 // ExtractCompositeControllerResync extracts the applied configuration owned by fieldManager from
@@ -120,12 +108,6 @@ func ExtractCompositeControllerRollback(compositeController *metacontrollerv1alp
 // compositeController for the status subresource.
 func ExtractCompositeControllerStatus(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
 	return ExtractCompositeControllerFrom(compositeController, fieldManager, "status")
-}
-
-// ExtractCompositeControllerSyncs extracts the applied configuration owned by fieldManager from
-// compositeController for the syncs subresource.
-func ExtractCompositeControllerSyncs(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string) (*CompositeControllerApplyConfiguration, error) {
-	return ExtractCompositeControllerFrom(compositeController, fieldManager, "syncs")
 }
 
 func (b CompositeControllerApplyConfiguration) IsApplyConfiguration() {}

@@ -87,22 +87,10 @@ func ExtractDecoratorController(decoratorController *metacontrollerv1alpha1.Deco
 	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "")
 }
 
-// ExtractDecoratorControllerParents extracts the applied configuration owned by fieldManager from
-// decoratorController for the parents subresource.
-func ExtractDecoratorControllerParents(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
-	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "parents")
-}
-
 // ExtractDecoratorControllerPlan extracts the applied configuration owned by fieldManager from
 // decoratorController for the plan subresource.
 func ExtractDecoratorControllerPlan(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
 	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "plan")
-}
-
-// ExtractDecoratorControllerRequest extracts the applied configuration owned by fieldManager from
-// decoratorController for the request subresource.
-func ExtractDecoratorControllerRequest(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
-	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "request")
 }
 
 // ExtractDecoratorControllerResync extracts the applied configuration owned by fieldManager from
@@ -115,12 +103,6 @@ func ExtractDecoratorControllerResync(decoratorController *metacontrollerv1alpha
 // decoratorController for the status subresource.
 func ExtractDecoratorControllerStatus(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
 	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "status")
-}
-
-// ExtractDecoratorControllerSyncs extracts the applied configuration owned by fieldManager from
-// decoratorController for the syncs subresource.
-func ExtractDecoratorControllerSyncs(decoratorController *metacontrollerv1alpha1.DecoratorController, fieldManager string) (*DecoratorControllerApplyConfiguration, error) {
-	return ExtractDecoratorControllerFrom(decoratorController, fieldManager, "syncs")
 }
 
 func (b DecoratorControllerApplyConfiguration) IsApplyConfiguration() {}

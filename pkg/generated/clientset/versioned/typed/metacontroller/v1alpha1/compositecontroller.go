@@ -51,9 +51,6 @@ type CompositeControllerInterface interface {
 	Apply(ctx context.Context, compositeController *applyconfigurationmetacontrollerv1alpha1.CompositeControllerApplyConfiguration, opts v1.ApplyOptions) (result *metacontrollerv1alpha1.CompositeController, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, compositeController *applyconfigurationmetacontrollerv1alpha1.CompositeControllerApplyConfiguration, opts v1.ApplyOptions) (result *metacontrollerv1alpha1.CompositeController, err error)
-	GetParents(ctx context.Context, compositeControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.ControllerParentList, error)
-	GetSyncs(ctx context.Context, compositeControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.ControllerSyncList, error)
-	GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.HookRequestList, error)
 	Plan(ctx context.Context, compositeControllerName string, controllerPlan *metacontrollerv1alpha1.ControllerPlan, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerPlan, error)
 	Resync(ctx context.Context, compositeControllerName string, controllerResync *metacontrollerv1alpha1.ControllerResync, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerResync, error)
 	Rollback(ctx context.Context, compositeControllerName string, controllerRollback *metacontrollerv1alpha1.ControllerRollback, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerRollback, error)
@@ -82,45 +79,6 @@ func newCompositeControllers(c *MetacontrollerV1alpha1Client) *compositeControll
 			},
 		),
 	}
-}
-
-// GetParents takes name of the compositeController, and returns the corresponding metacontrollerv1alpha1.ControllerParentList object, and an error if there is any.
-func (c *compositeControllers) GetParents(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.ControllerParentList, err error) {
-	result = &metacontrollerv1alpha1.ControllerParentList{}
-	err = c.GetClient().Get().
-		Resource("compositecontrollers").
-		Name(compositeControllerName).
-		SubResource("parents").
-		VersionedParams(&options, scheme.ParameterCodec).
-		Do(ctx).
-		Into(result)
-	return
-}
-
-// GetSyncs takes name of the compositeController, and returns the corresponding metacontrollerv1alpha1.ControllerSyncList object, and an error if there is any.
-func (c *compositeControllers) GetSyncs(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.ControllerSyncList, err error) {
-	result = &metacontrollerv1alpha1.ControllerSyncList{}
-	err = c.GetClient().Get().
-		Resource("compositecontrollers").
-		Name(compositeControllerName).
-		SubResource("syncs").
-		VersionedParams(&options, scheme.ParameterCodec).
-		Do(ctx).
-		Into(result)
-	return
-}
-
-// GetRequest takes name of the compositeController, and returns the corresponding metacontrollerv1alpha1.HookRequestList object, and an error if there is any.
-func (c *compositeControllers) GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.HookRequestList, err error) {
-	result = &metacontrollerv1alpha1.HookRequestList{}
-	err = c.GetClient().Get().
-		Resource("compositecontrollers").
-		Name(compositeControllerName).
-		SubResource("request").
-		VersionedParams(&options, scheme.ParameterCodec).
-		Do(ctx).
-		Into(result)
-	return
 }
 
 // Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.

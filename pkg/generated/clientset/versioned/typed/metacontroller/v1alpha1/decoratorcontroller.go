@@ -51,9 +51,6 @@ type DecoratorControllerInterface interface {
 	Apply(ctx context.Context, decoratorController *applyconfigurationmetacontrollerv1alpha1.DecoratorControllerApplyConfiguration, opts v1.ApplyOptions) (result *metacontrollerv1alpha1.DecoratorController, err error)
 	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
 	ApplyStatus(ctx context.Context, decoratorController *applyconfigurationmetacontrollerv1alpha1.DecoratorControllerApplyConfiguration, opts v1.ApplyOptions) (result *metacontrollerv1alpha1.DecoratorController, err error)
-	GetParents(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.ControllerParentList, error)
-	GetSyncs(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.ControllerSyncList, error)
-	GetRequest(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (*metacontrollerv1alpha1.HookRequestList, error)
 	Plan(ctx context.Context, decoratorControllerName string, controllerPlan *metacontrollerv1alpha1.ControllerPlan, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerPlan, error)
 	Resync(ctx context.Context, decoratorControllerName string, controllerResync *metacontrollerv1alpha1.ControllerResync, opts v1.CreateOptions) (*metacontrollerv1alpha1.ControllerResync, error)
 
@@ -81,45 +78,6 @@ func newDecoratorControllers(c *MetacontrollerV1alpha1Client) *decoratorControll
 			},
 		),
 	}
-}
-
-// GetParents takes name of the decoratorController, and returns the corresponding metacontrollerv1alpha1.ControllerParentList object, and an error if there is any.
-func (c *decoratorControllers) GetParents(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.ControllerParentList, err error) {
-	result = &metacontrollerv1alpha1.ControllerParentList{}
-	err = c.GetClient().Get().
-		Resource("decoratorcontrollers").
-		Name(decoratorControllerName).
-		SubResource("parents").
-		VersionedParams(&options, scheme.ParameterCodec).
-		Do(ctx).
-		Into(result)
-	return
-}
-
-// GetSyncs takes name of the decoratorController, and returns the corresponding metacontrollerv1alpha1.ControllerSyncList object, and an error if there is any.
-func (c *decoratorControllers) GetSyncs(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.ControllerSyncList, err error) {
-	result = &metacontrollerv1alpha1.ControllerSyncList{}
-	err = c.GetClient().Get().
-		Resource("decoratorcontrollers").
-		Name(decoratorControllerName).
-		SubResource("syncs").
-		VersionedParams(&options, scheme.ParameterCodec).
-		Do(ctx).
-		Into(result)
-	return
-}
-
-// GetRequest takes name of the decoratorController, and returns the corresponding metacontrollerv1alpha1.HookRequestList object, and an error if there is any.
-func (c *decoratorControllers) GetRequest(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *metacontrollerv1alpha1.HookRequestList, err error) {
-	result = &metacontrollerv1alpha1.HookRequestList{}
-	err = c.GetClient().Get().
-		Resource("decoratorcontrollers").
-		Name(decoratorControllerName).
-		SubResource("request").
-		VersionedParams(&options, scheme.ParameterCodec).
-		Do(ctx).
-		Into(result)
-	return
 }
 
 // Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.

@@ -18,8 +18,4 @@ limitations under the License.
 
 package v1alpha1
 
-type CompositeControllerExpansion interface{}
-
 type ControllerRevisionExpansion interface{}
-
-type DecoratorControllerExpansion interface{}

@@ -56,39 +56,6 @@ func newFakeCompositeControllers(fake *FakeMetacontrollerV1alpha1) typedmetacont
 	}
 }
 
-// GetParents takes name of the compositeController, and returns the corresponding controllerParentList object, and an error if there is any.
-func (c *fakeCompositeControllers) GetParents(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerParentList, err error) {
-	emptyResult := &v1alpha1.ControllerParentList{}
-	obj, err := c.Fake.
-		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "parents", compositeControllerName, options), emptyResult)
-	if obj == nil {
-		return emptyResult, err
-	}
-	return obj.(*v1alpha1.ControllerParentList), err
-}
-
-// GetSyncs takes name of the compositeController, and returns the corresponding controllerSyncList object, and an error if there is any.
-func (c *fakeCompositeControllers) GetSyncs(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerSyncList, err error) {
-	emptyResult := &v1alpha1.ControllerSyncList{}
-	obj, err := c.Fake.
-		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "syncs", compositeControllerName, options), emptyResult)
-	if obj == nil {
-		return emptyResult, err
-	}
-	return obj.(*v1alpha1.ControllerSyncList), err
-}
-
-// GetRequest takes name of the compositeController, and returns the corresponding hookRequestList object, and an error if there is any.
-func (c *fakeCompositeControllers) GetRequest(ctx context.Context, compositeControllerName string, options v1.GetOptions) (result *v1alpha1.HookRequestList, err error) {
-	emptyResult := &v1alpha1.HookRequestList{}
-	obj, err := c.Fake.
-		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "request", compositeControllerName, options), emptyResult)
-	if obj == nil {
-		return emptyResult, err
-	}
-	return obj.(*v1alpha1.HookRequestList), err
-}
-
 // Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.
 func (c *fakeCompositeControllers) Plan(ctx context.Context, compositeControllerName string, controllerPlan *v1alpha1.ControllerPlan, opts v1.CreateOptions) (result *v1alpha1.ControllerPlan, err error) {
 	emptyResult := &v1alpha1.ControllerPlan{}

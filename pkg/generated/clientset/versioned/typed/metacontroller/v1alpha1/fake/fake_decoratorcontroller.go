@@ -56,39 +56,6 @@ func newFakeDecoratorControllers(fake *FakeMetacontrollerV1alpha1) typedmetacont
 	}
 }
 
-// GetParents takes name of the decoratorController, and returns the corresponding controllerParentList object, and an error if there is any.
-func (c *fakeDecoratorControllers) GetParents(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerParentList, err error) {
-	emptyResult := &v1alpha1.ControllerParentList{}
-	obj, err := c.Fake.
-		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "parents", decoratorControllerName, options), emptyResult)
-	if obj == nil {
-		return emptyResult, err
-	}
-	return obj.(*v1alpha1.ControllerParentList), err
-}
-
-// GetSyncs takes name of the decoratorController, and returns the corresponding controllerSyncList object, and an error if there is any.
-func (c *fakeDecoratorControllers) GetSyncs(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.ControllerSyncList, err error) {
-	emptyResult := &v1alpha1.ControllerSyncList{}
-	obj, err := c.Fake.
-		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "syncs", decoratorControllerName, options), emptyResult)
-	if obj == nil {
-		return emptyResult, err
-	}
-	return obj.(*v1alpha1.ControllerSyncList), err
-}
-
-// GetRequest takes name of the decoratorController, and returns the corresponding hookRequestList object, and an error if there is any.
-func (c *fakeDecoratorControllers) GetRequest(ctx context.Context, decoratorControllerName string, options v1.GetOptions) (result *v1alpha1.HookRequestList, err error) {
-	emptyResult := &v1alpha1.HookRequestList{}
-	obj, err := c.Fake.
-		Invokes(testing.NewRootGetSubresourceActionWithOptions(c.Resource(), "request", decoratorControllerName, options), emptyResult)
-	if obj == nil {
-		return emptyResult, err
-	}
-	return obj.(*v1alpha1.HookRequestList), err
-}
-
 // Plan takes the representation of a controllerPlan and creates it.  Returns the server's representation of the controllerPlan, and an error, if there is any.
 func (c *fakeDecoratorControllers) Plan(ctx context.Context, decoratorControllerName string, controllerPlan *v1alpha1.ControllerPlan, opts v1.CreateOptions) (result *v1alpha1.ControllerPlan, err error) {
 	emptyResult := &v1alpha1.ControllerPlan{}
