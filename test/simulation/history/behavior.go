@@ -26,7 +26,7 @@ import (
 )
 
 // behaviors are the ways in which hooks behave for a number of calls. In between, their responses are those of package hooks.
-var behaviors = []string{"lag", "fail", "flap", "refuse", "invalid", "malformed", "short"}
+var behaviors = []string{"lag", "fail", "flap", "refuse", "invalid", "malformed", "short", "finalized"}
 
 // behavior is how the hooks of one controller behave.
 type behavior struct {
@@ -83,6 +83,13 @@ func (b *behavior) reply(name hook.Name, r *hooks.Request) reply {
 	case "short":
 		if b.left%2 == 0 && name == hook.Sync {
 			return encoded(shortened(hooks.Respond(name, r)), false)
+		}
+	case "finalized":
+		// Before anybody asked for it.
+		if name == hook.Sync {
+			response := hooks.Respond(name, r)
+			response.Finalized = true
+			return encoded(response, false)
 		}
 	case "flap":
 		if b.left%2 == 0 && name == hook.Sync {

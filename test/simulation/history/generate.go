@@ -74,7 +74,9 @@ const (
 // stress different pairs.
 func Generate(seed uint64) History {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x51e4)), choices: choices()}
-	g.options = Options{Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0, Workloads: g.IntN(4) == 0}
+	g.options = Options{
+		Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0, Workloads: g.IntN(4) == 0, RelatedKinds: g.IntN(4) == 0,
+	}
 	g.weigh()
 	g.narrow()
 	g.preamble()
@@ -365,7 +367,7 @@ func faultChoices() []choice {
 			s.Count = 1 + g.IntN(8)
 			return s
 		}},
-		{weight: 2, make: some(LoseResponse, 3)},
+		{weight: 2, make: some(LoseResponse, 3, "", "failed")},
 		{weight: 2, make: some(Refuse, 6, "429", "500", "503", "409", "conflict", "conflict", "403")},
 		{weight: 0.5, make: some(Hang, 1)},
 		{weight: 2, make: onAny(BreakWatch, all...)},

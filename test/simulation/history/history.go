@@ -65,6 +65,8 @@ type Options struct {
 	Patient bool `json:"patient,omitempty"`
 	// Workloads has controllers whose children are Deployments, too.
 	Workloads bool `json:"workloads,omitempty"`
+	// RelatedKinds has customize hooks select objects of custom kinds, which come and go.
+	RelatedKinds bool `json:"relatedKinds,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.
@@ -214,7 +216,8 @@ const (
 const (
 	// Behave changes how a controller's hooks respond to the next Count calls.
 	Behave Action = "behave"
-	// LoseResponse loses the responses of the next Count writes of the engine, which are done.
+	// LoseResponse loses the responses of the next Count writes of the engine, which are done. If How is "failed", they say that the API
+	// server failed, which has clients send them again at once.
 	LoseResponse Action = "lose-response"
 	// Refuse refuses the next Count requests of the engine; How is the status code.
 	Refuse Action = "refuse"

@@ -122,6 +122,8 @@ type runner struct {
 	// late says that requests of an engine that was killed are held back, and arriving is the engine of one that arrives now, none otherwise.
 	late     bool
 	arriving int
+	// latecomers are the revisions that engines created which were gone by then, by UID.
+	latecomers map[string]bool
 	// weights are how likely what is pending is chosen, by what it is.
 	weights map[string]float64
 }
@@ -129,7 +131,7 @@ type runner struct {
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
 		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, weights: map[string]float64{},
-		asked:  map[time.Duration]string{},
+		asked: map[time.Duration]string{}, latecomers: map[string]bool{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})

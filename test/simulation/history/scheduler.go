@@ -42,6 +42,8 @@ type faults struct {
 	// lose, refuse and hang count the requests that are still to be hit, as is how they are refused.
 	lose, refuse, hang int
 	as                 world.FaultKind
+	// failed says that requests fail after they were carried out, in place of being lost.
+	failed bool
 	// hooks counts the hook calls that are still to be hit, and how is what happens to them.
 	hooks int
 	how   string
@@ -79,12 +81,22 @@ func (r *runner) decide() (world.Pending, bool) {
 
 // release lets something happen, with the fault that waits for it.
 func (r *runner) release(p world.Pending) {
-	fault := r.faultFor(p)
+	r.deliver(p, r.faultFor(p))
+	r.result.Decisions++
+}
+
+// deliver lets something happen, and notes which revisions an engine creates with it that is gone.
+func (r *runner) deliver(p world.Pending, f world.Fault) {
+	before := len(r.world.API.Journal())
 	if p.Abandoned {
 		r.arriving = p.Engine
 	}
-	r.world.Release(p, fault)
-	r.result.Decisions++
+	r.world.Release(p, f)
+	for _, w := range r.world.API.Journal()[before:] {
+		if p.Abandoned && w.Resource == "controllerrevisions" {
+			r.latecomers[w.UID] = true
+		}
+	}
 	r.follow()
 	r.arriving = none
 }
@@ -121,6 +133,10 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 	case p.Kind != world.Request || p.Abandoned:
 	case r.faults.lose > 0 && writes(p):
 		r.faults.lose--
+		if r.faults.failed {
+			r.notef("fault", "%s is done, and the response says that it failed", p)
+			return world.Fault{Kind: world.Fail}
+		}
 		r.notef("fault", "the response to %s is lost", p)
 		return world.Fault{Kind: world.Lose}
 	case r.faults.refuse > 0 && p.Resource != "" && (r.faults.as != world.Conflict || writes(p)):
@@ -243,14 +259,14 @@ func (r *runner) arrive() {
 			continue
 		}
 		r.follow()
-		r.arriving = p.Engine
-		r.world.Release(p, world.Fault{})
-		r.follow()
-		r.arriving = none
+		r.deliver(p, world.Fault{})
 	}
 }
 
-func (r *runner) loseResponse(s Step) { r.faults.lose = s.Count; r.happened() }
+func (r *runner) loseResponse(s Step) {
+	r.faults.lose, r.faults.failed = s.Count, s.How == "failed"
+	r.happened()
+}
 
 func (r *runner) refuse(s Step) {
 	r.faults.refuse, r.faults.as = s.Count, refusals[s.How]

@@ -162,10 +162,14 @@ func (r *runner) color() string { return colors[r.random.IntN(len(colors))] }
 
 // wish returns what a parent may want.
 func (r *runner) wish() hooks.Wish {
-	return hooks.Wish{
+	wish := hooks.Wish{
 		Children: int64(r.random.IntN(3)), Color: r.color(), Level: int64(r.random.IntN(4)), Shape: int64(r.random.IntN(hooks.Shapes)),
 		Ordered: r.random.IntN(4) == 0, Memory: r.random.IntN(5) == 0, Related: []string{"", "labels", "labels", "names", "namespace"}[r.random.IntN(5)],
 	}
+	if r.history.Options.RelatedKinds && r.random.IntN(2) == 0 {
+		wish.Related = hooks.Kinded
+	}
+	return wish
 }
 
 func (r *runner) createObject(s Step) { r.createAt(placeOf(s.Kind, s.On)) }

@@ -80,6 +80,9 @@ func customize(r *Request) *Response {
 		if Meta(r.Parent, "namespace") == "" {
 			rule.Namespace = Namespaces[0]
 		}
+	case Kinded:
+		rule.Names = []string{"related-0", "related-1"}
+		return &Response{RelatedResources: []hook.RelatedResourceRule{rule, relatedKind(wish)}}
 	case "namespace":
 		rule.Namespace = Meta(r.Parent, "namespace")
 		if rule.Namespace == "" {
@@ -92,4 +95,17 @@ func customize(r *Request) *Response {
 		return &Response{}
 	}
 	return &Response{RelatedResources: []hook.RelatedResourceRule{rule}}
+}
+
+// relatedKind selects objects of a custom kind, which may not be served, or not in this version. It does so by their names: children have others.
+func relatedKind(wish Wish) hook.RelatedResourceRule {
+	rules := []struct {
+		kind    int
+		version string
+	}{{Gadget, "v1"}, {Gadget, "v2"}, {Thing, "v1"}, {Realm, "v1"}}
+	rule := rules[int(wish.Level)%len(rules)]
+	kind := Kinds[rule.kind]
+	return hook.RelatedResourceRule{
+		APIVersion: kind.APIVersion(rule.version), Resource: kind.Resource, Names: []string{kind.Letter + "0", kind.Letter + "1"},
+	}
 }

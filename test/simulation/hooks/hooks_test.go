@@ -122,7 +122,7 @@ func TestDecoratorsDoNotDecorateWithoutEnd(t *testing.T) {
 }
 
 func TestCustomizeSelectsAsWished(t *testing.T) {
-	for related, want := range map[string]int{"": 0, "labels": 1, "names": 1, "namespace": 1} {
+	for related, want := range map[string]int{"": 0, "labels": 1, "names": 1, "namespace": 1, Kinded: 2} {
 		r := ask(t, `{"controller":`+controller+`,"parent":{"metadata":{"namespace":"ns0","name":"t0"},"spec":{"color":"red","related":"`+related+`"}}}`)
 		rules := Respond(hook.Customize, r).RelatedResources
 		if len(rules) != want {

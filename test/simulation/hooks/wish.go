@@ -33,9 +33,12 @@ type Wish struct {
 	Memory bool
 	// Expired asks decorators that may do so to delete the object.
 	Expired bool
-	// Related says what the customize hook selects: "labels", "names", "namespace", or nothing.
+	// Related says what the customize hook selects: "labels", "names", "namespace", Kinded, or nothing.
 	Related string
 }
+
+// Kinded is a value of Wish.Related: ConfigMaps, and objects of a custom kind.
+const Kinded = "kinds"
 
 // Bits of Wish.Shape.
 const (

@@ -17,13 +17,12 @@ limitations under the License.
 package invariant
 
 import (
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
 // brakes are what keeps a controller from syncing, or from deleting children.
@@ -164,7 +163,7 @@ func (t *Tracker) writers(c *change) []string {
 }
 
 // checkGuard checks that a deletion of a child is one that the guard of its controller lets pass. A deletion was decided on after the last
-// call of the hook about the parent. Of a percentage the guard's own tests tell whether it is worked out well.
+// call of the hook about the parent.
 func (t *Tracker) checkGuard(c *change) {
 	if !c.deletes() || t.late(c) || t.mayDelete(c.before) {
 		return
@@ -174,8 +173,8 @@ func (t *Tracker) checkGuard(c *change) {
 	if b == nil || call == nil || !b.known || call.At <= b.since || t.upgraded > 0 && call.At <= t.upgraded+slow {
 		return
 	}
-	limit, ok := b.limit.(int64)
-	if !ok {
+	limit, limited := t.mostDeletions(b.limit, controller, c.at)
+	if !limited {
 		return
 	}
 	b.deletions = append(b.deletions, deletion{call.At, c.at})
@@ -188,6 +187,39 @@ func (t *Tracker) checkGuard(c *change) {
 	if count > limit {
 		t.violated(New(DeletionsGuarded, c.at, "%s was deleted by %s, the %dth within a minute, and %d are allowed", c.before, controller, count, limit))
 	}
+}
+
+// mostDeletions returns how many deletions a limit allows within a minute, at most; false if there is no limit. A percentage is one of the
+// children before the first of them, as the engine saw them: no more than those that there were at any time since a while.
+func (t *Tracker) mostDeletions(limit any, controller string, at time.Duration) (most int64, limited bool) {
+	switch limit := limit.(type) {
+	case int64:
+		return limit, true
+	case string:
+		percent, err := strconv.ParseInt(strings.TrimSuffix(limit, "%"), 10, 64)
+		return max(1, int64(t.childrenWithin(controller, at-guarded-slow))*percent/100), err == nil && percent > 0
+	}
+	return 0, false
+}
+
+// childrenWithin returns how many children a controller had at some time since then.
+func (t *Tracker) childrenWithin(controller string, since time.Duration) (n int) {
+	mine := func(o object) bool {
+		of, _ := t.controllerOf(o)
+		return of == controller || text(o.at("metadata", "annotations")[mark]) == controller
+	}
+	for _, o := range t.objects {
+		if mine(o) {
+			n++
+		}
+	}
+	t.gone = slices.DeleteFunc(t.gone, func(g gone) bool { return g.at < since })
+	for _, g := range t.gone {
+		if mine(g.object) {
+			n++
+		}
+	}
+	return n
 }
 
 // confirming finds the annotation that confirms what is held.
@@ -207,59 +239,4 @@ func (t *Tracker) Confirmation(controller string) string {
 		}
 	}
 	return ""
-}
-
-// pausedAtRest checks that a controller that is paused says that nothing of it is under way.
-func (t *Tracker) pausedAtRest(c Cluster, d object) *Violation {
-	ready, why := readiness(d)
-	seen := reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"])
-	if len(c.runs(d)) > 0 && (!seen || ready || !holds(d, pausedCondition)) {
-		return New(PausedRests, c.At, "%s is paused, is ready: %v (%s), and its conditions are %v", d, ready, why, d.at("status")["conditions"])
-	}
-	return nil
-}
-
-// Held checks that controllers that hold deletions have some that their hooks want, once all has come to rest.
-func (t *Tracker) Held(c Cluster) *Violation {
-	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
-		if d := t.definition(name); d != nil && !d.deleting() && !pauses(d) {
-			if v := t.holdsAtRest(c, name, d); v != nil && t.reports(v) {
-				return v
-			}
-		}
-	}
-	return nil
-}
-
-// holdsAtRest checks that a controller that holds deletions has one that its hook wants.
-func (t *Tracker) holdsAtRest(c Cluster, name string, d object) *Violation {
-	if !holds(d, heldCondition) {
-		return nil
-	}
-	for _, rule := range parentRules(d) {
-		group, _ := split(text(rule["apiVersion"]))
-		for _, each := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
-			if t.wantsDeletion(c, name, d, each) {
-				return nil
-			}
-		}
-	}
-	return New(DeletionsGuarded, c.At, "%s says that deletions are held, and no response wants any: %v", d, d.at("status")["conditions"])
-}
-
-// wantsDeletion reports whether a controller may have to delete a child of a parent.
-func (t *Tracker) wantsDeletion(c Cluster, name string, d, o object) bool {
-	key := syncing{c.Engine, name, o.meta("uid")}
-	calls := t.lastSync(key)
-	children := t.children(name, d, o, c)
-	switch {
-	case len(children) == 0:
-		return false
-	case len(calls) == 0 || !t.usable(key) || o.deleting() || t.reported(calls[0], o):
-		return true // It cannot be told, or was decided on before.
-	}
-	return slices.ContainsFunc(children, func(child object) bool {
-		want := find(calls[0].Response.Wanted(), child)
-		return want == nil || difference(want, child, *c.Served[child.kind()]) != "" || !wantsAsItIs(calls[0], child)
-	})
 }

@@ -40,6 +40,7 @@ const (
 	paused   = `,"paused":true`
 	none     = `,"deletionGuard":{"maxDeletions":0}`
 	one      = `,"deletionGuard":{"maxDeletions":1}`
+	half     = `,"deletionGuard":{"maxDeletions":"50%"}`
 	deletes  = `,"annotations":{"metacontroller.k8s.io/confirm-deletions":"then"}`
 	deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 )
@@ -141,6 +142,28 @@ func TestBrakes(t *testing.T) {
 			s.deletion(2*s1, 3*s1)
 			s.deletion(4*s1, 63*s1)
 		}, ""},
+		"OneDeletionMoreThanTheShare": {func(s *script) {
+			s.braked("", half, 2, 2, "Ready", s1)
+			s.child("user", "", `"color":"red"`, s1)
+			s.deletion(2*s1, 3*s1)
+			s.deletion(4*s1, 50*s1)
+		}, DeletionsGuarded},
+		"TheShareOfTheChildrenThatThereWere": {func(s *script) {
+			s.braked("", half, 2, 2, "Ready", s1)
+			s.child("user", "", `"color":"red"`, s1)
+			s.write("user", "create", "configmaps", "gone", fmt.Sprintf(child, "", `"color":"red"`), s1)
+			s.write("user", "delete", "configmaps", "gone", "", s1)
+			s.deletion(2*s1, 3*s1)
+			s.deletion(4*s1, 50*s1)
+		}, ""},
+		"TheShareOfTheChildrenOfLongAgo": {func(s *script) {
+			s.braked("", half, 2, 2, "Ready", s1)
+			s.child("user", "", `"color":"red"`, s1)
+			s.write("user", "create", "configmaps", "gone", fmt.Sprintf(child, "", `"color":"red"`), s1)
+			s.write("user", "delete", "configmaps", "gone", "", s1)
+			s.deletion(10*minute, 10*minute)
+			s.deletion(10*minute+s1, 10*minute+s1)
+		}, DeletionsGuarded},
 		"ADeletionThatWasDecidedBeforeTheGuardIsKnown": {func(s *script) {
 			s.deletion(s1, 0)
 			s.braked("", none, 2, 1, "Ready", s1)

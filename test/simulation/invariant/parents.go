@@ -103,6 +103,28 @@ func (t *Tracker) releasedAtRest(c Cluster, d, o object) *Violation {
 	return nil
 }
 
+// adoptedAtRest checks that no object of a declared kind is left alone that the parent of a composite selects.
+func (t *Tracker) adoptedAtRest(c Cluster, d, o object) *Violation {
+	if text(d["kind"]) != "CompositeController" || o.deleting() {
+		return nil
+	}
+	for _, rule := range hooks.Rules(d) {
+		if !c.serves(rule.Kind, rule.Version) {
+			continue
+		}
+		for _, each := range t.Objects(rule.Kind) {
+			orphan := object(each)
+			if _, owned := orphan.controller(); owned || orphan.deleting() || o.meta("namespace") != "" && orphan.meta("namespace") != o.meta("namespace") {
+				continue
+			}
+			if (d.at("spec")["generateSelector"] == true || len(o.at("spec", "selector", "matchLabels")) > 0) && selects(d, o, orphan) {
+				return New(ChildrenAsWanted, c.At, "%s has no controller, and %s, which selects it, has not adopted it", orphan, o)
+			}
+		}
+	}
+	return nil
+}
+
 // generationAtRest checks that a composite has reported the parent's generation.
 func generationAtRest(c Cluster, d, o object) *Violation {
 	reported, _ := o.at("status")["observedGeneration"].(int64) // Absent: 0.

@@ -17,13 +17,16 @@ limitations under the License.
 package invariant
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -59,21 +62,6 @@ func (t *Tracker) AtRest(c Cluster) *Violation {
 	for _, uid := range slices.Sorted(maps.Keys(t.objects)) {
 		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil && t.reports(v) {
 			return v
-		}
-	}
-	return nil
-}
-
-// EditsSeen checks that controllers report about their present generation, ready or not, whatever some of their parents are like.
-func (t *Tracker) EditsSeen(at time.Duration) *Violation {
-	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
-		d := t.definition(name)
-		if d == nil || d.deleting() {
-			continue
-		}
-		if observed, _ := d.at("status")["observedGeneration"].(int64); observed != generation(d) { // Absent: 0.
-			return New(EditsSeen, at, "%s was edited, and its status is that of generation %d, not of %d: %v",
-				d, observed, generation(d), d.at("status")["conditions"])
 		}
 	}
 	return nil
@@ -136,64 +124,6 @@ func (t *Tracker) Objects(kind int) []map[string]any {
 	}
 	slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(object(a).String(), object(b).String()) })
 	return all
-}
-
-// runs reports whether a controller can run, and which of its rules for parents are served.
-func (c Cluster) runs(d object) (served []map[string]any) {
-	for _, rule := range parentRules(d) {
-		group, version := split(text(rule["apiVersion"]))
-		if c.serves(hooks.ByResource(group, text(rule["resource"])), version) {
-			served = append(served, rule)
-		}
-	}
-	return served
-}
-
-// syncsFailing is the reason of a controller all of whose parents fail, and hookFailing that of one whose hook failed last.
-const (
-	syncsFailing = "SyncsFailing"
-	hookFailing  = "HookFailing"
-)
-
-func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation {
-	served := c.runs(d)
-	if d.deleting() {
-		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
-	}
-	if pauses(d) {
-		return t.pausedAtRest(c, d)
-	}
-	if v := t.holdsAtRest(c, name, d); v != nil {
-		return v
-	}
-	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
-	ready, why := readiness(d)
-	failing := strings.HasPrefix(why, syncsFailing) || strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil
-	if ready != (len(served) > 0) && !failing {
-		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
-	}
-	for _, rule := range served {
-		group, _ := split(text(rule["apiVersion"]))
-		for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
-			if v := t.parentAtRest(c, name, d, rule, o); v != nil {
-				return v
-			}
-		}
-	}
-	return nil
-}
-
-// readiness says whether a controller reports for its present generation that it runs.
-func readiness(d object) (ready bool, why string) {
-	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
-	for _, each := range conditions {
-		condition, _ := each.(map[string]any) // The engine wrote it.
-		if condition["type"] == "Ready" {
-			why = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
-			return condition["status"] == "True" && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
-		}
-	}
-	return false, "no condition"
 }
 
 // selected reports whether a rule selects an object.
@@ -455,6 +385,93 @@ func (t *Tracker) statusAsWanted(c Cluster, call *Call, o object) *Violation {
 	for field, value := range have {
 		if _, ok := want[field]; !ok && field != "observedGeneration" && field != "conditions" {
 			return New(ParentAsWanted, c.At, "status.%s of %s is %v, and the last response of %s does not have it", field, o, value, call.Controller)
+		}
+	}
+	return nil
+}
+
+// relatedAtRest checks that the last request shows the objects that the last customize response selects, as they are.
+func (t *Tracker) relatedAtRest(c Cluster, call *Call, d, o object) *Violation {
+	asked := t.customized[syncing{c.Engine, call.Controller, o.meta("uid")}]
+	if d.at("spec", "hooks", "customize") == nil || asked == nil || asked.Response == nil || !asked.Pure {
+		return nil
+	}
+	shown := map[string]object{}
+	for _, each := range call.Request.Related.All() {
+		shown[hooks.Meta(each, "uid")] = each
+	}
+	for _, related := range t.objects {
+		uid := related.meta("uid")
+		if !slices.ContainsFunc(asked.Response.RelatedResources, func(r hook.RelatedResourceRule) bool { return selectsRelated(d, o, related, r) }) {
+			continue
+		}
+		if shown[uid] == nil || shown[uid].version() != related.version() {
+			return New(LatestSeen, c.At, "the hook of %s saw %s, which is related to %s, in version %d last, and it is in version %d",
+				call.Controller, related, o, shown[uid].version(), related.version())
+		}
+		delete(shown, uid)
+	}
+	for _, related := range shown {
+		return New(LatestSeen, c.At, "the hook of %s saw %s last, which is not related to %s any more", call.Controller, related, o)
+	}
+	return nil
+}
+
+// selectsRelated reports whether a rule selects an object for a parent, and the hook is shown it (docs/reference/contract.md#s16.2).
+func selectsRelated(d, o, related object, r hook.RelatedResourceRule) bool {
+	if group, _ := split(r.APIVersion); hooks.ByResource(group, r.Resource) != related.kind() {
+		return false
+	}
+	namespace := r.Namespace
+	if own := o.meta("namespace"); own != "" && d.at("spec", "hooks", "customize")["version"] == "v1" {
+		namespace = own
+	}
+	if namespace != "" && related.meta("namespace") != namespace || len(r.Names) > 0 && !slices.Contains(r.Names, related.meta("name")) {
+		return false
+	}
+	if r.LabelSelector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(r.LabelSelector)
+	if err != nil {
+		return false
+	}
+	has := labels.Set{}
+	for name, value := range related.at("metadata", "labels") {
+		has[name] = text(value)
+	}
+	return selector.Matches(has)
+}
+
+// upgradedAtRest checks the children of a parent whose hook was asked last before the definition of a kind was changed: what is to be
+// written otherwise since then is written without anybody asking for it.
+func (t *Tracker) upgradedAtRest(c Cluster, name string, rule, o object) *Violation {
+	key := syncing{c.Engine, name, o.meta("uid")}
+	calls := t.lastSync(key)
+	if len(calls) == 0 {
+		return nil
+	}
+	call := calls[0]
+	if !t.usable(key) || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(call, o) {
+		return nil
+	}
+	return t.childrenAsWanted(c, name, call, o)
+}
+
+// Upgraded checks, before anybody asks again, that a change of the definition of a kind has had its effect on children.
+func (t *Tracker) Upgraded(c Cluster) *Violation {
+	for name := range t.definitions {
+		d := t.definition(name)
+		if d == nil || d.deleting() || pauses(d) {
+			continue
+		}
+		for _, rule := range c.runs(d) {
+			group, _ := split(text(rule["apiVersion"]))
+			for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+				if v := t.upgradedAtRest(c, name, rule, o); v != nil && t.reports(v) {
+					return v
+				}
+			}
 		}
 	}
 	return nil

@@ -68,6 +68,8 @@ type Tracker struct {
 	// objects are the objects as they are, by UID; written is the number of the last write of each.
 	objects map[string]object
 	written map[string]int
+	// gone are objects as they were last, for as long as somebody asks.
+	gone []gone
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
@@ -86,6 +88,12 @@ type Tracker struct {
 	brakes  map[string]*brakes
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
+}
+
+// gone is an object that is gone since a time.
+type gone struct {
+	at     time.Duration
+	object object
 }
 
 // warnings are the Warnings about one object: how many there were, and whether and when one said last that a child is left as it is.
@@ -193,6 +201,9 @@ func (t *Tracker) note(c *change) {
 	}
 	t.written[c.UID] = c.index
 	if c.after == nil {
+		if _, child := c.before.controller(); child {
+			t.gone = append(t.gone, gone{c.at, c.before})
+		}
 		delete(t.objects, c.UID)
 		return
 	}

@@ -80,6 +80,8 @@ const (
 	ResyncAsks = "resync-asks"
 	// RestartWritesNothing: at rest, an engine that starts anew writes nothing.
 	RestartWritesNothing = "restart-writes-nothing"
+	// ConditionsAsIs: at rest, conditions of controllers tell of nothing that has ended.
+	ConditionsAsIs = "conditions-as-is"
 	// Ready: at rest, controllers whose kinds are served are ready.
 	Ready = "ready"
 	// EditsSeen: an edit of a controller has an effect soon, even while one of its parents cannot be written.
@@ -112,6 +114,7 @@ var sources = map[string]string{
 	ResyncWritesNothing:  "docs/architecture.md, laws of the engine",
 	ResyncAsks:           "docs/reference/contract.md#s5.3",
 	RestartWritesNothing: "docs/reference/compatibility.md#d13",
+	ConditionsAsIs:       "docs/reference/compatibility.md#d4",
 	Ready:                "docs/reference/compatibility.md#d4",
 	EditsSeen:            "docs/architecture.md, laws of the engine",
 	NothingRemembered:    "docs/architecture.md, how a controller starts, changes and stops",

@@ -69,6 +69,8 @@ const (
 	Forbidden
 	// Conflict refuses a Request with 409, as quotas and webhooks may whatever its version is.
 	Conflict
+	// Fail lets a Request arrive and responds with 503 and a Retry-After of one second then: clients send it again.
+	Fail
 	// Panic makes the code of the engine panic that waits for a Request or Call, which does not arrive, or for a Response or CallResponse.
 	Panic
 )
@@ -78,7 +80,7 @@ func (f Fault) String() string {
 	text := [...]string{
 		"", "refused with 429", "refused with 500", "refused with 503", "expired", "connection broken before", "connection broken after", "hangs",
 		"arrives late", "delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
-		"its sender panics",
+		"failed with 503 after", "its sender panics",
 	}[f.Kind]
 	switch f.Kind {
 	case Delay:
@@ -234,13 +236,17 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 		i.wrote = after
 	}
 	outcome := x.outcome()
-	if f.Kind == Lose {
+	if f.Kind == Lose || f.Kind == Fail {
 		w.mu.Lock()
 		w.unhear(i)
 		w.mu.Unlock()
 	}
-	if i.Abandoned || f.Kind == Lose {
+	switch {
+	case i.Abandoned || f.Kind == Lose:
 		x.drop()
+		return outcome
+	case f.Kind == Fail:
+		x.respond(http.StatusServiceUnavailable, "ServiceUnavailable", true)
 		return outcome
 	}
 	w.again(i, i.Kind+1, x.latency)
@@ -306,14 +312,19 @@ func (x *exchange) drop() {
 
 // refuse responds in place of the API server or the hook.
 func (x *exchange) refuse(code int, reason string) string {
+	x.respond(code, reason, code == http.StatusTooManyRequests)
+	return ""
+}
+
+// respond responds with an error, and with Retry-After if again is set.
+func (x *exchange) respond(code int, reason string, again bool) {
 	header := http.Header{"Content-Type": {"application/json"}}
 	details := ""
-	if code == http.StatusTooManyRequests {
+	if again {
 		header.Set("Retry-After", "1")
 		details = `,"details":{"retryAfterSeconds":1}`
 	}
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"refused by the simulation",`+
 		`"reason":%q,"code":%d%s}`, reason, code, details)
 	x.done <- outcome{response: httpResponse(x.http, code, header, []byte(body))} //nolint:bodyclose // The engine closes it.
-	return ""
 }

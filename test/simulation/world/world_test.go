@@ -199,7 +199,7 @@ func TestFaultsConverge(t *testing.T) {
 func TestReleasedFaultsConverge(t *testing.T) {
 	for kind, faults := range map[world.Kind][]world.FaultKind{
 		world.Request: {
-			world.TooManyRequests, world.InternalError, world.Unavailable, world.Disconnect, world.Lose, world.Hang, world.Late, world.Delay, world.Conflict,
+			world.TooManyRequests, world.InternalError, world.Unavailable, world.Disconnect, world.Lose, world.Fail, world.Hang, world.Late, world.Delay, world.Conflict,
 		},
 		world.Response:     {world.Lose, world.Hang, world.Delay},
 		world.Event:        {world.Break, world.Expire, world.Burst},

@@ -1,0 +1,196 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package invariant
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+)
+
+// EditsSeen checks that controllers report about their present generation, ready or not, whatever some of their parents are like.
+func (t *Tracker) EditsSeen(at time.Duration) *Violation {
+	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
+		d := t.definition(name)
+		if d == nil || d.deleting() {
+			continue
+		}
+		if observed, _ := d.at("status")["observedGeneration"].(int64); observed != generation(d) { // Absent: 0.
+			return New(EditsSeen, at, "%s was edited, and its status is that of generation %d, not of %d: %v",
+				d, observed, generation(d), d.at("status")["conditions"])
+		}
+	}
+	return nil
+}
+
+// runs reports whether a controller can run, and which of its rules for parents are served.
+func (c Cluster) runs(d object) (served []map[string]any) {
+	for _, rule := range parentRules(d) {
+		group, version := split(text(rule["apiVersion"]))
+		if c.serves(hooks.ByResource(group, text(rule["resource"])), version) {
+			served = append(served, rule)
+		}
+	}
+	return served
+}
+
+// syncsFailing is the reason of a controller all of whose parents fail, and hookFailing that of one whose hook failed last.
+const (
+	syncsFailing = "SyncsFailing"
+	hookFailing  = "HookFailing"
+)
+
+func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation {
+	served := c.runs(d)
+	if d.deleting() {
+		return New(FinalizersAsDefined, c.At, "%s is being deleted for ever: %v", d, d.at("status")["conditions"])
+	}
+	if pauses(d) {
+		return t.pausedAtRest(c, d)
+	}
+	if v := t.holdsAtRest(c, name, d); v != nil {
+		return v
+	}
+	if v := t.conditionsAtRest(c, d); v != nil && c.Ended {
+		return v
+	}
+	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
+	ready, why := readiness(d)
+	failing := strings.HasPrefix(why, syncsFailing) || strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil
+	if ready != (len(served) > 0) && !failing {
+		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
+	}
+	for _, rule := range served {
+		group, _ := split(text(rule["apiVersion"]))
+		for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+			if v := t.parentAtRest(c, name, d, rule, o); v != nil {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// readiness says whether a controller reports for its present generation that it runs.
+func readiness(d object) (ready bool, why string) {
+	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any) // The engine wrote it.
+		if condition["type"] == "Ready" {
+			why = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+			return condition["status"] == "True" && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
+		}
+	}
+	return false, "no condition"
+}
+
+// conditionsAtRest checks that the conditions of a controller that runs tell of nothing that has ended.
+func (t *Tracker) conditionsAtRest(c Cluster, d object) *Violation {
+	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any) // The engine wrote it.
+		ended := false
+		switch name, is, reason := text(condition["type"]), condition["status"] == "True", text(condition["reason"]); {
+		case name == "FinalizersReleased":
+			ended = !is // finalizersAtRest checks that all are.
+		case name == "Progressing" && is:
+			ended = !t.progresses(d, reason)
+		}
+		if ended {
+			return New(ConditionsAsIs, c.At, "%s says what is not so any more: %v", d, condition)
+		}
+	}
+	return nil
+}
+
+// progresses reports whether something may be under way that a controller tells of.
+func (t *Tracker) progresses(d object, reason string) bool {
+	switch reason {
+	case "RollingUpdate":
+		return rolls(d)
+	case "Finalizing":
+		for _, o := range t.objects {
+			if slices.Contains(o.finalizers(), finalizerOf(d)) && (o.deleting() || !selectsParent(d, o)) {
+				return true
+			}
+		}
+		return false
+	case "ChangedBack":
+		return true
+	}
+	return d.at("status")["lastErrors"] != nil
+}
+
+// pausedAtRest checks that a controller that is paused says that nothing of it is under way.
+func (t *Tracker) pausedAtRest(c Cluster, d object) *Violation {
+	ready, why := readiness(d)
+	seen := reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"])
+	if len(c.runs(d)) > 0 && (!seen || ready || !holds(d, pausedCondition)) {
+		return New(PausedRests, c.At, "%s is paused, is ready: %v (%s), and its conditions are %v", d, ready, why, d.at("status")["conditions"])
+	}
+	return nil
+}
+
+// Held checks that controllers that hold deletions have some that their hooks want, once all has come to rest.
+func (t *Tracker) Held(c Cluster) *Violation {
+	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
+		if d := t.definition(name); d != nil && !d.deleting() && !pauses(d) {
+			if v := t.holdsAtRest(c, name, d); v != nil && t.reports(v) {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// holdsAtRest checks that a controller that holds deletions has one that its hook wants.
+func (t *Tracker) holdsAtRest(c Cluster, name string, d object) *Violation {
+	if !holds(d, heldCondition) {
+		return nil
+	}
+	for _, rule := range parentRules(d) {
+		group, _ := split(text(rule["apiVersion"]))
+		for _, each := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+			if t.wantsDeletion(c, name, d, each) {
+				return nil
+			}
+		}
+	}
+	return New(DeletionsGuarded, c.At, "%s says that deletions are held, and no response wants any: %v", d, d.at("status")["conditions"])
+}
+
+// wantsDeletion reports whether a controller may have to delete a child of a parent.
+func (t *Tracker) wantsDeletion(c Cluster, name string, d, o object) bool {
+	key := syncing{c.Engine, name, o.meta("uid")}
+	calls := t.lastSync(key)
+	children := t.children(name, d, o, c)
+	switch {
+	case len(children) == 0:
+		return false
+	case len(calls) == 0 || !t.usable(key) || o.deleting() || t.reported(calls[0], o):
+		return true // It cannot be told, or was decided on before.
+	}
+	return slices.ContainsFunc(children, func(child object) bool {
+		want := find(calls[0].Response.Wanted(), child)
+		return want == nil || difference(want, child, *c.Served[child.kind()]) != "" || !wantsAsItIs(calls[0], child)
+	})
+}
