@@ -17,7 +17,12 @@ limitations under the License.
 package hooktest_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -89,6 +94,74 @@ func TestRemoteHookIsCalled(t *testing.T) {
 	if len(server.Requests("/sync")) == 0 {
 		t.Error("the hook was not called")
 	}
+}
+
+// Hooks in Python read as many bytes as the Content-Length says, and none without one.
+func TestRemoteHookIsToldTheLengthOfARequest(t *testing.T) {
+	t.Parallel()
+	server := hooktest.NewServer(t)
+	server.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.ContentLength != int64(len(body)) {
+			http.Error(w, fmt.Sprintf("the length is %d, and that of the body %d, error %v", r.ContentLength, len(body), err), http.StatusLengthRequired)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	tr := trial()
+	tr.Sync = hooktest.Remote(server.URL("/sync"))
+	if err := tr.Play(t.Context(), []hooktest.Step{{Do: hooktest.Call}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// pythonHook starts a hook in Python with the module for authors of hooks, and returns its address. It ends with the test.
+func pythonHook(t *testing.T, program string) string {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	command := exec.CommandContext(t.Context(), python, "-c", program)
+	command.Env = append(os.Environ(), "PYTHONPATH=../../../artifacts/sdk/python", "PYTHONDONTWRITEBYTECODE=1", "HOST=127.0.0.1", "PORT=0")
+	command.Stderr = os.Stderr
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait() // It was killed.
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	port, ok := strings.CutPrefix(strings.TrimSpace(line), "hook listens on port ")
+	if err != nil || !ok {
+		t.Fatalf("the hook printed %q, error %v", line, err)
+	}
+	return "http://127.0.0.1:" + port
+}
+
+func TestRemoteHookInPythonIsCalled(t *testing.T) {
+	t.Parallel()
+	tr := trial()
+	tr.Finalize = nil
+	tr.Sync = hooktest.Remote(pythonHook(t, `
+from metacontroller_hook import serve
+
+def sync(request):
+    parent = request["parent"]
+    name, color = parent["metadata"]["name"], parent["spec"]["color"]
+    return {
+        "status": {"observed": len(request["children"]["ConfigMap.v1"])},
+        "children": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"color": color}}],
+    }
+
+serve({"/sync": sync})
+`) + "/sync")
+	tr.Run(t, 1)
 }
 
 func TestProgressIsShownToTheHook(t *testing.T) {
