@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -174,8 +175,51 @@ func TestFromTypedLeavesOutFieldsThatWereNeverSet(t *testing.T) {
 	if diff := cmp.Diff(wantTemplates, got.Object["spec"].(map[string]any)["templates"]); diff != "" {
 		t.Errorf("templates (-want +got):\n%s", diff)
 	}
-	if _, err := hook.FromTyped(&v1alpha1.CompositeController{}); err == nil {
-		t.Error("an object without kind was accepted")
+}
+
+func TestFromTypedLeavesItsArgumentAsItIs(t *testing.T) {
+	content := func() map[string]any {
+		return map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "creationTimestamp": nil},
+			"spec":   map[string]any{"replicas": 3, "templates": []any{map[string]any{"metadata": map[string]any{"creationTimestamp": nil}}}},
+			"status": map[string]any{"readyReplicas": int64(1)},
+		}
+	}
+	argument := &unstructured.Unstructured{Object: content()}
+	got, err := hook.FromTyped(argument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"},
+		"spec": map[string]any{"replicas": int64(3), "templates": []any{map[string]any{"metadata": map[string]any{}}}},
+	}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Errorf("child (-want +got):\n%s", diff)
+	}
+	got.SetName("other")
+	if diff := cmp.Diff(content(), argument.Object); diff != "" {
+		t.Errorf("argument (-want +got):\n%s", diff)
+	}
+}
+
+func TestFromTypedRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		typed runtime.Object
+		want  string
+	}{
+		"Nil":                     {nil, "there is no object to convert: it is nil"},
+		"NilPointer":              {(*v1alpha1.CompositeController)(nil), "there is no object to convert: it is nil"},
+		"NilUnstructured":         {(*unstructured.Unstructured)(nil), "there is no object to convert: it is nil"},
+		"NoKind":                  {&v1alpha1.CompositeController{}, "the object has no apiVersion or no kind; set its TypeMeta"},
+		"EmptyUnstructured":       {&unstructured.Unstructured{}, "the object has no apiVersion or no kind; set its TypeMeta"},
+		"WhatHasNoEncodingInJSON": {&unstructured.Unstructured{Object: map[string]any{"spec": func() {}}}, "converting *unstructured.Unstructured: json: unsupported type: func()"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := hook.FromTyped(tc.typed); err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, error %v, want %s", got, err, tc.want)
+			}
+		})
 	}
 }
 

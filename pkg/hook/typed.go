@@ -17,11 +17,14 @@ limitations under the License.
 package hook
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // FromTyped turns a typed object, for example an *appsv1.Deployment, into a child for a response. The object must carry
@@ -30,8 +33,14 @@ import (
 // Typed objects encode fields that were never set: "status": {} and "creationTimestamp": null, the latter in templates too. A
 // child must not name fields that it does not mean, since the server would hold the cluster to them; so the status and
 // every null creationTimestamp are left out.
+//
+// An [Object], too, is taken, and the child is a copy of it with the types that JSON has: an int becomes an int64. The argument is not
+// modified. A nil one, a nil pointer among them, is an error.
 func FromTyped(typed runtime.Object) (*Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if v := reflect.ValueOf(typed); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errors.New("there is no object to convert: it is nil")
+	}
+	content, err := contentOf(typed)
 	if err != nil {
 		return nil, fmt.Errorf("converting %T: %w", typed, err)
 	}
@@ -42,6 +51,22 @@ func FromTyped(typed runtime.Object) (*Object, error) {
 	delete(content, "status")
 	dropUnsetTimestamps(content)
 	return o, nil
+}
+
+// contentOf returns the fields of an object, which share nothing with it.
+func contentOf(typed runtime.Object) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if _, ok := typed.(runtime.Unstructured); !ok || err != nil {
+		return content, err
+	}
+	// DeepCopy panics when it meets an int or a []string, which authors write.
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	var decoded map[string]any
+	err = utiljson.Unmarshal(encoded, &decoded)
+	return decoded, err
 }
 
 // dropUnsetTimestamps removes every creationTimestamp that is null, at any depth.
