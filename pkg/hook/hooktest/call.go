@@ -30,6 +30,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -71,6 +72,15 @@ func show(o *hook.Object) (shown, error) {
 		return shown{}, fmt.Errorf("encoding %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return shown{o, encoded}, nil
+}
+
+// stored decodes what is shown, with the types that a cluster's objects have: an int becomes an int64, and a []string a []any.
+func (s shown) stored() (*hook.Object, error) {
+	var content map[string]any
+	if err := utiljson.Unmarshal(s.encoded, &content); err != nil {
+		return nil, fmt.Errorf("decoding %s %s: %w", s.GetKind(), s.GetName(), err)
+	}
+	return &hook.Object{Object: content}, nil
 }
 
 // JSON implements [wire.Object], as do Namespace and Name.

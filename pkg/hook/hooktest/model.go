@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,13 +90,23 @@ func newModel(ctx context.Context, tr Trial) (*model, error) {
 		}
 		m.controller, err = wire.EncodeDecorator(tr.Decorator, wire.EncodeOptions{})
 	}
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range m.rules {
 		if tr.Kinds[r.Resource] == "" {
 			return nil, fmt.Errorf("the trial's Kinds have no kind for %s", r.Resource)
 		}
 	}
+	parent, err := show(tr.Parent)
+	if err != nil {
+		return nil, err
+	}
+	if m.trial.Parent, err = parent.stored(); err != nil {
+		return nil, err
+	}
 	m.create()
-	return m, err
+	return m, nil
 }
 
 // declare takes the versions of the hooks.
@@ -141,10 +150,7 @@ func (m *model) do(s Step) error {
 		if edit == nil {
 			return errors.New("the trial has no such edit")
 		}
-		before := m.parent.DeepCopy()
-		if edit(m.parent); !reflect.DeepEqual(before, m.parent) {
-			m.wrote(m.parent, true)
-		}
+		return m.alter(m.parent, edit, true)
 	case DeleteChild:
 		if key, ok := m.child(s.Child); ok {
 			delete(m.children, key)
@@ -164,6 +170,28 @@ func (m *model) do(s Step) error {
 		return m.remove()
 	default:
 		return errors.New("there is no such step")
+	}
+	return nil
+}
+
+// alter has a function of the trial change an object, and leaves it as a cluster stores it.
+func (m *model) alter(o *hook.Object, change func(*hook.Object), generation bool) error {
+	before, err := show(o)
+	if err != nil {
+		return err
+	}
+	change(o)
+	after, err := show(o)
+	if err != nil {
+		return err
+	}
+	stored, err := after.stored()
+	if err != nil {
+		return err
+	}
+	o.Object = stored.Object
+	if !bytes.Equal(before.encoded, after.encoded) {
+		m.wrote(o, generation)
 	}
 	return nil
 }
@@ -200,7 +228,9 @@ func (m *model) rest() error {
 		if err != nil {
 			return err
 		}
-		m.progress()
+		if err := m.progress(); err != nil {
+			return err
+		}
 		if m.writes == before && changed == "" {
 			return nil
 		}
@@ -213,17 +243,16 @@ func (m *model) rest() error {
 }
 
 // progress lets the controllers of the children work.
-func (m *model) progress() {
+func (m *model) progress() error {
 	if m.trial.Progress == nil {
-		return
+		return nil
 	}
 	for _, key := range m.keys() {
-		child := m.children[key]
-		before := child.DeepCopy()
-		if m.trial.Progress(child); !reflect.DeepEqual(before, child) {
-			m.wrote(child, false)
+		if err := m.alter(m.children[key], m.trial.Progress, false); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // remove deletes the parent, and creates a new one when it is gone.
@@ -242,7 +271,9 @@ func (m *model) remove() error {
 			if round == m.trial.Rounds {
 				return fmt.Errorf("the finalize hook does not say that it is finalized within %d calls", round)
 			}
-			m.progress()
+			if err := m.progress(); err != nil {
+				return err
+			}
 		}
 	}
 	m.create()

@@ -48,7 +48,8 @@ type Trial struct {
 	Sync, Finalize http.Handler
 	// Kinds has the kind of each resource that the controller declares for children or attachments, as in "pods": "Pod".
 	Kinds map[string]string
-	// Parent is the parent, or the target, as a user creates it. It is not modified.
+	// Parent is the parent, or the target, as a user creates it. It is not modified. What encodes to JSON may be in it, as in what Edits
+	// and Progress set; hooks, Edits and Progress meet it with the types that decoding makes of it: an int is an int64 then.
 	Parent *hook.Object
 	// Edits are what users do to it, by a name for messages: each function changes the object that it is given.
 	Edits map[string]func(parent *hook.Object)

@@ -180,6 +180,73 @@ func TestProgressIsShownToTheHook(t *testing.T) {
 	}
 }
 
+// What Go writes as an int, a []string or a map[string]string is to the hook, and to the edits, what a cluster makes of it.
+func TestTrialTakesLiteralsAsAClusterStoresThem(t *testing.T) {
+	t.Parallel()
+	const large = 1<<53 + 1 // No float64 is this number.
+	tr := trial()
+	tr.Parent = object(map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Fleet",
+		"metadata": map[string]any{"namespace": "sea", "name": "a", "labels": map[string]string{"sea": "north"}},
+		"spec":     map[string]any{"ships": 2, "color": "red", "crew": large, "weight": 1.5, "ports": []string{"kiel"}},
+	})
+	spec := func(o *hook.Object) map[string]any { return o.Object["spec"].(map[string]any) }
+	tr.Edits = map[string]func(*hook.Object){
+		"moor": func(o *hook.Object) {
+			ports, _ := spec(o)["ports"].([]any)
+			if crew, ok := spec(o)["crew"].(int64); !ok || crew != large || len(ports) == 0 || o.GetLabels()["sea"] != "north" {
+				t.Errorf("the parent is %v", o.Object)
+			}
+			spec(o)["ports"] = []string{"kiel", fmt.Sprint(len(ports))}
+		},
+		"grow": func(o *hook.Object) { spec(o)["ships"] = 3 },
+		"flag": func(o *hook.Object) { spec(o)["flags"] = map[string]string{"a": "b"} },
+	}
+	tr.Progress = func(child *hook.Object) {
+		child.Object["status"] = map[string]any{"ready": 1, "ports": []string{"kiel"}}
+	}
+	before := fmt.Sprintf("%#v", tr.Parent.Object)
+	tr.Run(t, 20)
+	if after := fmt.Sprintf("%#v", tr.Parent.Object); after != before {
+		t.Errorf("the trial's parent is %s, and was %s", after, before)
+	}
+}
+
+// A number of the hook that reads as another type in Go is no change.
+func TestTrialComesToRestWithFractionsInChildren(t *testing.T) {
+	t.Parallel()
+	tr := trial()
+	tr.Progress = func(child *hook.Object) { child.Object["status"] = map[string]any{"load": 1.0} }
+	tr.Sync = hooktest.Body("application/json",
+		`{"children":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"weight":1.0}],"status":{"weight":1.0}}`)
+	tr.Finalize = nil
+	tr.Run(t, 5)
+}
+
+func TestTrialNamesWhatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	spoil := func(o *hook.Object) { o.Object["spec"] = map[string]any{"horn": make(chan int)} }
+	edit, rest := []hooktest.Step{{Do: hooktest.Edit, Edit: "blow"}}, []hooktest.Step{{Do: hooktest.Rest}}
+	for name, tc := range map[string]struct {
+		change func(*hooktest.Trial)
+		steps  []hooktest.Step
+		want   string
+	}{
+		"of the parent":   {func(tr *hooktest.Trial) { spoil(tr.Parent) }, rest, "encoding Fleet a: json: unsupported type: chan int"},
+		"of an edit":      {func(tr *hooktest.Trial) { tr.Edits["blow"] = spoil }, edit, "edit: blow: encoding Fleet a: json: unsupported type: chan int"},
+		"of the progress": {func(tr *hooktest.Trial) { tr.Progress = spoil }, rest, "rest: encoding ConfigMap a-0: json: unsupported type: chan int"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := trial()
+			tc.change(&tr)
+			if err := tr.Play(t.Context(), tc.steps); err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
 // changed is the hook of ship with something done to its responses.
 func changed(change func(*hook.CompositeRequest, *hook.CompositeResponse)) func(*hook.CompositeRequest) (*hook.CompositeResponse, error) {
 	return func(r *hook.CompositeRequest) (*hook.CompositeResponse, error) {
