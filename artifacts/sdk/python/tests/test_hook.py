@@ -99,6 +99,24 @@ class Replay(unittest.TestCase):
         self.assertIn('-    "name": "old"', text)
         self.assertIn('+    "name": "web"', text)
 
+    def test_compares_numbers_by_their_value(self):
+        for recorded, returned, equal in [
+            (1, 1.0, True),
+            (1.0, 1, True),
+            (-0.0, 0, True),
+            (1e21, 10**21, True),
+            (1.5, 1.5, True),
+            (2**53 + 1, 2**53 + 1, True),
+            (2**53 + 1, float(2**53), False),
+            (1, 1.5, False),
+            (1, True, False),
+            (1, "1", False),
+        ]:
+            with self.subTest(recorded=recorded, returned=returned):
+                self.record("sync", {}, {"status": {"n": [recorded]}})
+                texts = differences(self.folder, {"/sync": lambda _: {"status": {"n": (returned,)}}})
+                self.assertEqual(equal, texts == [], texts)
+
     def test_names_hooks_that_are_missing(self):
         self.record("finalize", {}, {})
         self.assertEqual(["finalize.request.json: there is no hook /finalize, only /sync"], differences(self.folder, {"/sync": sync}))
