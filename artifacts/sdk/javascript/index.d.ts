@@ -13,5 +13,8 @@ export function makeServer(hooks: Hooks): Server;
 /** Serves hooks at $PORT (8080) until the program gets SIGTERM or Ctrl-C. */
 export function serve(hooks: Hooks): Server;
 
-/** Calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. */
+/**
+ * Calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. A value of a
+ * Secret that was recorded as hidden is equal to any other one.
+ */
 export function differences(folder: string, hooks: Hooks): Promise<string[]>;

@@ -8,6 +8,9 @@ import { isDeepStrictEqual } from "node:util";
 const REQUEST = ".request.json";
 const RESPONSE = ".response.json";
 
+// What the server of the API records in place of a value of a Secret: as it is, and in base64 in data.
+const HIDDEN = ["(hidden)", "KGhpZGRlbik="];
+
 /**
  * Returns a server for hooks by path; listen() makes it serve. GET of any path is answered with status 200, for readiness probes.
  * What a hook throws is status 500 with its message, which the server of the API shows in an event; the stack is printed.
@@ -70,7 +73,7 @@ export function serve(hooks) {
 /**
  * Calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. The request
  * HOOK.request.json or HOOK-TEXT.request.json goes to the hook at /HOOK, and HOOK.response.json or HOOK-TEXT.response.json is what it has
- * to return. A folder without requests is an error.
+ * to return. A value of a Secret that was recorded as hidden is equal to any other one. A folder without requests is an error.
  * @param {string} folder
  * @param {import("./index.js").Hooks} hooks
  */
@@ -90,6 +93,7 @@ export async function differences(folder, hooks) {
     const wanted = read(folder, name + RESPONSE);
     // As the server of the API reads it: fields that are undefined are not sent.
     const got = JSON.parse(JSON.stringify(await hooks[path](read(folder, file))));
+    hideSecrets(wanted, got);
     if (!isDeepStrictEqual(wanted, got)) {
       texts.push(`${file}: the hook returned\n${JSON.stringify(got, null, 2)}\nand ${name}${RESPONSE} is\n${JSON.stringify(wanted, null, 2)}`);
     }
@@ -99,4 +103,38 @@ export async function differences(folder, hooks) {
 
 function read(folder, file) {
   return JSON.parse(readFileSync(join(folder, file), "utf8"));
+}
+
+// Hides the values of Secrets in both responses that are hidden in one of them.
+function hideSecrets(wanted, got) {
+  const returned = secretsOf(got);
+  for (const [name, secret] of secretsOf(wanted)) {
+    const others = valuesOf(returned.get(name));
+    valuesOf(secret).forEach((values, i) => {
+      for (const key of Object.keys(values)) {
+        if (Object.hasOwn(others[i], key) && (HIDDEN.includes(values[key]) || HIDDEN.includes(others[i][key]))) {
+          values[key] = others[i][key] = HIDDEN[0];
+        }
+      }
+    });
+  }
+}
+
+// Returns the Secrets among the children or attachments of a response by namespace and name.
+function secretsOf(response) {
+  const secrets = new Map();
+  for (const field of ["children", "attachments"]) {
+    const children = response?.[field];
+    for (const child of Array.isArray(children) ? children : []) {
+      if (child?.apiVersion === "v1" && child.kind === "Secret") {
+        secrets.set(`${child.metadata?.namespace}/${child.metadata?.name}`, child);
+      }
+    }
+  }
+  return secrets;
+}
+
+// Returns the maps of a Secret in which the server hides values. Annotations may have a copy of it.
+function valuesOf(secret) {
+  return [secret?.data, secret?.stringData, secret?.metadata?.annotations].map((values) => (values instanceof Object ? values : {}));
 }

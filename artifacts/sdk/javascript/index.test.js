@@ -79,6 +79,32 @@ test("replays recorded requests", async (t) => {
   assert.equal((await differences(folder, { "/sync": sync }))[0], "finalize.request.json: there is no hook /finalize, only /sync");
 });
 
+test("compares Secrets with hidden values", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "replay-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const secret = (fields) => ({ apiVersion: "v1", kind: "Secret", metadata: { name: "a" }, ...fields });
+  const copied = (text) => secret({ metadata: { annotations: { copy: text } } });
+  const hidden = "KGhpZGRlbik=";
+  for (const [what, field, recorded, returned, equal] of [
+    ["data", "children", secret({ data: { k: hidden } }), secret({ data: { k: "bmV3" } }), true],
+    ["stringData", "children", secret({ stringData: { k: "(hidden)" } }), secret({ stringData: { k: "new" } }), true],
+    ["an attachment", "attachments", secret({ data: { k: hidden } }), secret({ data: { k: "bmV3" } }), true],
+    ["a copy in an annotation", "children", copied("(hidden)"), copied("new"), true],
+    ["what is not hidden", "children", secret({ data: { k: "YQ==" } }), secret({ data: { k: "bmV3" } }), false],
+    ["a key more", "children", secret({ data: { k: hidden } }), secret({ data: { k: "bmV3", l: "bmV3" } }), false],
+    ["a key less", "children", secret({ data: { k: hidden, l: hidden } }), secret({ data: { k: "bmV3" } }), false],
+    ["another type", "children", secret({ data: { k: hidden }, type: "Opaque" }), secret({ data: { k: "bmV3" } }), false],
+    ["another kind", "children", secret({ kind: "ConfigMap", data: { k: "(hidden)" } }), secret({ kind: "ConfigMap", data: { k: "new" } }), false],
+    ["what is no object", "children", null, null, true],
+    ["what has no fields", "children", secret({ metadata: 1, data: [{}] }), secret({ metadata: 1, data: [{}] }), true],
+  ]) {
+    writeFileSync(join(folder, "sync.request.json"), "{}");
+    writeFileSync(join(folder, "sync.response.json"), JSON.stringify({ [field]: [recorded] }));
+    const texts = await differences(folder, { "/sync": () => ({ [field]: [returned] }) });
+    assert.equal(texts.length === 0, equal, `${what}: ${texts}`);
+  }
+});
+
 test("declares the fields of the schema", () => {
   const types = readFileSync(new URL("./types.d.ts", import.meta.url), "utf8");
   const folder = new URL("../../../docs/reference/hook-schema/", import.meta.url);

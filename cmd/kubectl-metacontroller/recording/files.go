@@ -62,10 +62,21 @@ func hookOf(name string) string {
 
 // normal writes JSON in the one form that files have: indented, with sorted keys, and numbers that are the same written in the same way.
 func normal(body []byte) ([]byte, error) {
-	var value any
-	if err := utiljson.Unmarshal(body, &value); err != nil {
+	value, err := decode(body)
+	if err != nil {
 		return nil, err
 	}
+	return indented(value)
+}
+
+// decode decodes JSON, and integers without loss.
+func decode(body []byte) (any, error) {
+	var value any
+	err := utiljson.Unmarshal(body, &value)
+	return value, err
+}
+
+func indented(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)

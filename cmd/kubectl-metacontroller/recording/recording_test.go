@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
@@ -191,5 +192,53 @@ func TestReplay(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A hook returns the values of Secrets that the server has hidden in what it recorded.
+func TestReplayComparesSecretsWithHiddenValues(t *testing.T) {
+	child := func(apiVersion, kind, name, fields string) string {
+		return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"` + name + `"` + fields + `}`
+	}
+	secret := func(name, fields string) string { return child("v1", "Secret", name, "},"+fields) }
+	const applied = `,"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"`
+	for what, tc := range map[string]struct {
+		field, recorded, returned string
+		different                 bool
+	}{
+		"data":                             {"children", secret("a", `"data":{"k":"aHVudGVyMg=="}`), secret("a", `"data":{"k":"bmV3"}`), false},
+		"stringData":                       {"children", secret("a", `"stringData":{"k":"hunter2"}`), secret("a", `"stringData":{"k":"new"}`), false},
+		"an attachment":                    {"attachments", secret("a", `"data":{"k":"aHVudGVyMg=="}`), secret("a", `"data":{"k":"bmV3"}`), false},
+		"a copy in an annotation":          {"children", child("v1", "Secret", "a", applied+`hunter2"}}`), child("v1", "Secret", "a", applied+`new"}}`), false},
+		"several":                          {"children", secret("a", `"data":{"k":"YQ=="}`) + "," + secret("b", `"data":{"k":"Yg=="}`), secret("a", `"data":{"k":"Yw=="}`) + "," + secret("b", `"data":{"k":"ZA=="}`), false},
+		"another order":                    {"children", secret("a", `"data":{"k":"YQ=="}`) + "," + secret("b", `"data":{"k":"Yg=="}`), secret("b", `"data":{"k":"ZA=="}`) + "," + secret("a", `"data":{"k":"Yw=="}`), true},
+		"a key more":                       {"children", secret("a", `"data":{"k":"YQ=="}`), secret("a", `"data":{"k":"YQ==","l":"Yg=="}`), true},
+		"a key less":                       {"children", secret("a", `"data":{"k":"YQ==","l":"Yg=="}`), secret("a", `"data":{"k":"YQ=="}`), true},
+		"no data any more":                 {"children", secret("a", `"data":{"k":"YQ=="}`), secret("a", `"type":"Opaque"`), true},
+		"another type":                     {"children", secret("a", `"data":{"k":"YQ=="},"type":"Opaque"`), secret("a", `"data":{"k":"YQ=="},"type":"tls"`), true},
+		"another name":                     {"children", secret("a", `"data":{"k":"YQ=="}`), secret("b", `"data":{"k":"YQ=="}`), true},
+		"a ConfigMap":                      {"children", child("v1", "ConfigMap", "a", `},"data":{"k":"(hidden)"}`), child("v1", "ConfigMap", "a", `},"data":{"k":"new"}`), true},
+		"a Secret of another group":        {"children", child("a/v1", "Secret", "a", `},"data":{"k":"(hidden)"}`), child("a/v1", "Secret", "a", `},"data":{"k":"new"}`), true},
+		"what is no object, and no Secret": {"children", `null,1,{"apiVersion":"v1","kind":"Secret","data":1,"metadata":2}`, `null,1,{"apiVersion":"v1","kind":"Secret","data":1,"metadata":2}`, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			recorded, err := preview.ResponseWithoutSecrets([]byte(`{"` + tc.field + `":[` + tc.recorded + `]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines, err := compare(pair{"sync", []byte(`{}`), recorded}, []byte(`{"`+tc.field+`":[`+tc.returned+`]}`))
+			if err != nil || textdiff.Different(lines) != tc.different {
+				t.Errorf("got %v, error %v, want a difference: %v", lines, err, tc.different)
+			}
+		})
+	}
+}
+
+// With --hook, what a hook on this machine returned was recorded as it was.
+func TestReplayComparesValuesOfSecretsThatAreNotHidden(t *testing.T) {
+	const recorded, returned = `{"children":[{"apiVersion":"v1","kind":"Secret","data":{"k":"YQ=="}}]}`, `{"children":[{"apiVersion":"v1","kind":"Secret","data":{"k":"Yg=="}}]}`
+	lines, err := compare(pair{"sync", []byte(`{}`), []byte(recorded)}, []byte(returned))
+	if err != nil || !textdiff.Different(lines) {
+		t.Errorf("got %v, error %v", lines, err)
 	}
 }

@@ -37,7 +37,7 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "replay DIRECTORY [--hook URL] [--exec COMMAND]",
 		Short: "Compare what a hook on this machine returns with what was recorded",
 		Long: `Send the recorded requests in a folder to a hook on this machine, and compare what it returns with the recorded responses. No cluster is
-asked. HOOK.request.json and HOOK-TEXT.request.json go to the hook of that name.
+asked. HOOK.request.json and HOOK-TEXT.request.json go to the hook of that name. A value of a Secret that was recorded as hidden is equal to any other one.
 
 The exit status is 0 if all responses are the recorded ones, 1 if one is not, and greater if that could not be found out.`,
 		Example: `  kubectl metacontroller replay testdata --hook http://localhost:8080/sync
@@ -96,17 +96,26 @@ func replay(ctx context.Context, p textdiff.Printer, hook caller, pairs []pair) 
 	return verdict(p.Out, len(pairs), different, failed)
 }
 
-// compare compares the recorded response with another one.
+// compare compares the recorded response with another one. A value of a Secret that was recorded as hidden is equal to any other one.
 func compare(recorded pair, response []byte) ([]textdiff.Line, error) {
-	wanted, err := normal(recorded.response)
+	wanted, err := decode(recorded.response)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w: record it again", recorded.name+responseEnd, err)
 	}
-	got, err := normal(response)
+	got, err := decode(response)
 	if err != nil {
 		return nil, fmt.Errorf("reading what the hook returned to %s: %w", recorded.name+requestEnd, err)
 	}
-	return textdiff.Lines(string(wanted), string(got)), nil
+	hideSecrets(wanted, got)
+	wantedText, err := indented(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", recorded.name+responseEnd, err)
+	}
+	gotText, err := indented(got)
+	if err != nil {
+		return nil, fmt.Errorf("writing what the hook returned to %s: %w", recorded.name+requestEnd, err)
+	}
+	return textdiff.Lines(string(wantedText), string(gotText)), nil
 }
 
 // verdict says how it went.

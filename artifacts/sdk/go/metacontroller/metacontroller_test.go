@@ -106,6 +106,48 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// The server hides values of Secrets in what it records, and the hook returns them.
+func TestDifferencesComparesSecretsWithHiddenValues(t *testing.T) {
+	secret := func(fields string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},` + fields + `}`
+	}
+	for what, tc := range map[string]struct {
+		field, recorded, returned string
+		equal                     bool
+	}{
+		"data":               {"children", secret(`"data":{"k":"KGhpZGRlbik="}`), secret(`"data":{"k":"bmV3"}`), true},
+		"stringData":         {"children", secret(`"stringData":{"k":"(hidden)"}`), secret(`"stringData":{"k":"new"}`), true},
+		"an attachment":      {"attachments", secret(`"data":{"k":"KGhpZGRlbik="}`), secret(`"data":{"k":"bmV3"}`), true},
+		"what is not hidden": {"children", secret(`"data":{"k":"YQ=="}`), secret(`"data":{"k":"bmV3"}`), false},
+		"a key more":         {"children", secret(`"data":{"k":"KGhpZGRlbik="}`), secret(`"data":{"k":"bmV3","l":"bmV3"}`), false},
+		"a key less":         {"children", secret(`"data":{"k":"KGhpZGRlbik=","l":"KGhpZGRlbik="}`), secret(`"data":{"k":"bmV3"}`), false},
+		"another type":       {"children", secret(`"data":{"k":"KGhpZGRlbik="},"type":"Opaque"`), secret(`"data":{"k":"bmV3"}`), false},
+		"another kind": {
+			"children", `{"apiVersion":"v1","kind":"ConfigMap","data":{"k":"(hidden)"}}`, `{"apiVersion":"v1","kind":"ConfigMap","data":{"k":"new"}}`, false,
+		},
+		"a copy in an annotation": {
+			"children", `{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"copy":"(hidden)"}}}`,
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"copy":"new"}}}`, true,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range map[string]string{"sync.request.json": `{}`, "sync.response.json": `{"` + tc.field + `":[` + tc.recorded + `]}`} {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"` + tc.field + `":[` + tc.returned + `]}`))
+			})
+			texts, err := metacontroller.Differences(t.Context(), folder, map[string]http.Handler{"/sync": handler})
+			if err != nil || (len(texts) == 0) != tc.equal {
+				t.Errorf("got %v, error %v, want none: %v", texts, err, tc.equal)
+			}
+		})
+	}
+}
+
 // The types have the same JSON as those of pkg/hook, from which the schema is made.
 func TestTypesAreThoseOfTheProtocol(t *testing.T) {
 	removed := (*string)(nil)

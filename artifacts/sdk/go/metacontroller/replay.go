@@ -19,6 +19,7 @@ package metacontroller
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -35,9 +36,12 @@ const (
 	responseSuffix = ".response.json"
 )
 
+// hidden is what the server records in place of a value of a Secret.
+const hidden = "(hidden)"
+
 // Differences calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. The
 // request HOOK.request.json or HOOK-TEXT.request.json goes to the hook at /HOOK, and HOOK.response.json or HOOK-TEXT.response.json is what
-// it has to return. A folder without requests is an error.
+// it has to return. A value of a Secret that was recorded as hidden is equal to any other one. A folder without requests is an error.
 func Differences(ctx context.Context, folder string, hooks map[string]http.Handler) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*"+requestSuffix))
 	if err != nil {
@@ -87,6 +91,7 @@ func difference(ctx context.Context, base string, hooks map[string]http.Handler)
 	if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
 		return "", fmt.Errorf("reading the response of the hook: %w", err)
 	}
+	hideSecrets(wanted, got)
 	if reflect.DeepEqual(wanted, got) {
 		return "", nil
 	}
@@ -99,4 +104,53 @@ func indented(value any) string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// hideSecrets hides the values of Secrets in both responses that are hidden in one of them.
+func hideSecrets(wanted, got any) {
+	returned := secretsOf(got)
+	for name, secret := range secretsOf(wanted) {
+		others := valuesOf(returned[name])
+		for i, values := range valuesOf(secret) {
+			for key, value := range values {
+				if other, ok := others[i][key]; ok && (isHidden(value) || isHidden(other)) {
+					values[key], others[i][key] = hidden, hidden
+				}
+			}
+		}
+	}
+}
+
+// isHidden reports whether the server recorded that in place of a value. Values of data are in base64.
+func isHidden(value any) bool {
+	return value == hidden || value == base64.StdEncoding.EncodeToString([]byte(hidden))
+}
+
+// secretsOf returns the Secrets among the children or attachments of a response by namespace and name.
+func secretsOf(response any) map[[2]string]map[string]any {
+	secrets := map[[2]string]map[string]any{}
+	fields, _ := response.(map[string]any)
+	for _, field := range []string{"children", "attachments"} {
+		children, _ := fields[field].([]any)
+		for _, element := range children {
+			child, _ := element.(map[string]any)
+			if child["apiVersion"] != "v1" || child["kind"] != "Secret" {
+				continue
+			}
+			metadata, _ := child["metadata"].(map[string]any)
+			namespace, _ := metadata["namespace"].(string)
+			name, _ := metadata["name"].(string)
+			secrets[[2]string{namespace, name}] = child
+		}
+	}
+	return secrets
+}
+
+// valuesOf returns the maps of a Secret in which the server hides values. Annotations may have a copy of it.
+func valuesOf(secret map[string]any) [3]map[string]any {
+	data, _ := secret["data"].(map[string]any)
+	text, _ := secret["stringData"].(map[string]any)
+	metadata, _ := secret["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return [3]map[string]any{data, text, annotations}
 }

@@ -117,6 +117,32 @@ class Replay(unittest.TestCase):
                 texts = differences(self.folder, {"/sync": lambda _: {"status": {"n": (returned,)}}})
                 self.assertEqual(equal, texts == [], texts)
 
+    def test_compares_secrets_with_hidden_values(self):
+        def secret(**fields):
+            return dict({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}, **fields)
+
+        def copied(text):
+            return {"apiVersion": "v1", "kind": "Secret", "metadata": {"annotations": {"copy": text}}}
+
+        hidden = "KGhpZGRlbik="
+        for what, field, recorded, returned, equal in [
+            ("data", "children", secret(data={"k": hidden}), secret(data={"k": "bmV3"}), True),
+            ("stringData", "children", secret(stringData={"k": "(hidden)"}), secret(stringData={"k": "new"}), True),
+            ("an attachment", "attachments", secret(data={"k": hidden}), secret(data={"k": "bmV3"}), True),
+            ("a copy in an annotation", "children", copied("(hidden)"), copied("new"), True),
+            ("what is not hidden", "children", secret(data={"k": "YQ=="}), secret(data={"k": "bmV3"}), False),
+            ("a key more", "children", secret(data={"k": hidden}), secret(data={"k": "bmV3", "l": "bmV3"}), False),
+            ("a key less", "children", secret(data={"k": hidden, "l": hidden}), secret(data={"k": "bmV3"}), False),
+            ("another type", "children", secret(data={"k": hidden}, type="Opaque"), secret(data={"k": "bmV3"}), False),
+            ("another kind", "children", secret(kind="ConfigMap", data={"k": "(hidden)"}), secret(kind="ConfigMap", data={"k": "new"}), False),
+            ("what is no object", "children", None, None, True),
+            ("what has no fields", "children", secret(metadata=1, data=[{}]), secret(metadata=1, data=[{}]), True),
+        ]:
+            with self.subTest(what):
+                self.record("sync", {}, {field: [recorded]})
+                texts = differences(self.folder, {"/sync": lambda _: {field: [returned]}})
+                self.assertEqual(equal, texts == [], texts)
+
     def test_names_hooks_that_are_missing(self):
         self.record("finalize", {}, {})
         self.assertEqual(["finalize.request.json: there is no hook /finalize, only /sync"], differences(self.folder, {"/sync": sync}))
