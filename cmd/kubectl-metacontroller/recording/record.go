@@ -48,7 +48,7 @@ func NewRecordCommand(c *connection.Connection) *cobra.Command {
 HOOK-TEXT.response.json, the form of the tests that init writes. The server calls the hooks and does nothing with their responses, which takes the right to create the
 subresource plan of the controller. With --hook or --exec a hook on this machine is called instead.
 
-Values of Secrets are hidden, also from a hook on this machine. Files of the same names are overwritten, others are left.`,
+Values of Secrets are hidden in requests, also from a hook on this machine; what such a hook returns is written as it is. Files of the same names are overwritten, others are left.`,
 		Example: `  # A test of what the hook does with one parent now
   kubectl metacontroller record cc/website shop/example -o testdata
   kubectl metacontroller replay testdata --exec 'python3 hook.py'`,
