@@ -43,8 +43,9 @@ type Report struct {
 	Format string
 
 	printer textdiff.Printer
-	errOut  io.Writer
-	all     v1alpha1.ControllerPlanStatus
+	// errOut is for what is neither the difference nor the document.
+	errOut io.Writer
+	all    v1alpha1.ControllerPlanStatus
 }
 
 // Part prints a part of the plan, or keeps it for End.
@@ -81,7 +82,7 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 	}
 	switch {
 	case s.Parents == 0 && r.all.Hidden == 0:
-		return selected.Nothing(r.printer.Out, object)
+		return selected.Nothing(r.errOut, object)
 	case r.Format == "":
 		fmt.Fprintln(r.printer.Out, summary(s))
 	}

@@ -147,8 +147,8 @@ func TestStatusAndSummary(t *testing.T) {
 			err: "1 sync would fail, as it says above; see how the parents are with 'kubectl metacontroller parents cc/website --all'",
 		},
 		"no parents": {
-			parts:   []v1alpha1.ControllerPlanStatus{{}},
-			printed: "cc/website has no parent in namespace shop: list all of them with 'kubectl metacontroller parents cc/website --all'\n",
+			parts: []v1alpha1.ControllerPlanStatus{{}},
+			said:  "cc/website has no parent in namespace shop: list all of them with 'kubectl metacontroller parents cc/website --all'\n",
 		},
 		"not the parent": {
 			parts: []v1alpha1.ControllerPlanStatus{{}}, name: "a", status: 1,
@@ -207,6 +207,22 @@ func TestPlansForProgramsAreWhole(t *testing.T) {
 		}
 		if err != nil || got.Kind != "ControllerPlan" || len(got.Status.Parents) != 2 || got.Status.Summary.Parents != 2 {
 			t.Errorf("%s: %+v, error %v", format, got, err)
+		}
+	}
+}
+
+// What is said of a plan for programs is not among what they read.
+func TestAPlanOfNoParentsIsADocument(t *testing.T) {
+	for _, format := range []string{formatJSON, formatYAML} {
+		var out, errOut bytes.Buffer
+		r := &Report{Format: format, printer: textdiff.Printer{Out: &out}, errOut: &errOut}
+		if err := r.End(website, subresource.Selected{}); err != nil {
+			t.Fatal(err)
+		}
+		var got v1alpha1.ControllerPlan
+		err := yaml.UnmarshalStrict(out.Bytes(), &got)
+		if err != nil || got.Kind != "ControllerPlan" || errOut.String() != "cc/website has no parent\n" {
+			t.Errorf("%s: it said %q, the document is %v:\n%s", format, errOut.String(), err, out.String())
 		}
 	}
 }
