@@ -77,13 +77,13 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 		return err
 	}
 	s := &r.all.Summary
+	if s.Parents == 0 {
+		return r.nothing(object, selected)
+	}
 	if r.all.Hidden > 0 {
 		fmt.Fprintln(r.errOut, subresource.Hidden(r.all.Hidden))
 	}
-	switch {
-	case s.Parents == 0 && r.all.Hidden == 0:
-		return selected.Nothing(r.errOut, object)
-	case r.Format == "":
+	if r.Format == "" {
 		fmt.Fprintln(r.printer.Out, summary(s))
 	}
 	switch {
@@ -94,6 +94,14 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 		return exitstatus.ErrDifferent
 	}
 	return nil
+}
+
+// nothing says why the plan is of no parents. That all are hidden is an error, because syncs of them may change something.
+func (r *Report) nothing(object controllerobject.Object, selected subresource.Selected) error {
+	if r.all.Hidden > 0 {
+		return &exitstatus.Error{Status: exitstatus.Trouble, Err: fmt.Errorf("no parent of %s was looked at: %s", object.Argument(), subresource.Hidden(r.all.Hidden))}
+	}
+	return selected.Nothing(r.errOut, object)
 }
 
 func (r *Report) encode() error {

@@ -159,6 +159,14 @@ func TestStatusAndSummary(t *testing.T) {
 			printed: "Of 1 parent, 0 would change. There are no children.\n",
 			said:    "2 parents are left out, because you may not get them or their children: see 'kubectl auth can-i --list'\n",
 		},
+		"all are hidden": {
+			parts: []v1alpha1.ControllerPlanStatus{{Hidden: 2}}, status: 2,
+			err: "no parent of cc/website was looked at: 2 parents are left out, because you may not get them or their children: see 'kubectl auth can-i --list'",
+		},
+		"the parent is hidden": {
+			parts: []v1alpha1.ControllerPlanStatus{{Hidden: 1}}, name: "a", status: 2,
+			err: "no parent of cc/website was looked at: 1 parent is left out, because you may not get them or their children: see 'kubectl auth can-i --list'",
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var out, errOut bytes.Buffer
@@ -214,15 +222,25 @@ func TestPlansForProgramsAreWhole(t *testing.T) {
 // What is said of a plan for programs is not among what they read.
 func TestAPlanOfNoParentsIsADocument(t *testing.T) {
 	for _, format := range []string{formatJSON, formatYAML} {
-		var out, errOut bytes.Buffer
-		r := &Report{Format: format, printer: textdiff.Printer{Out: &out}, errOut: &errOut}
-		if err := r.End(website, subresource.Selected{}); err != nil {
-			t.Fatal(err)
-		}
-		var got v1alpha1.ControllerPlan
-		err := yaml.UnmarshalStrict(out.Bytes(), &got)
-		if err != nil || got.Kind != "ControllerPlan" || errOut.String() != "cc/website has no parent\n" {
-			t.Errorf("%s: it said %q, the document is %v:\n%s", format, errOut.String(), err, out.String())
+		for what, tc := range map[string]struct {
+			hidden int64
+			status int
+			said   string
+		}{
+			"no parents":     {0, 0, "cc/website has no parent\n"},
+			"all are hidden": {2, 2, ""},
+		} {
+			var out, errOut bytes.Buffer
+			r := &Report{Format: format, printer: textdiff.Printer{Out: &out}, errOut: &errOut}
+			if err := r.Part(&v1alpha1.ControllerPlanStatus{Hidden: tc.hidden}); err != nil {
+				t.Fatal(err)
+			}
+			status, _ := exitstatus.Of(r.End(website, subresource.Selected{}))
+			var got v1alpha1.ControllerPlan
+			err := yaml.UnmarshalStrict(out.Bytes(), &got)
+			if err != nil || got.Kind != "ControllerPlan" || got.Status.Hidden != tc.hidden || status != tc.status || errOut.String() != tc.said {
+				t.Errorf("%s as %s: the status is %d, it said %q, the document is %v:\n%s", what, format, status, errOut.String(), err, out.String())
+			}
 		}
 	}
 }
