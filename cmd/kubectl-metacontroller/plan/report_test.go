@@ -157,15 +157,15 @@ func TestStatusAndSummary(t *testing.T) {
 		"hidden parents": {
 			parts:   []v1alpha1.ControllerPlanStatus{{Hidden: 2}, {Hidden: 2, Summary: v1alpha1.PlanSummary{Parents: 1}}},
 			printed: "Of 1 parent, 0 would change. There are no children.\n",
-			said:    "2 parents are left out, because you may not get them or their children: see 'kubectl auth can-i --list'\n",
+			said:    "2 parents are left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'\n",
 		},
 		"all are hidden": {
 			parts: []v1alpha1.ControllerPlanStatus{{Hidden: 2}}, status: 2,
-			err: "no parent of cc/website was looked at: 2 parents are left out, because you may not get them or their children: see 'kubectl auth can-i --list'",
+			err: "no parent of cc/website was looked at: 2 parents are left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'",
 		},
 		"the parent is hidden": {
 			parts: []v1alpha1.ControllerPlanStatus{{Hidden: 1}}, name: "a", status: 2,
-			err: "no parent of cc/website was looked at: 1 parent is left out, because you may not get them or their children: see 'kubectl auth can-i --list'",
+			err: "no parent of cc/website was looked at: 1 parent is left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

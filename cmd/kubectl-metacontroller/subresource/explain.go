@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // explain adds to an error of a subresource what to do next. Nil stays nil.
@@ -61,4 +62,15 @@ func (c *Client) explain(err error, verb, subresource string) error {
 func isOf(err error, resource string) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.Status().Details != nil && status.Status().Details.Kind == resource
+}
+
+// IsHidden reports whether an error says that the caller may not see what would be shown of a parent. That he may not use the subresource at all is
+// an error about the controller.
+func IsHidden(err error, p v1alpha1.ParentReference) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsForbidden(err) || status.Status().Details == nil {
+		return false
+	}
+	about := status.Status().Details
+	return about.Group == p.Group && about.Kind == p.Resource && about.Name == p.Name
 }

@@ -94,7 +94,7 @@ func Hidden(n int64) string {
 	if n != 1 {
 		what = fmt.Sprintf("%d parents are", n)
 	}
-	return what + " left out, because you may not get them or their children: see 'kubectl auth can-i --list'"
+	return what + " left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'"
 }
 
 // Open finds the controller that the first argument names, reads which of its parents the second one and the flags are about, and returns a

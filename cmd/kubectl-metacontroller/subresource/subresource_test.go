@@ -77,6 +77,28 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	}
 }
 
+// That a parent is hidden is told from that a subresource may not be used: the latter is about the controller.
+func TestParentsThatAreHidden(t *testing.T) {
+	p := v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: "shop", Name: "a"}
+	websites := schema.GroupResource{Group: "example.com", Resource: "websites"}
+	controllers := schema.GroupResource{Group: "metacontroller.k8s.io", Resource: "compositecontrollers"}
+	c := &Client{object: website}
+	for what, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"the parent":         {apierrors.NewForbidden(websites, "a", errors.New("you may not get secrets")), true},
+		"another parent":     {apierrors.NewForbidden(websites, "b", errors.New("you may not get secrets")), false},
+		"the subresource":    {apierrors.NewForbidden(controllers, "a", errors.New("you may not get compositecontrollers/request")), false},
+		"something else":     {apierrors.NewConflict(websites, "a", errors.New("the customize hook failed")), false},
+		"no error of an API": {errors.New("no"), false},
+	} {
+		if got := IsHidden(c.explain(tc.err, "get", "request"), p); got != tc.want {
+			t.Errorf("%s: %t, want %t", what, got, tc.want)
+		}
+	}
+}
+
 // Whatever kubectl takes, the API selects the same.
 func TestSelectorsByLabels(t *testing.T) {
 	for _, text := range []string{"a=b", "a==b,c!=d", "a in (b,c),d notin (e)", "a,!b"} {

@@ -81,8 +81,12 @@ func (t trial) all(ctx context.Context, hook caller, selected subresource.Select
 		return nil
 	})
 	for i := range list.Items {
+		p := list.Items[i].ParentReference
 		group.Go(func() error {
-			part, err := t.one(ctx, hook, list.Items[i].ParentReference)
+			part, err := t.one(ctx, hook, p)
+			if selected.Name == "" && subresource.IsHidden(err, p) {
+				part, err = &v1alpha1.ControllerPlanStatus{Hidden: 1}, nil // The error about a parent that was named says why.
+			}
 			if err == nil {
 				done[i] <- part
 			}

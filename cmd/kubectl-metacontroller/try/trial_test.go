@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -31,10 +32,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/plan"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // scene is a server with parents, whose requests are their names, and plans are the responses that are given.
@@ -58,8 +61,11 @@ func (scene) Requests(_ context.Context, p v1alpha1.ParentReference, _ subresour
 		return nil, apierrors.NewNotFound(resource, p.Name)
 	case "conflict":
 		return nil, apierrors.NewConflict(resource, p.Name, errors.New("the customize hook failed"))
+	case "hidden":
+		return nil, fmt.Errorf("%w: see what you may do", apierrors.NewForbidden(resource, p.Name, errors.New("you may not get secrets, which would be shown")))
 	case "forbidden":
-		return nil, apierrors.NewForbidden(resource, p.Name, errors.New("you may not"))
+		controllers := schema.GroupResource{Group: "metacontroller.k8s.io", Resource: "compositecontrollers"}
+		return nil, apierrors.NewForbidden(controllers, "website", errors.New("you may not get compositecontrollers/request"))
 	}
 	return &v1alpha1.HookRequestList{Items: []v1alpha1.HookRequest{
 		{Hook: localhook.Customize, Body: runtime.RawExtension{Raw: []byte(`"customize"`)}},
@@ -115,6 +121,32 @@ func TestAllParentsAreTried(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A plan counts parents of which the caller may not see all that it would show. So does a trial, unless it is of that parent alone: the error says
+// what the caller would have to be allowed.
+func TestParentsThatTheCallerMayNotSeeAreHidden(t *testing.T) {
+	var out, errOut bytes.Buffer
+	report := reportTo(t, &out, &errOut)
+	object := controllerobject.Object{Composite: &v1alpha1.CompositeController{}}
+	err := trial{client: scene{names: []string{"a", "hidden", "b"}, hidden: 1}}.all(t.Context(), echo{}, subresource.Selected{}, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.End(object, subresource.Selected{}); !errors.Is(err, exitstatus.ErrDifferent) {
+		t.Errorf("it ended with %v", err)
+	}
+	if !strings.Contains(out.String(), "things/ns/b") || !strings.Contains(out.String(), "Of 2 parents, 2 would change") {
+		t.Errorf("printed\n%s", out.String())
+	}
+	if !strings.HasPrefix(errOut.String(), "2 parents are left out, because you may not get them, their children or their related objects: ") {
+		t.Errorf("it said %q", errOut.String())
+	}
+	named := subresource.Selected{ParentSelection: v1alpha1.ParentSelection{Namespace: "ns", Name: "hidden"}}
+	err = trial{client: scene{names: []string{"hidden"}}}.all(t.Context(), echo{}, named, reportTo(t, &out, &errOut))
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "you may not get secrets") {
+		t.Errorf("a parent that was named: %v", err)
 	}
 }
 
