@@ -17,12 +17,12 @@ limitations under the License.
 package lint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -93,41 +93,29 @@ func (l *linter) lint(ctx context.Context, s source) ([]finding, int) {
 	return findings, objects
 }
 
-// header is what every object has, and the items of a list.
+// header is what an object has that may be one of the group. It is empty for what is no object.
 type header struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        struct {
-		Name         string `json:"name"`
-		GenerateName string `json:"generateName"`
-	} `json:"metadata"`
-	Items []json.RawMessage `json:"items"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
 }
 
 // document returns what there is to say of a document, and how many objects of the group it holds.
 func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
-	var head header
-	if err := yaml.Unmarshal(text, &head); err != nil {
-		return []finding{{Severity: severityError, Message: err.Error()}}, 1
+	encoded, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return []finding{{Severity: severityError, Message: "error converting YAML to JSON: " + err.Error()}}, 1
 	}
+	var head header
+	_ = json.Unmarshal(encoded, &head) // What is no object is not of the group; what is wrong with the kind, the decoder says.
 	if head.Kind == "List" && head.APIVersion == "v1" {
-		var findings []finding
-		objects := 0
-		for _, item := range head.Items {
-			found, looked := l.document(ctx, item)
-			findings = append(findings, found...)
-			objects += looked
-		}
-		return findings, objects
+		return l.list(ctx, encoded)
 	}
 	version, err := schema.ParseGroupVersion(head.APIVersion)
 	if err != nil || version.Group != metacontroller.GroupName {
 		return nil, 0
 	}
 	errs, warnings := l.object(ctx, text)
-	name := head.Metadata.Name
-	if name == "" {
-		name = head.Metadata.GenerateName
-	}
+	name := nameOf(encoded)
 	findings := make([]finding, 0, len(errs)+len(warnings))
 	for _, message := range errs {
 		findings = append(findings, finding{Object: head.Kind + "/" + name, Severity: severityError, Message: message})
@@ -136,6 +124,36 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 		findings = append(findings, finding{Object: head.Kind + "/" + name, Severity: severityWarning, Message: message})
 	}
 	return findings, 1
+}
+
+// list returns what there is to say of the items of a list, which may be of other groups.
+func (l *linter) list(ctx context.Context, encoded []byte) ([]finding, int) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(encoded, &list); err != nil {
+		return []finding{{Object: "List", Severity: severityError, Message: "items must be an array"}}, 1
+	}
+	var findings []finding
+	objects := 0
+	for _, item := range list.Items {
+		found, looked := l.document(ctx, item)
+		findings = append(findings, found...)
+		objects += looked
+	}
+	return findings, objects
+}
+
+// nameOf returns the name of an object, or what its name begins with, as far as it has one.
+func nameOf(encoded []byte) string {
+	var named struct {
+		Metadata struct {
+			Name         string `json:"name"`
+			GenerateName string `json:"generateName"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(encoded, &named) // The decoder says what is wrong with metadata.
+	return cmp.Or(named.Metadata.Name, named.Metadata.GenerateName)
 }
 
 // object returns the errors of an object of the group, and without errors its warnings, as the server does.

@@ -87,6 +87,9 @@ spec:
   hooks: {sync: {webhook: {url: 'https://hook.hooks/sync'}}}
 `
 	configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	// What lies in folders beside controllers, and is none.
+	others = "- {op: replace, path: /spec/workers, value: 2}\n---\napiVersion: example.com/v1\nkind: Menu\nitems: {a: 1}\n---\n" +
+		"apiVersion: example.com/v1\nkind: Page\nmetadata: text\n---\napiVersion: 1\nkind: Number\n---\ntext\n---\n# nothing\n---\n"
 )
 
 func TestWhatIsPrinted(t *testing.T) {
@@ -118,6 +121,16 @@ func TestWhatIsPrinted(t *testing.T) {
 		"another format":   {"", []string{"-f", "-", "-o", "xml"}, "", `"xml" is not known`},
 		"an empty folder":  {"", []string{"-f", filepath.Join(folder, "wrong")}, "", "look into its folders with -R"},
 		"of another group": {configMap, []string{"-f", "-"}, "", "there is no object of metacontroller.k8s.io to look at"},
+		"beside others":    {others + right, []string{"-f", "-"}, "The server would accept this: 0 warnings in 1 object.\n", ""},
+		"beside others in a list": {
+			"apiVersion: v1\nkind: List\nitems: [text, 1, {apiVersion: example.com/v1, kind: Menu, items: 1}]\n---\n" + right,
+			[]string{"-f", "-"}, "The server would accept this: 0 warnings in 1 object.\n", "",
+		},
+		"others only":          {others, []string{"-f", "-"}, "", "there is no object of metacontroller.k8s.io to look at"},
+		"a list without items": {"apiVersion: v1\nkind: List\nitems: {a: 1}\n", []string{"-f", "-"}, "-:1: error: List: items must be an array", "1 error"},
+		"metadata that are text": {
+			strings.Replace(right, "{name: web}", "text", 1), []string{"-f", "-"}, "-:1: error: CompositeController/: json: cannot unmarshal", "1 error",
+		},
 		"the second document": {
 			configMap + "---\n" + wrong,
 			[]string{"-f", "-"},
