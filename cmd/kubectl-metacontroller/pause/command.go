@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -83,6 +84,13 @@ func newCommand(c *connection.Connection, a action) *cobra.Command {
 }
 
 func (a action) run(ctx context.Context, c *connection.Connection, flags *genericclioptions.PrintFlags, argument string) error {
+	var printer printers.ResourcePrinter
+	if *flags.OutputFormat != "" {
+		var err error
+		if printer, err = flags.ToPrinter(); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+	}
 	client, err := c.Controllers()
 	if err != nil {
 		return err
@@ -97,11 +105,7 @@ func (a action) run(ctx context.Context, c *connection.Connection, flags *generi
 			return connection.Explain(err)
 		}
 	}
-	if *flags.OutputFormat != "" {
-		printer, err := flags.ToPrinter()
-		if err != nil {
-			return fmt.Errorf("--output: %w", err)
-		}
+	if printer != nil {
 		return printer.PrintObj(object.Runtime(), c.Out)
 	}
 	if !changed {

@@ -1,0 +1,95 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package pause
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+)
+
+// cluster serves the CompositeController web, which is not paused until it is written to.
+type cluster struct{ written int }
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web" {
+		http.NotFound(w, r)
+		return
+	}
+	paused := "false"
+	if r.Method == http.MethodPatch {
+		c.written++
+		paused = "true"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},` +
+		`"spec":{"paused":` + paused + `}}`)) // Who does not wait for it asks again.
+}
+
+// pause runs the command pause with arguments.
+func pause(t *testing.T, address string, args ...string) (string, error) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "config")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+		"users: [{name: u}]\nclusters: [{name: c, cluster: {server: '" + address + "'}}]\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	c := connection.New(genericiooptions.IOStreams{Out: &out})
+	cmd := NewPauseCommand(c)
+	c.AddFlags(cmd.Flags())
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append(args, "--kubeconfig", config, "--cache-dir", t.TempDir()))
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestTheFormatIsReadBeforeAnythingIsWritten(t *testing.T) {
+	for what, tc := range map[string]struct {
+		args    []string
+		written int
+		printed string
+		err     string
+	}{
+		"no format":           {nil, 1, "CompositeController web is paused.\n", ""},
+		"a format":            {[]string{"-o", "name"}, 1, "compositecontroller.metacontroller.k8s.io/web\n", ""},
+		"a format of another": {[]string{"-o", "wide"}, 0, "", "--output: "},
+		"no template":         {[]string{"-o", "jsonpath={.spec"}, 0, "", "--output: "},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := &cluster{}
+			server := httptest.NewServer(c)
+			defer server.Close()
+			printed, err := pause(t, server.URL, append(tc.args, "cc/web")...)
+			if !strings.HasPrefix(printed, tc.printed) || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v", printed, err)
+			}
+			if c.written != tc.written {
+				t.Errorf("%d writes, want %d", c.written, tc.written)
+			}
+		})
+	}
+}
