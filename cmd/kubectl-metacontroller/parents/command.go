@@ -23,27 +23,22 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 )
 
-const (
-	// defaultInterval is how often --watch asks.
-	defaultInterval = 2 * time.Second
-	wide            = "wide"
-)
+// defaultInterval is how often --watch asks.
+const defaultInterval = 2 * time.Second
 
 // options are the flags.
 type options struct {
 	flags     subresource.Flags
-	print     *genericclioptions.PrintFlags
+	format    *outputformat.Flags
 	state     string
 	watch     bool
 	interval  time.Duration
@@ -52,8 +47,7 @@ type options struct {
 
 // NewCommand returns the command parents.
 func NewCommand(c *connection.Connection) *cobra.Command {
-	o := options{print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)}
-	o.print.OutputFormat = new("")
+	o := options{}
 	cmd := &cobra.Command{
 		Use:   "parents CONTROLLER [NAMESPACE/PARENT]",
 		Short: "Tell how a controller is doing with each of its parents",
@@ -74,7 +68,7 @@ With --watch, parents are printed again when something of them changed.`,
 	}
 	flags := cmd.Flags()
 	o.flags.Add(flags)
-	o.print.AddFlags(cmd)
+	o.format = outputformat.ForList(cmd, outputformat.Wide, outputformat.Name)
 	flags.StringVar(&o.state, "state", "", "state of the parents, such as Failing")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "print parents again when something of them changed")
 	flags.DurationVar(&o.interval, "interval", defaultInterval, "how often --watch asks")
@@ -85,6 +79,14 @@ With --watch, parents are printed again when something of them changed.`,
 func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
 	if o.interval <= 0 {
 		return errors.New("--interval must be more than 0: use a duration such as 2s")
+	}
+	printer, err := o.format.Printer()
+	if err != nil {
+		return err
+	}
+	names := o.format.Is(outputformat.Name)
+	if o.watch && (names || printer != nil) {
+		return errors.New("--watch prints tables only: leave --output and --template out")
 	}
 	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
@@ -99,10 +101,13 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if list.Hidden > 0 {
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
 	}
-	if format := *o.print.OutputFormat; format != "" && format != wide {
-		return o.encode(c, list)
+	switch {
+	case printer != nil:
+		return printer.PrintObj(list, c.Out)
+	case names:
+		return printNames(c.Out, list.Items)
 	}
-	t := tableOf(object, selected, *o.print.OutputFormat == wide)
+	t := tableOf(object, selected, o.format.Is(outputformat.Wide))
 	if len(list.Items) > 0 {
 		if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
 			return err
@@ -125,18 +130,6 @@ func (o *options) nothing(c *connection.Connection, object controllerobject.Obje
 		return selected.Nothing(c.ErrOut, object)
 	}
 	return nil
-}
-
-// encode prints the list in a format of kubectl.
-func (o *options) encode(c *connection.Connection, list runtime.Object) error {
-	if o.watch {
-		return errors.New("--watch prints tables only: leave --output out")
-	}
-	printer, err := o.print.ToPrinter()
-	if err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	return printer.PrintObj(list, c.Out)
 }
 
 // follow prints parents that changed until the context ends.

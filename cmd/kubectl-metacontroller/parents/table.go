@@ -70,6 +70,17 @@ func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.Controller
 	return w.Flush()
 }
 
+// printNames writes a line for each parent, in the form in which kubectl takes the name of an object.
+func printNames(out io.Writer, parents []v1alpha1.ControllerParent) error {
+	for i := range parents {
+		p := parents[i].ParentReference
+		if _, err := fmt.Fprintf(out, "%s/%s\n", subresource.ResourceOf(p), p.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // row writes the cells that the table has, the first two of which are namespace and resource.
 func (t table) row(w io.Writer, cells ...string) {
 	shown := cells[2:]

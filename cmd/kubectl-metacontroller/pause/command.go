@@ -23,13 +23,11 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 )
 
 // fieldManager is the name under which the API server records what the commands set.
@@ -70,26 +68,21 @@ func NewResumeCommand(c *connection.Connection) *cobra.Command {
 }
 
 func newCommand(c *connection.Connection, a action) *cobra.Command {
-	flags := genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)
-	flags.OutputFormat = new("")
 	cmd := &cobra.Command{
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.CompleteName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.run(cmd.Context(), c, flags, args[0])
-		},
 	}
-	flags.AddFlags(cmd)
+	format := outputformat.ForObjects(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.run(cmd.Context(), c, format, args[0])
+	}
 	return cmd
 }
 
-func (a action) run(ctx context.Context, c *connection.Connection, flags *genericclioptions.PrintFlags, argument string) error {
-	var printer printers.ResourcePrinter
-	if *flags.OutputFormat != "" {
-		var err error
-		if printer, err = flags.ToPrinter(); err != nil {
-			return fmt.Errorf("--output: %w", err)
-		}
+func (a action) run(ctx context.Context, c *connection.Connection, format *outputformat.Flags, argument string) error {
+	printer, err := format.Printer()
+	if err != nil {
+		return err
 	}
 	client, err := c.Controllers()
 	if err != nil {

@@ -19,15 +19,12 @@ package pause
 import (
 	"bytes"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
 
 // cluster serves the CompositeController web, which is not paused until it is written to.
@@ -49,20 +46,12 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // pause runs the command pause with arguments.
-func pause(t *testing.T, address string, args ...string) (string, error) {
+func pause(t *testing.T, c http.Handler, args ...string) (string, error) {
 	t.Helper()
-	config := filepath.Join(t.TempDir(), "config")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
-		"users: [{name: u}]\nclusters: [{name: c, cluster: {server: '" + address + "'}}]\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	var out bytes.Buffer
-	c := connection.New(genericiooptions.IOStreams{Out: &out})
-	cmd := NewPauseCommand(c)
-	c.AddFlags(cmd.Flags())
+	cmd := NewPauseCommand(connectiontest.New(t, c, genericiooptions.IOStreams{Out: &out}))
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append(args, "--kubeconfig", config, "--cache-dir", t.TempDir()))
+	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), err
 }
@@ -76,14 +65,13 @@ func TestTheFormatIsReadBeforeAnythingIsWritten(t *testing.T) {
 	}{
 		"no format":           {nil, 1, "CompositeController web is paused.\n", ""},
 		"a format":            {[]string{"-o", "name"}, 1, "compositecontroller.metacontroller.k8s.io/web\n", ""},
+		"a template alone":    {[]string{"--template", "{{.spec.paused}}"}, 1, "true", ""},
 		"a format of another": {[]string{"-o", "wide"}, 0, "", "--output: "},
 		"no template":         {[]string{"-o", "jsonpath={.spec"}, 0, "", "--output: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := &cluster{}
-			server := httptest.NewServer(c)
-			defer server.Close()
-			printed, err := pause(t, server.URL, append(tc.args, "cc/web")...)
+			printed, err := pause(t, c, append(tc.args, "cc/web")...)
 			if !strings.HasPrefix(printed, tc.printed) || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
 				t.Errorf("printed %q, error %v", printed, err)
 			}

@@ -26,17 +26,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 )
 
 // NewCommand returns the command status.
 func NewCommand(c *connection.Connection) *cobra.Command {
-	flags := genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)
-	flags.OutputFormat = new("")
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Tell how a controller is doing, or all of them, and what to do next",
@@ -49,15 +47,19 @@ last sync failed. It is read from the status of the controller objects, in which
   kubectl metacontroller status cc/hello-controller`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.CompleteName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return run(cmd.Context(), c, flags, args)
-		},
 	}
-	flags.AddFlags(cmd)
+	format := outputformat.ForObjects(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return run(cmd.Context(), c, format, args)
+	}
 	return cmd
 }
 
-func run(ctx context.Context, c *connection.Connection, flags *genericclioptions.PrintFlags, args []string) error {
+func run(ctx context.Context, c *connection.Connection, format *outputformat.Flags, args []string) error {
+	printer, err := format.Printer()
+	if err != nil {
+		return err
+	}
 	var objects []controllerobject.Object
 	if len(args) == 1 {
 		object, err := c.Find(ctx, args[0])
@@ -65,14 +67,11 @@ func run(ctx context.Context, c *connection.Connection, flags *genericclioptions
 			return err
 		}
 		objects = append(objects, object)
-	} else {
-		var err error
-		if objects, err = c.List(ctx); err != nil {
-			return err
-		}
+	} else if objects, err = c.List(ctx); err != nil {
+		return err
 	}
-	if *flags.OutputFormat != "" {
-		return encode(c.Out, flags, objects, len(args) == 1)
+	if printer != nil {
+		return encode(c.Out, printer, objects, len(args) == 1 || format.Is(outputformat.Name))
 	}
 	if len(objects) == 0 {
 		fmt.Fprintf(c.Out, "There are no controllers. Begin one with: %s init NAME --parent KIND.GROUP --child deployments\n", connection.Program)
@@ -91,18 +90,19 @@ func run(ctx context.Context, c *connection.Connection, flags *genericclioptions
 	return nil
 }
 
-// encode prints the objects themselves.
-func encode(out io.Writer, flags *genericclioptions.PrintFlags, objects []controllerobject.Object, one bool) error {
-	printer, err := flags.ToPrinter()
-	if err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	if one {
-		return printer.PrintObj(objects[0].Runtime(), out)
-	}
+// encode prints the objects themselves: each alone, or all as a list.
+func encode(out io.Writer, printer printers.ResourcePrinter, objects []controllerobject.Object, alone bool) error {
 	list := make([]runtime.Object, 0, len(objects))
 	for _, object := range objects {
 		list = append(list, object.Runtime())
+	}
+	if alone {
+		for _, object := range list {
+			if err := printer.PrintObj(object, out); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	all := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}}
 	if err := meta.SetList(all, list); err != nil {

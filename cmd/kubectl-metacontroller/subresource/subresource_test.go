@@ -20,20 +20,16 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -125,44 +121,19 @@ func TestSelectorsByLabels(t *testing.T) {
 	}
 }
 
-// connected returns a connection to a cluster that serves websites, which are in namespaces, and sites, which are not.
-func connected(t *testing.T) *connection.Connection {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		body := map[string]string{
-			"/api":  `{"kind":"APIVersions","versions":[]}`,
-			"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}]}]}`,
-			"/apis/example.com/v1": `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[` +
-				`{"name":"websites","kind":"Website","namespaced":true,"verbs":["get"]},{"name":"sites","kind":"Site","namespaced":false,"verbs":["get"]}]}`,
-		}[r.URL.Path]
-		if body == "" {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = w.Write([]byte(body)) // Who does not wait for it asks again.
-	}))
-	t.Cleanup(server.Close)
-	config := filepath.Join(t.TempDir(), "config")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: shop}}]\n" +
-		"users: [{name: u}]\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := connection.New(genericiooptions.IOStreams{})
-	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.AddFlags(set)
-	if err := set.Parse([]string{"--kubeconfig", config, "--cache-dir", t.TempDir()}); err != nil {
-		t.Fatal(err)
-	}
-	return c
+// cluster serves websites, which are in namespaces, and sites, which are not.
+var cluster = connectiontest.Documents{
+	"/api":  `{"kind":"APIVersions","versions":[]}`,
+	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}]}]}`,
+	"/apis/example.com/v1": `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[` +
+		`{"name":"websites","kind":"Website","namespaced":true,"verbs":["get"]},{"name":"sites","kind":"Site","namespaced":false,"verbs":["get"]}]}`,
 }
 
 func TestWhichParentsAreMeant(t *testing.T) {
 	sites := controllerobject.Object{Decorator: &v1alpha1.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
 		Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "sites"}}},
 	}}}
-	c := connected(t)
+	c := connectiontest.New(t, cluster, genericiooptions.IOStreams{})
 	for what, tc := range map[string]struct {
 		object      controllerobject.Object
 		argument    string

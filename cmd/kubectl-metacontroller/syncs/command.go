@@ -23,32 +23,27 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 )
 
-const (
-	wide = "wide"
-	// mostSyncs is the largest limit of the server.
-	mostSyncs = 500
-)
+// mostSyncs is the largest limit of the server.
+const mostSyncs = 500
 
 // options are the flags.
 type options struct {
 	flags     subresource.Flags
-	print     *genericclioptions.PrintFlags
+	format    *outputformat.Flags
 	limit     int64
 	noHeaders bool
 }
 
 // NewCommand returns the command syncs.
 func NewCommand(c *connection.Connection) *cobra.Command {
-	o := options{print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme)}
-	o.print.OutputFormat = new("")
+	o := options{}
 	cmd := &cobra.Command{
 		Use:   "syncs CONTROLLER [NAMESPACE/PARENT]",
 		Short: "Tell what the recent syncs of a controller did, and why",
@@ -67,7 +62,7 @@ CHILDREN are those that were written, or could not be. It is read from the memor
 	}
 	flags := cmd.Flags()
 	o.flags.Add(flags)
-	o.print.AddFlags(cmd)
+	o.format = outputformat.ForList(cmd, outputformat.Wide)
 	flags.Int64Var(&o.limit, "limit", 0, "how many syncs are printed at most, up to 500; 0 leaves it to the server")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return cmd
@@ -76,6 +71,10 @@ CHILDREN are those that were written, or could not be. It is read from the memor
 func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
 	if o.limit < 0 || o.limit > mostSyncs {
 		return fmt.Errorf("--limit must be 0 to %d, is %d", mostSyncs, o.limit)
+	}
+	printer, err := o.format.Printer()
+	if err != nil {
+		return err
 	}
 	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
@@ -88,18 +87,14 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if list.Hidden > 0 {
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
 	}
-	if format := *o.print.OutputFormat; format != "" && format != wide {
-		printer, err := o.print.ToPrinter()
-		if err != nil {
-			return fmt.Errorf("--output: %w", err)
-		}
+	if printer != nil {
 		return printer.PrintObj(list, c.Out)
 	}
 	if len(list.Items) == 0 {
 		_, err := fmt.Fprintf(c.ErrOut, "No sync is remembered: see '%s parents %s --all'\n", connection.Program, object.Argument())
 		return err
 	}
-	wide := *o.print.OutputFormat == wide
+	wide := o.format.Is(outputformat.Wide)
 	t := table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
 	return t.print(c.Out, time.Now(), list.Items, !o.noHeaders)
 }

@@ -1,0 +1,19 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package outputformat has the flags --output and --template of commands that print objects of the API, as kubectl has them, and the formats
+// that these commands print themselves. It reads what is asked for; the commands status, parents, syncs, pause and resume call it and print.
+package outputformat

@@ -1,0 +1,69 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package parents
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+)
+
+// cluster has a controller with parents of two kinds, as after an edit.
+var cluster = connectiontest.Documents{
+	"/api":  `{"kind":"APIVersions","versions":[]}`,
+	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers/labels": `{"kind":"DecoratorController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"labels"},` +
+		`"spec":{"resources":[{"apiVersion":"v1","resource":"pods"}]}}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers/labels/parents": `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` +
+		`{"resource":"pods","namespace":"shop","name":"a"},{"group":"example.com","resource":"websites","namespace":"shop","name":"b"}]}`,
+}
+
+func TestFormats(t *testing.T) {
+	for what, tc := range map[string]struct {
+		args []string
+		want string
+		err  string
+	}{
+		"no format":                  {nil, "NAME   STATE   ", ""},
+		"wide":                       {[]string{"-o", "wide"}, "RESOURCE               NAME   STATE   ", ""},
+		"names, as kubectl takes":    {[]string{"-o", "name"}, "pods/a\nwebsites.example.com/b\n", ""},
+		"a path":                     {[]string{"-o", "jsonpath={.items[*].name}"}, "a b", ""},
+		"a template alone":           {[]string{"--template", "{{.kind}} {{len .items}}"}, "ControllerParentList 2", ""},
+		"names again and again":      {[]string{"-o", "name", "--watch"}, "", "--watch prints tables only"},
+		"a template again and again": {[]string{"--template", "{{.kind}}", "--watch"}, "", "--watch prints tables only"},
+		"a format that is not known": {[]string{"-o", "xml"}, "", `--output: "xml" is not known: use one of wide, name, json, `},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			cmd := NewCommand(connectiontest.New(t, cluster, genericiooptions.IOStreams{Out: &out, ErrOut: &out}))
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs(append(tc.args, "dc/labels"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := cmd.ExecuteContext(ctx)
+			if !strings.HasPrefix(out.String(), tc.want) || tc.want == "" && out.Len() > 0 || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", out.String(), err, tc.want, tc.err)
+			}
+		})
+	}
+}

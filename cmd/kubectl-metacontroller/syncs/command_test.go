@@ -1,0 +1,63 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package syncs
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+)
+
+// cluster has a controller that synced a parent.
+var cluster = connectiontest.Documents{
+	"/api":  `{"kind":"APIVersions","versions":[]}`,
+	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website": `{"kind":"CompositeController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"website"},` +
+		`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"websites"}}}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website/syncs": `{"kind":"ControllerSyncList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` +
+		`{"group":"example.com","resource":"websites","namespace":"shop","name":"a"}]}`,
+}
+
+func TestFormats(t *testing.T) {
+	for what, tc := range map[string]struct {
+		args []string
+		want string
+		err  string
+	}{
+		"no format":                  {nil, "TIME ", ""},
+		"wide":                       {[]string{"-o", "wide"}, "TIME ", ""},
+		"a path":                     {[]string{"-o", "jsonpath={.items[*].name}"}, "a", ""},
+		"a template alone":           {[]string{"--template", "{{.kind}} {{len .items}}"}, "ControllerSyncList 1", ""},
+		"names, which syncs lack":    {[]string{"-o", "name"}, "", `--output: "name" is not known: use one of wide, json, `},
+		"a format that is not known": {[]string{"-o", "xml"}, "", `--output: "xml" is not known: use one of wide, json, `},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			cmd := NewCommand(connectiontest.New(t, cluster, genericiooptions.IOStreams{Out: &out, ErrOut: &out}))
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs(append(tc.args, "cc/website"))
+			err := cmd.ExecuteContext(t.Context())
+			if !strings.HasPrefix(out.String(), tc.want) || tc.want == "" && out.Len() > 0 || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", out.String(), err, tc.want, tc.err)
+			}
+		})
+	}
+}
