@@ -106,7 +106,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return err
 	}
-	selected, err := o.flags.Of(c, object, parent)
+	selected, err := o.flags.Of(ctx, c, object, parent)
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
@@ -108,7 +106,7 @@ func (f *Flags) Open(ctx context.Context, c *connection.Connection, args []strin
 	if len(args) == 2 {
 		parent = args[1]
 	}
-	selected, err := f.Of(c, object, parent)
+	selected, err := f.Of(ctx, c, object, parent)
 	if err != nil {
 		return object, selected, nil, err
 	}
@@ -116,9 +114,9 @@ func (f *Flags) Open(ctx context.Context, c *connection.Connection, args []strin
 	return object, selected, client, err
 }
 
-// Of reads which parents of a controller a command is about. The argument is NAMESPACE/NAME, NAME for one in the namespace of the command or
-// one that is cluster-scoped, or empty.
-func (f *Flags) Of(c *connection.Connection, object controllerobject.Object, argument string) (Selected, error) {
+// Of reads which parents of a controller a command is about. The argument is NAMESPACE/NAME, NAME for one in the namespace of the command or, if
+// there is none, one that is cluster-scoped, or empty.
+func (f *Flags) Of(ctx context.Context, c *connection.Connection, object controllerobject.Object, argument string) (Selected, error) {
 	s := Selected{ParentSelection: v1alpha1.ParentSelection{Resource: f.resource}, selector: f.selector}
 	if f.selector != "" {
 		var err error
@@ -144,9 +142,22 @@ func (f *Flags) Of(c *connection.Connection, object controllerobject.Object, arg
 	if f.all {
 		return s, nil
 	}
+	at := scopeOf(c, object, f.resource)
+	if !at.inNamespaces() {
+		return s, nil
+	}
 	var err error
-	if namespaced(c, object, f.resource) {
-		s.Namespace, err = c.Namespace()
+	if s.Namespace, err = c.Namespace(); err != nil || name == "" || len(at.clusterScoped) == 0 {
+		return s, err
+	}
+	// A selection is of one namespace or of all, so that which of both is meant has to be known.
+	client, err := c.Objects()
+	if err != nil {
+		return s, err
+	}
+	outside, err := at.outside(ctx, client, s.Namespace, name)
+	if outside != "" {
+		s.Resource, s.Namespace = outside, ""
 	}
 	return s, err
 }
@@ -175,31 +186,4 @@ func parseSelector(text string) (*metav1.LabelSelector, error) {
 		})
 	}
 	return parsed, nil
-}
-
-// namespaced tells whether parents of a controller may be in namespaces. What the cluster does not serve may be.
-func namespaced(c *connection.Connection, object controllerobject.Object, resource string) bool {
-	mapper, err := c.Mapper()
-	if err != nil {
-		return true // Whoever asks next says it.
-	}
-	for _, rule := range object.Parents() {
-		version, err := schema.ParseGroupVersion(rule.APIVersion)
-		if err != nil {
-			return true
-		}
-		gvr := version.WithResource(rule.Resource)
-		if resource != "" && gvr.GroupResource().String() != resource {
-			continue
-		}
-		kind, err := mapper.KindFor(gvr)
-		if err != nil {
-			return true
-		}
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil || mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			return true
-		}
-	}
-	return false
 }

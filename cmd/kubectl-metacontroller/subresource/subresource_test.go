@@ -121,18 +121,33 @@ func TestSelectorsByLabels(t *testing.T) {
 	}
 }
 
-// cluster serves websites, which are in namespaces, and sites, which are not.
+// cluster serves websites, which are in namespaces, and sites and pages, which are not.
 var cluster = connectiontest.Documents{
 	"/api":  `{"kind":"APIVersions","versions":[]}`,
 	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}]}]}`,
 	"/apis/example.com/v1": `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[` +
-		`{"name":"websites","kind":"Website","namespaced":true,"verbs":["get"]},{"name":"sites","kind":"Site","namespaced":false,"verbs":["get"]}]}`,
+		`{"name":"websites","kind":"Website","namespaced":true,"verbs":["get"]},{"name":"sites","kind":"Site","namespaced":false,"verbs":["get"]},` +
+		`{"name":"pages","kind":"Page","namespaced":false,"verbs":["get"]}]}`,
+	"/apis/example.com/v1/namespaces/shop/websites/inside":     `{"kind":"Website","apiVersion":"example.com/v1","metadata":{"name":"inside","namespace":"shop"}}`,
+	"/apis/example.com/v1/sites/outside":                       `{"kind":"Site","apiVersion":"example.com/v1","metadata":{"name":"outside"}}`,
+	"/apis/example.com/v1/namespaces/shop/websites/everywhere": `{"kind":"Website","apiVersion":"example.com/v1","metadata":{"name":"everywhere","namespace":"shop"}}`,
+	"/apis/example.com/v1/sites/everywhere":                    `{"kind":"Site","apiVersion":"example.com/v1","metadata":{"name":"everywhere"}}`,
+	"/apis/example.com/v1/sites/twice":                         `{"kind":"Site","apiVersion":"example.com/v1","metadata":{"name":"twice"}}`,
+	"/apis/example.com/v1/pages/twice":                         `{"kind":"Page","apiVersion":"example.com/v1","metadata":{"name":"twice"}}`,
+}
+
+// decorator is a controller of some resources.
+func decorator(resources ...string) controllerobject.Object {
+	d := &v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: "labels"}}
+	for _, resource := range resources {
+		rule := v1alpha1.DecoratorControllerResourceRule{ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: resource}}
+		d.Spec.Resources = append(d.Spec.Resources, rule)
+	}
+	return controllerobject.Object{Decorator: d}
 }
 
 func TestWhichParentsAreMeant(t *testing.T) {
-	sites := controllerobject.Object{Decorator: &v1alpha1.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
-		Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "sites"}}},
-	}}}
+	sites, mixed := decorator("sites"), decorator("unserved", "websites", "sites", "pages")
 	c := connectiontest.New(t, cluster, genericiooptions.IOStreams{})
 	for what, tc := range map[string]struct {
 		object      controllerobject.Object
@@ -146,6 +161,28 @@ func TestWhichParentsAreMeant(t *testing.T) {
 		"one":            {object: website, argument: "a", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "a"}, err: "no parent a in namespace shop"},
 		"one elsewhere":  {object: website, argument: "ns/a", want: v1alpha1.ControllerParentOptions{Namespace: "ns", Name: "a"}, err: "no parent a in namespace ns"},
 		"cluster-scoped": {object: sites, want: v1alpha1.ControllerParentOptions{}, nobody: "has no parent\n"},
+		"in a namespace, of both": {
+			object: mixed, argument: "inside", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "inside"}, err: "no parent inside in namespace shop",
+		},
+		"cluster-scoped, of both": {
+			object: mixed, argument: "outside", want: v1alpha1.ControllerParentOptions{Resource: "sites.example.com", Name: "outside"}, err: "no parent outside: list all",
+		},
+		"both, of both": {
+			object: mixed, argument: "everywhere", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "everywhere"},
+			err: "no parent everywhere in namespace shop",
+		},
+		"none, of both": {
+			object: mixed, argument: "nowhere", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "nowhere"}, err: "no parent nowhere in namespace shop",
+		},
+		"of a resource with namespaces": {
+			object: mixed, argument: "outside", flags: Flags{resource: "websites.example.com"},
+			want: v1alpha1.ControllerParentOptions{Resource: "websites.example.com", Namespace: "shop", Name: "outside"}, err: "no parent outside in namespace shop",
+		},
+		"of a resource without": {
+			object: mixed, argument: "everywhere", flags: Flags{resource: "sites.example.com"},
+			want: v1alpha1.ControllerParentOptions{Resource: "sites.example.com", Name: "everywhere"}, err: "no parent everywhere: list all",
+		},
+		"those of the namespace, of both": {object: mixed, want: v1alpha1.ControllerParentOptions{Namespace: "shop"}, nobody: "has no parent in namespace shop"},
 		"by labels": {
 			object: website, flags: Flags{selector: "app=web", resource: "websites.example.com"},
 			want:   v1alpha1.ControllerParentOptions{Namespace: "shop", LabelSelector: "app=web", Resource: "websites.example.com"},
@@ -153,7 +190,7 @@ func TestWhichParentsAreMeant(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			selected, err := tc.flags.Of(c, tc.object, tc.argument)
+			selected, err := tc.flags.Of(t.Context(), c, tc.object, tc.argument)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,8 +217,13 @@ func TestWhichParentsAreMeant(t *testing.T) {
 		`"a/" names no parent`:    {"a/", Flags{}},
 		"--selector: ":            {"", Flags{selector: "!!"}},
 	} {
-		if _, err := wrong.flags.Of(c, website, wrong.argument); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+		if _, err := wrong.flags.Of(t.Context(), c, website, wrong.argument); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
 			t.Errorf("%+v: got %v, want %q", wrong, err, want)
 		}
+	}
+	flags := Flags{}
+	_, err := flags.Of(t.Context(), c, mixed, "twice")
+	if want := `"twice" is the name of several parents, sites.example.com/twice, pages.example.com/twice: choose its resource with --resource`; err == nil || err.Error() != want {
+		t.Errorf("two that are cluster-scoped: %v", err)
 	}
 }
