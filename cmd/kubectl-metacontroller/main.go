@@ -32,7 +32,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	// Not everything heeds the context, such as what asks which kinds the cluster serves: a second signal ends the process.
+	context.AfterFunc(ctx, stop)
+	err := command.New(genericiooptions.IOStreams{In: input{ctx, os.Stdin}, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
 	stop()
 	status, message := exitstatus.Of(err)
 	if message != nil {

@@ -17,6 +17,7 @@ limitations under the License.
 package connection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,8 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: see what you may do with 'kubectl auth can-i --list'", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w: the cluster does not know you; see 'kubectl auth whoami'", err)
+	case errors.Is(err, context.Canceled):
+		return err // It says nothing of the cluster, though it comes as an error of the network.
 	case errors.As(err, &network):
 		return fmt.Errorf("%w: the cluster cannot be reached; see 'kubectl cluster-info' and 'kubectl config get-contexts'", err)
 	}
