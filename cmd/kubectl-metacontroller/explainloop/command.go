@@ -75,9 +75,7 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	if len(known.Items) > 1 {
 		return several(args[1], known.Items)
 	}
-	list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{
-		Resource: selected.Resource, Namespace: selected.Namespace, Name: selected.Name, Limit: most,
-	})
+	list, err := client.Syncs(ctx, selected.SyncOptions(most))
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,11 @@ func (s Selected) ParentOptions() v1alpha1.ControllerParentOptions {
 	return v1alpha1.ControllerParentOptions{Resource: s.Resource, Namespace: s.Namespace, Name: s.Name, LabelSelector: s.selector}
 }
 
+// SyncOptions select the same for the subresource syncs, up to a limit; 0: as the server does.
+func (s Selected) SyncOptions(limit int64) v1alpha1.ControllerSyncOptions {
+	return v1alpha1.ControllerSyncOptions{Resource: s.Resource, Namespace: s.Namespace, Name: s.Name, LabelSelector: s.selector, Limit: limit}
+}
+
 // Nothing says that nothing was selected: by an error if a single parent was named, and else in a sentence.
 func (s Selected) Nothing(out io.Writer, object controllerobject.Object) error {
 	text := object.Argument() + " has no parent"

@@ -19,7 +19,6 @@ package syncs
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +26,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // mostSyncs is the largest limit of the server.
@@ -80,7 +78,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return err
 	}
-	list, err := syncsOf(ctx, client, selected, o.limit)
+	list, err := client.Syncs(ctx, selected.SyncOptions(o.limit))
 	if err != nil {
 		return err
 	}
@@ -97,39 +95,4 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	wide := o.format.Is(outputformat.Wide)
 	t := table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
 	return t.print(c.Out, time.Now(), list.Items, !o.noHeaders)
-}
-
-// server is what the command needs of a controller's subresources.
-type server interface {
-	Parents(ctx context.Context, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error)
-	Syncs(ctx context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error)
-}
-
-// syncsOf returns the syncs of the selected parents, as many as limit says; 0: as the server does. The subresource selects by no labels: of all
-// that it has, those of the parents with the labels are taken.
-func syncsOf(ctx context.Context, client server, selected subresource.Selected, limit int64) (*v1alpha1.ControllerSyncList, error) {
-	asked := v1alpha1.ControllerSyncOptions{Resource: selected.Resource, Namespace: selected.Namespace, Name: selected.Name, Limit: limit}
-	if selected.LabelSelector == nil {
-		return client.Syncs(ctx, asked)
-	}
-	parents, err := client.Parents(ctx, selected.ParentOptions())
-	if err != nil {
-		return nil, err
-	}
-	labeled := make(map[v1alpha1.ParentReference]bool, len(parents.Items))
-	for i := range parents.Items {
-		labeled[parents.Items[i].ParentReference] = true
-	}
-	asked.Limit = mostSyncs
-	list, err := client.Syncs(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	list.RemainingItemCount = nil
-	list.Items = slices.DeleteFunc(list.Items, func(s v1alpha1.ControllerSync) bool { return !labeled[s.ParentReference] })
-	if limit > 0 && int64(len(list.Items)) > limit {
-		list.RemainingItemCount = new(int64(len(list.Items)) - limit)
-		list.Items = list.Items[:limit]
-	}
-	return list, nil
 }

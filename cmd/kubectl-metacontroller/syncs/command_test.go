@@ -18,9 +18,13 @@ package syncs
 
 import (
 	"bytes"
+	"io"
+	"net/http"
+	"path"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
@@ -57,6 +61,40 @@ func TestFormats(t *testing.T) {
 			err := cmd.ExecuteContext(t.Context())
 			if !strings.HasPrefix(out.String(), tc.want) || tc.want == "" && out.Len() > 0 || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
 				t.Errorf("printed %q, error %v; want %q, %q", out.String(), err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+// recorder notes what is asked of the subresource.
+type recorder struct{ asked []string }
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if strings.HasSuffix(request.URL.Path, "/syncs") || strings.HasSuffix(request.URL.Path, "/parents") {
+		r.asked = append(r.asked, path.Base(request.URL.Path)+"?"+request.URL.Query().Encode())
+	}
+	cluster.ServeHTTP(w, request)
+}
+
+// The server selects by labels: whoever selects among the latest 500 syncs misses those before them.
+func TestSyncsAreSelectedByTheServer(t *testing.T) {
+	for what, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"the namespace":      {nil, "syncs?namespace=shop"},
+		"a parent":           {[]string{"ns/a", "--resource=websites.example.com", "--limit=7"}, "syncs?limit=7&name=a&namespace=ns&resource=websites.example.com"},
+		"labels":             {[]string{"-l", "app=web,tier!=cache"}, "syncs?labelSelector=app%3Dweb%2Ctier%21%3Dcache&namespace=shop"},
+		"labels and a limit": {[]string{"-l", "app", "--all", "--limit=7"}, "syncs?labelSelector=app&limit=7"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := &recorder{}
+			cmd := NewCommand(connectiontest.New(t, r, genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}))
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs(append([]string{"cc/website"}, tc.args...))
+			err := cmd.ExecuteContext(t.Context())
+			if diff := cmp.Diff([]string{tc.want}, r.asked); diff != "" || err != nil {
+				t.Errorf("asked (-want +got):\n%s, error %v", diff, err)
 			}
 		})
 	}

@@ -18,7 +18,6 @@ package syncs
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -87,75 +85,4 @@ func rows(text string) []string {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	return lines
-}
-
-// remembered is a server with one sync of each parent, of which those named web-… have the label.
-type remembered struct {
-	names []string
-	asked v1alpha1.ControllerSyncOptions
-}
-
-func (r *remembered) Parents(context.Context, v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
-	list := &v1alpha1.ControllerParentList{}
-	for _, name := range r.names {
-		if strings.HasPrefix(name, "web-") {
-			list.Items = append(list.Items, v1alpha1.ControllerParent{ParentReference: parent(name)})
-		}
-	}
-	return list, nil
-}
-
-func (r *remembered) Syncs(_ context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
-	r.asked = o
-	list := &v1alpha1.ControllerSyncList{}
-	for _, name := range r.names {
-		list.Items = append(list.Items, v1alpha1.ControllerSync{ParentReference: parent(name)})
-	}
-	return list, nil
-}
-
-func TestSyncsAreThoseOfTheSelectedParents(t *testing.T) {
-	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	for name, tc := range map[string]struct {
-		selection v1alpha1.ParentSelection
-		limit     int64
-		asked     v1alpha1.ControllerSyncOptions
-		want      string
-		remaining int64
-	}{
-		"a parent": {
-			v1alpha1.ParentSelection{Resource: "websites.example.com", Namespace: "shop", Name: "x"},
-			7,
-			v1alpha1.ControllerSyncOptions{Resource: "websites.example.com", Namespace: "shop", Name: "x", Limit: 7},
-			"db web-1 web-2 web-3", 0,
-		},
-		"labels": {
-			v1alpha1.ParentSelection{Namespace: "shop", LabelSelector: labels},
-			0,
-			v1alpha1.ControllerSyncOptions{Namespace: "shop", Limit: 500},
-			"web-1 web-2 web-3", 0,
-		},
-		"labels and a limit": {
-			v1alpha1.ParentSelection{LabelSelector: labels}, 2, v1alpha1.ControllerSyncOptions{Limit: 500}, "web-1 web-2", 1,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &remembered{names: []string{"db", "web-1", "web-2", "web-3"}}
-			list, err := syncsOf(t.Context(), r, subresource.Selected{ParentSelection: tc.selection}, tc.limit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for i := range list.Items {
-				names = append(names, list.Items[i].Name)
-			}
-			remaining := int64(0)
-			if list.RemainingItemCount != nil {
-				remaining = *list.RemainingItemCount
-			}
-			if got := strings.Join(names, " "); got != tc.want || r.asked != tc.asked || remaining != tc.remaining {
-				t.Errorf("syncs of %q and %d more, asked for %+v; want %q, %d and %+v", got, remaining, r.asked, tc.want, tc.remaining, tc.asked)
-			}
-		})
-	}
 }

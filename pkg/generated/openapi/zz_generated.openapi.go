@@ -2319,6 +2319,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncOptions(ref common.Re
 							Format:      "",
 						},
 					},
+					"labelSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labelSelector selects parents by their labels, as in app=web,tier!=cache. Empty: all.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
 							Description: "limit is how many syncs are returned at most, the latest ones. Default 100, at most 500.",

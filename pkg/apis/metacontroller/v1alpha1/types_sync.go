@@ -39,6 +39,10 @@ type ControllerSyncOptions struct {
 	// +optional
 	// +k8s:optional
 	Name string `json:"name,omitempty"`
+	// labelSelector selects parents by their labels, as in app=web,tier!=cache. Empty: all.
+	// +optional
+	// +k8s:optional
+	LabelSelector string `json:"labelSelector,omitempty"`
 	// limit is how many syncs are returned at most, the latest ones. Default 100, at most 500.
 	// +optional
 	// +k8s:optional

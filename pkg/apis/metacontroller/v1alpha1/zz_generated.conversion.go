@@ -979,6 +979,13 @@ func autoConvert_url_Values_To_v1alpha1_ControllerSyncOptions(in *url.Values, ou
 	} else {
 		out.Name = ""
 	}
+	if values, ok := map[string][]string(*in)["labelSelector"]; ok && len(values) > 0 {
+		if err := runtime.Convert_Slice_string_To_string(&values, &out.LabelSelector, s); err != nil {
+			return err
+		}
+	} else {
+		out.LabelSelector = ""
+	}
 	if values, ok := map[string][]string(*in)["limit"]; ok && len(values) > 0 {
 		if err := runtime.Convert_Slice_string_To_int64(&values, &out.Limit, s); err != nil {
 			return err

@@ -3466,6 +3466,34 @@ func Validate_ControllerSyncOptions(
 		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
 	}
 
+	{ // field ControllerSyncOptions.LabelSelector
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerSyncOptions) *string {
+				return &oldObj.LabelSelector
+			})
+		errs = append(errs, fn(fldPath.Child("labelSelector"), &obj.LabelSelector, oldVal, oldObj != nil)...)
+	}
+
 	{ // field ControllerSyncOptions.Limit
 		fn := func(
 			fldPath *field.Path,

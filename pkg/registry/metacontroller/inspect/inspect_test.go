@@ -35,6 +35,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
@@ -411,6 +412,40 @@ func TestSyncsNameWhatTheCallerMayGet(t *testing.T) {
 				t.Errorf("the children are %q, want %q", got, tc.children)
 			}
 		})
+	}
+}
+
+func TestSyncsAreThoseOfTheSelectedParents(t *testing.T) {
+	all := []inspection.Parent{thing("one", "a"), thing("one", "b"), thing("two", "a"), thing("three", "a")}
+	for what, tc := range map[string]struct {
+		options v1alpha1.ControllerSyncOptions
+		want    string
+		// hidden are among the selected.
+		hidden, remaining int64
+	}{
+		"a namespace":               {v1alpha1.ControllerSyncOptions{Namespace: "one"}, "one/a one/b", 0, 0},
+		"labels":                    {v1alpha1.ControllerSyncOptions{LabelSelector: "name=b"}, "one/b", 0, 0},
+		"labels with hidden ones":   {v1alpha1.ControllerSyncOptions{LabelSelector: "name!=b"}, "one/a two/a", 1, 0},
+		"labels in a namespace":     {v1alpha1.ControllerSyncOptions{LabelSelector: "name in (a,b)", Namespace: "two"}, "two/a", 0, 0},
+		"as many of them as wanted": {v1alpha1.ControllerSyncOptions{LabelSelector: "name=a", Limit: 1}, "one/a", 1, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, ctx := scene(t, &engine{parents: all}, &reviews{allowed: []string{"get things one", "get secrets one", "get things two", "get secrets two"}})
+			o, err := (&SyncsREST{s}).Get(ctx, "c", &tc.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := o.(*v1alpha1.ControllerSyncList)
+			got := namesOf(list.Items, func(s v1alpha1.ControllerSync) v1alpha1.ParentReference { return s.ParentReference })
+			if got != tc.want || list.Hidden != tc.hidden || ptr.Deref(list.RemainingItemCount, 0) != tc.remaining {
+				t.Errorf("syncs are of %q, %d are hidden and %v remain, want %q, %d and %d",
+					got, list.Hidden, ptr.Deref(list.RemainingItemCount, 0), tc.want, tc.hidden, tc.remaining)
+			}
+		})
+	}
+	s, ctx := scene(t, &engine{parents: all}, &reviews{})
+	if _, err := (&SyncsREST{s}).Get(ctx, "c", &v1alpha1.ControllerSyncOptions{LabelSelector: "!!"}); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "labelSelector: ") {
+		t.Errorf("no selector: %v", err)
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -59,9 +58,9 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err := checkState(o.State); err != nil {
 		return nil, err
 	}
-	selector, err := labels.Parse(o.LabelSelector)
+	selector, err := parseSelector(o.LabelSelector)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+		return nil, err
 	}
 	who, err := r.caller(ctx)
 	if err != nil {

@@ -121,6 +121,15 @@ func selectorOf(selection *v1alpha1.ParentSelection) (labels.Selector, error) {
 	return selector, nil
 }
 
+// parseSelector reads the query parameter labelSelector, which is empty for all parents.
+func parseSelector(text string) (labels.Selector, error) {
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+	}
+	return selector, nil
+}
+
 func compare(a, b v1alpha1.ParentReference) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace),
 		strings.Compare(a.Name, b.Name))

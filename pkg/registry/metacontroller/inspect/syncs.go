@@ -59,6 +59,10 @@ func (r *SyncsREST) Get(ctx context.Context, name string, options runtime.Object
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the options are a %T", options))
 	}
+	selector, err := parseSelector(o.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
 	who, err := r.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -67,7 +71,8 @@ func (r *SyncsREST) Get(ctx context.Context, name string, options runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	s, err := selectParents(ctx, who, c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}, true)
+	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
+	s, err := selectLabeled(ctx, who, c, selection, selector, true)
 	if err != nil {
 		return nil, err
 	}
