@@ -43,6 +43,7 @@ func TestSyncsNameTheirTriggers(t *testing.T) {
 		"each cause":            causes,
 		"a timer and resyncs":   timers,
 		"one namespace":         syncsOfOneNamespace,
+		"labels":                syncsByLabels,
 		"a table":               syncsTable,
 		"two controllers fight": fight,
 	})
@@ -234,6 +235,23 @@ func syncsOfOneNamespace(s *stage) {
 	}
 	if _, err = s.admin().CompositeControllers().GetSyncs(s.T.Context(), "nobody", v1alpha1.ControllerSyncOptions{}); !apierrors.IsNotFound(err) {
 		s.T.Errorf("a controller that is not there: %v", err)
+	}
+}
+
+// syncsByLabels are those of the parents that a selector selects, however many others were synced since.
+func syncsByLabels(s *stage) {
+	s.run()
+	spec := map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}
+	s.CreateIn(s.Name, fixture.Things, "rare", spec, map[string]string{fixture.Label: s.Name, "app": "rare"})
+	s.awaitSync("any", "rare", func(*v1alpha1.ControllerSync) bool { return true })
+	s.Parent("other", map[string]any{"names": "two", "data": "x"})
+	s.awaitSync("any", "other", func(*v1alpha1.ControllerSync) bool { return true })
+	list, err := s.syncs(s.admin(), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{LabelSelector: "app=rare", Limit: 1})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "rare" {
+		s.T.Errorf("the latest of the selected ones is %+v, error %v", list, err)
+	}
+	if _, err = s.syncs(s.admin(), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{LabelSelector: "!!"}); !apierrors.IsBadRequest(err) {
+		s.T.Errorf("a selector that cannot be read: %v", err)
 	}
 }
 
