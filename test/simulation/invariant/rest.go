@@ -443,9 +443,9 @@ func selectsRelated(d, o, related object, r hook.RelatedResourceRule) bool {
 	return selector.Matches(has)
 }
 
-// upgradedAtRest checks the children of a parent whose hook was asked last before the definition of a kind was changed: what is to be
-// written otherwise since then is written without anybody asking for it.
-func (t *Tracker) upgradedAtRest(c Cluster, name string, rule, o object) *Violation {
+// upgradedAtRest checks a parent whose hook was asked last before the definition of a kind was changed: what is to be written otherwise to
+// its children since then is written without anybody asking for it, and the hook is asked again where a kind is of related objects.
+func (t *Tracker) upgradedAtRest(c Cluster, name string, d, rule, o object) *Violation {
 	key := syncing{c.Engine, name, o.meta("uid")}
 	calls := t.lastSync(key)
 	if len(calls) == 0 {
@@ -454,6 +454,9 @@ func (t *Tracker) upgradedAtRest(c Cluster, name string, rule, o object) *Violat
 	call := calls[0]
 	if !t.usable(key) || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(call, o) {
 		return nil
+	}
+	if v := t.relatedAtRest(c, call, d, o); v != nil {
+		return v
 	}
 	return t.childrenAsWanted(c, name, call, o)
 }
@@ -468,7 +471,7 @@ func (t *Tracker) Upgraded(c Cluster) *Violation {
 		for _, rule := range c.runs(d) {
 			group, _ := split(text(rule["apiVersion"]))
 			for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
-				if v := t.upgradedAtRest(c, name, rule, o); v != nil && t.reports(v) {
+				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil && t.reports(v) {
 					return v
 				}
 			}
