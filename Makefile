@@ -133,6 +133,9 @@ control-plane-build: ## Build the local control plane's programs where they are 
 
 ##@ Test
 
+# They take the control plane's program from here, instead of building it again.
+churn fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+
 .PHONY: test
 test: build build-race image-local control-plane-build ## Run every test with the race detector.
 	@hack/test.sh all

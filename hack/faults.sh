@@ -5,7 +5,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 readonly tests="${1:-}" folder="${root}/bin/faults"
-export FAULTS_LONG=1 FAULTS_REPORT="${folder}/figures.jsonl" METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver"
+export FAULTS_LONG=1 FAULTS_REPORT="${folder}/figures.jsonl"
+export METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" METACONTROLLER_PROGRAMS="${root}/bin"
 
 mkdir -p "${folder}"
 if [[ -z "${tests}" ]]; then rm -f "${FAULTS_REPORT}"; fi

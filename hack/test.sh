@@ -9,6 +9,8 @@ readonly scope="${1:?all, unit or coverage}"
 
 # Under the race detector a seventh of the processor time goes to collecting small heaps again and again.
 export GOGC="${GOGC:-400}"
+# The control plane's program is here, which each package would link again.
+export METACONTROLLER_PROGRAMS="${root}/bin"
 work="$(mktemp -d)"
 trap 'rm -rf "${work}"' EXIT
 mkdir "${work}/binary"

@@ -41,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/subject"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 // bench is a control plane and all that was started to measure one subject on it.
@@ -99,7 +100,12 @@ func (b *bench) start(ctx context.Context) error {
 		Kubeconfig string `json:"kubeconfig"`
 		Kubectl    string `json:"kubectl"`
 	}
-	line, err := b.launch(exec.CommandContext(ctx, "go", "run", ".", "start", "--with-stdin"), filepath.Join(b.root, "test", "controlplane"), true)
+	program := []string{"go", "run", "."}
+	if built := process.Built(); built != "" {
+		program = []string{filepath.Join(built, "controlplane")}
+	}
+	program = append(program, "start", "--with-stdin")
+	line, err := b.launch(exec.CommandContext(ctx, program[0], program[1:]...), filepath.Join(b.root, "test", "controlplane"), true)
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}

@@ -36,6 +36,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 // Cluster is a running control plane.
@@ -94,8 +96,11 @@ func Start(t testing.TB) *Cluster {
 	return started
 }
 
-// program builds the control plane's program, once in a test process.
+// program finds the control plane's program, or builds it, once in a test process.
 var program = sync.OnceValues(func() (string, error) {
+	if folder := process.Built(); folder != "" {
+		return filepath.Join(folder, "controlplane"), nil
+	}
 	folder, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("finding the user's cache folder: %w", err)

@@ -14,7 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package cluster gives tests a real Kubernetes control plane, by running the program of module test/controlplane.
+// Package cluster gives tests a real Kubernetes control plane, by running the program of module test/controlplane. It builds that, unless the
+// environment variable METACONTROLLER_PROGRAMS names the folder where make has built it.
 //
 // A package's tests share one control plane: call Main from TestMain and Shared in the tests. A test that breaks its
 // control plane starts one of its own with Start. The control plane ends with the test process, however that ends.
