@@ -58,7 +58,7 @@ type Base struct {
 
 // NewBase makes the base from the Go and the modules of the builder's repository.
 func NewBase(ctx context.Context, b *program.Builder) (*Base, error) {
-	roots, err := b.Tool(ctx, certificates)
+	roots, err := b.Tools(ctx, certificates)
 	if err != nil {
 		return nil, fmt.Errorf("finding the certificate authorities: %w", err)
 	}
@@ -70,11 +70,11 @@ func NewBase(ctx context.Context, b *program.Builder) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	legal, err := roots.Legal()
+	legal, err := roots[0].Legal()
 	if err != nil {
 		return nil, fmt.Errorf("reading the license of the certificate authorities: %w", err)
 	}
-	base := &Base{Files: append(users(), timeZones...), Modules: []program.Module{roots}}
+	base := &Base{Files: append(users(), timeZones...), Modules: roots}
 	base.Files = append(base.Files, archive.File{Name: "etc/ssl/certs/ca-certificates.crt", Data: authorities()})
 	base.Files = append(base.Files, inPapers(legal)...)
 	return base, nil

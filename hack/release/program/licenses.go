@@ -92,17 +92,25 @@ func (b *Builder) Go(ctx context.Context) (Module, error) {
 	return Module{Path: GoModule, Version: version, Folder: folder}, nil
 }
 
-// Tool returns a module that the module of this package requires.
-func (b *Builder) Tool(ctx context.Context, path string) (Module, error) {
-	output, err := b.goCommand(ctx, filepath.Join(b.Root, "hack", "release"), Platform{}, "list", "-m", "-f", "{{.Version}} {{.Dir}}", path)
+// Tools returns modules that the module of this package requires, in the order of their paths as they are given.
+func (b *Builder) Tools(ctx context.Context, paths ...string) ([]Module, error) {
+	args := append([]string{"list", "-m", "-f", "{{.Path}} {{.Version}} {{.Dir}}"}, paths...)
+	output, err := b.goCommand(ctx, filepath.Join(b.Root, "hack", "release"), Platform{}, args...)
 	if err != nil {
-		return Module{}, err
+		return nil, err
 	}
-	version, folder, found := strings.Cut(strings.TrimSpace(output), " ")
-	if !found {
-		return Module{}, fmt.Errorf("module %s has no folder: %s", path, output)
+	var modules []Module
+	for line := range strings.Lines(output) {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("a module has no folder: %s", line)
+		}
+		modules = append(modules, Module{Path: fields[0], Version: fields[1], Folder: fields[2]})
 	}
-	return Module{Path: path, Version: version, Folder: folder}, nil
+	if len(modules) != len(paths) {
+		return nil, fmt.Errorf("%d modules have the paths %v", len(modules), paths)
+	}
+	return modules, nil
 }
 
 // licenses returns our license and those of modules.

@@ -18,13 +18,16 @@ package sbom
 
 import (
 	"bytes"
+	"context"
 	"debug/buildinfo"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,48 +41,58 @@ import (
 
 var release = &Release{Version: "v1.2.3", Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 
-// own returns the program that makes releases, which has modules too, as if it were one of the product.
+// root is the repository.
+var root = filepath.Join("..", "..", "..")
+
+// built is the program that makes releases, which has modules too, as if it were one of the product.
+var built = sync.OnceValues(func() (*program.Program, error) {
+	folder, err := os.MkdirTemp("", "sbom-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder) //nolint:errcheck // What is in it has been read.
+	ctx, path := context.Background(), filepath.Join(folder, "release")
+	command := exec.CommandContext(ctx, "go", "build", "-o", path, "..")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building a program: %w\n%s", err, output)
+	}
+	p := &program.Program{Name: program.Server, Platform: program.Platform{OS: "linux", Arch: "amd64"}}
+	if p.Data, err = os.ReadFile(path); err != nil {
+		return nil, err
+	}
+	if p.Info, err = buildinfo.Read(bytes.NewReader(p.Data)); err != nil {
+		return nil, err
+	}
+	b := &program.Builder{Root: root}
+	goroot, err := b.Go(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := b.Tools(ctx, linked(p)...)
+	p.Modules = append([]program.Module{goroot}, tools...)
+	return p, err
+})
+
+// own returns the program, which the test may change.
 func own(t *testing.T) *program.Program {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "release")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "..").CombinedOutput(); err != nil {
-		t.Fatalf("building a program: %v\n%s", err, output)
-	}
-	data, err := os.ReadFile(path)
+	p, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &program.Builder{Root: filepath.Join("..", "..", "..")}
-	goroot, err := b.Go(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if len(linked(p)) == 0 {
+		t.Fatal("nothing is linked into the program")
 	}
-	info, err := buildinfo.Read(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program.Program{
-		Name: program.Server, Platform: program.Platform{OS: "linux", Arch: "amd64"}, Data: data, Info: info, Modules: []program.Module{goroot},
-	}
-	for _, path := range linked(t, p) {
-		module, err := b.Tool(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Modules = append(p.Modules, module)
-	}
-	return p
+	changed := *p
+	return &changed
 }
 
 // linked returns the modules that `go version -m` shows of a program.
-func linked(t *testing.T, p *program.Program) []string {
-	t.Helper()
+func linked(p *program.Program) []string {
 	var paths []string
 	for _, dependency := range p.Info.Deps {
 		paths = append(paths, dependency.Path)
-	}
-	if len(paths) == 0 {
-		t.Fatal("nothing is linked into the program")
 	}
 	return paths
 }
@@ -154,7 +167,7 @@ func TestTheDocumentOfAProgram(t *testing.T) {
 		t.Errorf("the document describes %v", got)
 	}
 	modules, depends := byName(d, "LIBRARY"), related(d, "Program", "DEPENDS_ON")
-	for _, path := range append(linked(t, p), standardLibrary) {
+	for _, path := range append(linked(p), standardLibrary) {
 		m := modules[path]
 		if m == nil {
 			t.Errorf("the document has no %s", path)
@@ -167,8 +180,8 @@ func TestTheDocumentOfAProgram(t *testing.T) {
 			t.Errorf("%s is found by %s, want %s", path, m.PackageExternalReferences[0].Locator, want)
 		}
 	}
-	if len(modules) != len(linked(t, p))+1 {
-		t.Errorf("the document has %d modules, and %d are linked", len(modules), len(linked(t, p)))
+	if len(modules) != len(linked(p))+1 {
+		t.Errorf("the document has %d modules, and %d are linked", len(modules), len(linked(p)))
 	}
 	for path, want := range map[string]string{
 		standardLibrary: "BSD-3-Clause", "golang.org/x/crypto/x509roots/fallback": "BSD-3-Clause", "k8s.io/apimachinery": "Apache-2.0", "sigs.k8s.io/yaml": "Apache-2.0 AND BSD-3-Clause AND MIT",
@@ -185,12 +198,12 @@ func TestTheDocumentOfAProgram(t *testing.T) {
 
 func TestTheDocumentOfAnImage(t *testing.T) {
 	p := own(t)
-	base, err := (&program.Builder{Root: filepath.Join("..", "..", "..")}).Tool(t.Context(), "github.com/spf13/cobra")
+	base, err := (&program.Builder{Root: root}).Tools(t.Context(), "github.com/spf13/cobra")
 	if err != nil {
 		t.Fatal(err)
 	}
 	digest := "sha256:" + strings.Repeat("ab", 32)
-	encoded, err := release.Image(p, []program.Module{base}, digest)
+	encoded, err := release.Image(p, base, digest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,14 +211,14 @@ func TestTheDocumentOfAnImage(t *testing.T) {
 	if got := related(d, "DOCUMENT", "DESCRIBES"); !slices.Equal(got, []common.ElementID{"Image"}) {
 		t.Errorf("the document describes %v", got)
 	}
-	if got := related(d, "Image", "CONTAINS"); !slices.Equal(got, []common.ElementID{"Program", identifier(base.Path)}) {
+	if got := related(d, "Image", "CONTAINS"); !slices.Equal(got, []common.ElementID{"Program", identifier(base[0].Path)}) {
 		t.Errorf("the image contains %v", got)
 	}
 	image := byName(d, "CONTAINER")[program.Server]
 	if image == nil || len(image.PackageChecksums) != 1 || "sha256:"+image.PackageChecksums[0].Value != digest {
 		t.Errorf("the image is %+v", image)
 	}
-	if got, want := len(byName(d, "LIBRARY")), len(linked(t, p))+2; got != want {
+	if got, want := len(byName(d, "LIBRARY")), len(linked(p))+2; got != want {
 		t.Errorf("the document has %d modules, want %d", got, want)
 	}
 }
@@ -223,7 +236,7 @@ func TestLicenses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apache, err := os.ReadFile(filepath.Join("..", "..", "..", "LICENSE"))
+	apache, err := os.ReadFile(filepath.Join(root, "LICENSE"))
 	if err != nil {
 		t.Fatal(err)
 	}
