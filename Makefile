@@ -133,15 +133,15 @@ control-plane-build: ## Build the local control plane's programs where they are 
 
 ##@ Test
 
-# They take the control plane's program from here, instead of building it again.
+# They take the control plane's program from here, instead of building it again, as hack/test.sh does.
 churn fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
-test: build build-race image-local control-plane-build ## Run every test with the race detector.
+test: build build-race demo-build image-local control-plane-build ## Run every test with the race detector.
 	@hack/test.sh all
 
 .PHONY: coverage
-coverage: build-coverage image-local control-plane-build ## Run the tests of the product's module without it, and report coverage.
+coverage: build-coverage build-plugin demo-build image-local control-plane-build ## Run the tests of the product's module without it, and report coverage.
 	@hack/test.sh coverage
 
 .PHONY: test-unit

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module. `unit` leaves out what needs the control plane and the servers of
-# `make build build-race control-plane-build`. `coverage` runs those of the product's module without the race detector, which makes
+# `make build build-race demo-build control-plane-build`. `coverage` runs those of the product's module without the race detector, which makes
 # counters twice as expensive as all the rest, and reports the coverage of the packages written here.
 # Usage: hack/test.sh all|unit|coverage
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
@@ -9,7 +9,7 @@ readonly scope="${1:?all, unit or coverage}"
 
 # Under the race detector a seventh of the processor time goes to collecting small heaps again and again.
 export GOGC="${GOGC:-400}"
-# The control plane's program is here, which each package would link again.
+# The programs of the control plane, of the plugin and of `make run` are here, which each package would link again.
 export METACONTROLLER_PROGRAMS="${root}/bin"
 work="$(mktemp -d)"
 trap 'rm -rf "${work}"' EXIT

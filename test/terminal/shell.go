@@ -47,8 +47,8 @@ const (
 	pagePort = "8080"
 )
 
-// programs is the folder in which programs are built.
-var programs string
+// programs is the folder of the programs: that of make, or one in which they are built.
+var programs = process.Built()
 
 // MainInParallel is [Main] for pages of which so many are played at once: most of the time each waits for the cluster.
 func MainInParallel(m *testing.M, pages int) int {
@@ -62,6 +62,9 @@ func MainInParallel(m *testing.M, pages int) int {
 
 // Main runs the tests of a package with a control plane that they share, as cluster.Main does, and returns the code to exit with.
 func Main(m *testing.M) int {
+	if programs != "" {
+		return cluster.Main(m)
+	}
 	folder, err := os.MkdirTemp("", "terminal-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "making a folder for programs:", err)
@@ -75,11 +78,14 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// plugin builds the plugin, once.
+// plugin builds the plugin, once, as [build] does.
 var plugin = sync.OnceValue(func() error { return build("kubectl-metacontroller", "cmd") })
 
-// build builds a program of the repository, named like its folder.
+// build builds a program of the repository, named like its folder, unless make has built it.
 func build(name, parent string) error {
+	if process.Built() != "" {
+		return nil
+	}
 	command := exec.Command("go", "build", "-o", filepath.Join(programs, name), "./"+parent+"/"+name) //nolint:noctx // It is built for all tests, and ends by itself.
 	command.Dir = cluster.Root()
 	command.Env = append(os.Environ(), "CGO_ENABLED=0") // As it is shipped.
@@ -89,7 +95,7 @@ func build(name, parent string) error {
 	return nil
 }
 
-// Program builds a program in a folder of the repository, such as hack, and returns its path. The plugin is beside it.
+// Program returns the path of a program in a folder of the repository, such as hack. The plugin is beside it.
 func Program(t *testing.T, name, parent string) string {
 	t.Helper()
 	if err := errors.Join(plugin(), build(name, parent)); err != nil {
