@@ -23,6 +23,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -65,7 +66,7 @@ func takeSample(t *fixture.Test) *sample {
 	t.T.Helper()
 	s := &sample{sizes: map[string]float64{}, series: map[string]int{}}
 	before, sizes := -1, map[string]float64{}
-	cluster.Eventually(t.T, t.Limit, "the goroutines and the sizes to stay", func(ctx context.Context) (bool, string) {
+	cluster.EventuallyEvery(t.T, 2*time.Second, t.Limit, "the goroutines and the sizes to stay", func(ctx context.Context) (bool, string) {
 		text, err := t.Server.Read(ctx, "/debug/pprof/goroutine?debug=1")
 		if err != nil {
 			return false, err.Error()
