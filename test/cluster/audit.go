@@ -20,42 +20,73 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
+// audited is what was read of the audit log about one namespace.
+type audited struct {
+	// read is how much of the log that was, in whole lines.
+	read   int64
+	events []auditv1.Event
+}
+
 // Audited returns the requests about objects of a namespace that the kube-apiserver has completed, in its order. It is there with the
 // option [Audit].
 func (c *Cluster) Audited(t testing.TB, namespace string) []auditv1.Event {
 	t.Helper()
+	c.auditing.Lock()
+	defer c.auditing.Unlock()
+	if c.audits == nil {
+		c.audits = map[string]*audited{}
+	}
+	if c.audits[namespace] == nil {
+		c.audits[namespace] = &audited{}
+	}
+	a := c.audits[namespace]
 	file, err := os.Open(c.AuditLog())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close() //nolint:errcheck // It is read.
-	list := []auditv1.Event{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	part := []byte(`"namespace":"` + namespace + `"`)
-	for lines.Scan() {
-		if !bytes.Contains(lines.Bytes(), part) {
-			continue // Most of the log is about others, and is read again and again.
-		}
-		var e auditv1.Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			continue // The last line may be half written.
-		}
-		if e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && e.ObjectRef.Namespace == namespace {
-			list = append(list, e)
-		}
-	}
-	if err := lines.Err(); err != nil {
+	if _, err := file.Seek(a.read, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	return list
+	for lines := bufio.NewReaderSize(file, 1<<16); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return slices.Clone(a.events) // The last line may be half written.
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.read += int64(len(line))
+		if err := a.add(line, namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// add adds what a line tells of a namespace.
+func (a *audited) add(line []byte, namespace string) error {
+	if !bytes.Contains(line, []byte(`"namespace":"`+namespace+`"`)) {
+		return nil // Most of the log is about others.
+	}
+	var e auditv1.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("reading %q in the audit log: %w", line, err)
+	}
+	if e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && e.ObjectRef.Namespace == namespace {
+		a.events = append(a.events, e)
+	}
+	return nil
 }
 
 // AuditedRequest is verb and resource of a request, as in "patch things/status".

@@ -55,6 +55,10 @@ type Cluster struct {
 
 	command *exec.Cmd
 	stdin   io.Closer
+
+	// auditing guards what was read of the audit log, by namespaces.
+	auditing sync.Mutex
+	audits   map[string]*audited
 }
 
 var shared *Cluster

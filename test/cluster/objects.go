@@ -118,22 +118,27 @@ func (o *Objects) Delete(r schema.GroupVersionResource, name string) {
 func (o *Objects) Await(r schema.GroupVersionResource, name, what string, want func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	o.t.Helper()
 	var found *unstructured.Unstructured
-	Eventually(o.t, o.limit, fmt.Sprintf("%s %s %s", r.Resource, name, what), func(ctx context.Context) (bool, string) {
-		var err error
+	var err error
+	EventuallySeen(o.t, o.limit, fmt.Sprintf("%s %s %s", r.Resource, name, what), func(ctx context.Context) bool {
 		found, err = o.get(ctx, r, name)
-		if err != nil {
-			return false, err.Error()
-		}
-		if found == nil {
-			return want(nil), "it is not there"
-		}
-		shown, err := json.Marshal(found.Object)
-		if err != nil {
-			return false, err.Error()
-		}
-		return want(found), string(shown)
-	})
+		return err == nil && want(found)
+	}, func() string { return seen(found, err) })
 	return found
+}
+
+// seen says what was found of an object.
+func seen(found *unstructured.Unstructured, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	if found == nil {
+		return "it is not there"
+	}
+	shown, err := json.Marshal(found.Object)
+	if err != nil {
+		return err.Error()
+	}
+	return string(shown)
 }
 
 // Exists is a condition for Await.
@@ -199,15 +204,15 @@ func (o *Objects) awaitEvent(do func(), name, what string, want func(*corev1.Eve
 		if err != nil {
 			return false, err.Error()
 		}
-		var seen []string
+		var others []string
 		for _, e := range events {
 			if want(&e) {
 				found = &e
 				return true, ""
 			}
-			seen = append(seen, e.Type+" "+e.Reason+" "+e.Message)
+			others = append(others, e.Type+" "+e.Reason+" "+e.Message)
 		}
-		return false, "\n" + strings.Join(seen, "\n")
+		return false, "\n" + strings.Join(others, "\n")
 	})
 	return found
 }

@@ -27,36 +27,48 @@ import (
 const shortest, longest = 50 * time.Millisecond, time.Second
 
 // Eventually asks until the answer is true and fails the test after the time given. The text that comes with a false
-// answer is shown then. What takes long to answer, as kubectl does, is asked less often, so that asking takes a fifth of the time at most.
+// answer is shown then. What takes long to answer, as kubectl does, is asked less often, so that asking takes a fifth of the time at most. So is
+// what has long been waited for, which is noticed an eighth of that time later at most.
 func Eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
 	t.Helper()
+	var last string
+	EventuallySeen(t, limit, what, func(ctx context.Context) (done bool) {
+		done, last = ask(ctx)
+		return done
+	}, func() string { return last })
+}
+
+// EventuallySeen is [Eventually] for what costs much to print: seen is called once, when the time is over.
+func EventuallySeen(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) bool, seen func() string) {
+	t.Helper()
+	began := time.Now()
 	var took time.Duration
-	eventually(t, limit, what, func(ctx context.Context) (done bool, answer string) {
-		began := time.Now()
-		done, answer = ask(ctx)
-		took = time.Since(began)
-		return done, answer
-	}, func() time.Duration { return min(max(4*took, shortest), longest) })
+	eventually(t, limit, what, func(ctx context.Context) bool {
+		asked := time.Now()
+		done := ask(ctx)
+		took = time.Since(asked)
+		return done
+	}, seen, func() time.Duration { return min(max(4*took, time.Since(began)/8, shortest), longest) })
 }
 
 // EventuallyEvery is [Eventually] for answers that cost much: it asks once in each interval.
 func EventuallyEvery(t testing.TB, interval, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
 	t.Helper()
-	eventually(t, limit, what, ask, func() time.Duration { return interval })
+	var last string
+	eventually(t, limit, what, func(ctx context.Context) (done bool) {
+		done, last = ask(ctx)
+		return done
+	}, func() string { return last }, func() time.Duration { return interval })
 }
 
-func eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) (bool, string), pause func() time.Duration) {
+func eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) bool, seen func() string, pause func() time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	for {
-		done, last := ask(ctx)
-		if done {
-			return
-		}
+	for !ask(ctx) {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waiting %v for %s: %v; last seen: %s", limit, what, ctx.Err(), strings.TrimSpace(last))
+			t.Fatalf("waiting %v for %s: %v; last seen: %s", limit, what, ctx.Err(), strings.TrimSpace(seen()))
 		case <-time.After(pause()):
 		}
 	}

@@ -131,18 +131,31 @@ func (c *Controller) PatchJSON(text string) {
 func (c *Controller) AwaitCondition(conditionType, what string, want func(metav1.Condition) bool) metav1.Condition {
 	c.t.Helper()
 	var found metav1.Condition
-	cluster.Eventually(c.t, c.limit, fmt.Sprintf("the condition %s %s", conditionType, what), func(ctx context.Context) (bool, string) {
-		_, status, err := c.get(ctx)
-		if err != nil {
-			return false, err.Error()
-		}
+	c.await(c.limit, fmt.Sprintf("the condition %s %s", conditionType, what), func(_ metav1.Object, status *v1alpha1.ControllerStatus) bool {
 		found = metav1.Condition{}
 		if is := meta.FindStatusCondition(status.Conditions, conditionType); is != nil {
 			found = *is
 		}
-		return want(found), fmt.Sprintf("%+v", status)
+		return want(found)
 	})
 	return found
+}
+
+// await waits until the controller is as wanted.
+func (c *Controller) await(limit time.Duration, what string, want func(metav1.Object, *v1alpha1.ControllerStatus) bool) {
+	c.t.Helper()
+	var status *v1alpha1.ControllerStatus
+	var err error
+	cluster.EventuallySeen(c.t, limit, what, func(ctx context.Context) bool {
+		var object metav1.Object
+		object, status, err = c.get(ctx)
+		return err == nil && want(object, status)
+	}, func() string {
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%+v %+v", status, status.Counters)
+	})
 }
 
 // end deletes the controller with the test.
@@ -160,31 +173,16 @@ func (c *Controller) end() {
 // AwaitReady waits until the controller runs as its spec says now.
 func (c *Controller) AwaitReady() {
 	c.t.Helper()
-	cluster.Eventually(c.t, c.limit, "the controller to run", func(ctx context.Context) (bool, string) {
-		object, status, err := c.get(ctx)
-		if err != nil {
-			return false, err.Error()
-		}
-		for _, condition := range status.Conditions {
-			if condition.Type == v1alpha1.ConditionReady && condition.Status == metav1.ConditionTrue &&
-				condition.ObservedGeneration == object.GetGeneration() {
-				return true, ""
-			}
-		}
-		return false, fmt.Sprintf("%+v", status)
+	c.await(c.limit, "the controller to run", func(object metav1.Object, status *v1alpha1.ControllerStatus) bool {
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == object.GetGeneration()
 	})
 }
 
 // AwaitStatus waits until the status of the controller is as wanted. Numbers alone are published at most every 30 s.
 func (c *Controller) AwaitStatus(what string, want func(*v1alpha1.ControllerStatus) bool) {
 	c.t.Helper()
-	cluster.Eventually(c.t, c.limit+30*time.Second, "the status to have "+what, func(ctx context.Context) (bool, string) {
-		_, status, err := c.get(ctx)
-		if err != nil {
-			return false, err.Error()
-		}
-		return want(status), fmt.Sprintf("%+v %+v", status, status.Counters)
-	})
+	c.await(c.limit+30*time.Second, "the status to have "+what, func(_ metav1.Object, status *v1alpha1.ControllerStatus) bool { return want(status) })
 }
 
 // AwaitCounters waits until the controller publishes counters as wanted. Numbers alone are published at most every 30 s.

@@ -109,8 +109,8 @@ func (s *Server) URL(path string) string { return fmt.Sprintf("https://127.0.0.1
 // not matter to it.
 func (s *Server) Transport() (http.RoundTripper, error) {
 	config := s.cluster.Config(s.t)
-	// client-go keeps transports of equal configurations, so that connections are used again.
-	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+	// client-go keeps transports of equal configurations, so that connections are used again. To compress is more work than to send.
+	transport, err := rest.TransportFor(&rest.Config{DisableCompression: true, TLSClientConfig: rest.TLSClientConfig{
 		Insecure: true, CertData: config.CertData, KeyData: config.KeyData, CertFile: config.CertFile, KeyFile: config.KeyFile,
 	}})
 	if err != nil {

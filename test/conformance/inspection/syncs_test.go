@@ -67,19 +67,20 @@ func (s *stage) awaitSync(what, name string, is func(*v1alpha1.ControllerSync) b
 
 func (s *stage) awaitSyncOf(kind fixture.Kind, controller, what, name string, is func(*v1alpha1.ControllerSync) bool) {
 	s.T.Helper()
-	cluster.Eventually(s.T, limit, "a sync: "+what, func(context.Context) (bool, string) {
-		list, err := s.syncs(s.admin(), kind, controller, v1alpha1.ControllerSyncOptions{Namespace: s.Name, Name: name})
+	var list *v1alpha1.ControllerSyncList
+	var err error
+	cluster.EventuallySeen(s.T, limit, "a sync: "+what, func(context.Context) bool {
+		list, err = s.syncs(s.admin(), kind, controller, v1alpha1.ControllerSyncOptions{Namespace: s.Name, Name: name})
+		return err == nil && slices.ContainsFunc(list.Items, func(sync v1alpha1.ControllerSync) bool { return is(&sync) })
+	}, func() string {
 		if err != nil {
-			return false, err.Error()
+			return err.Error()
 		}
 		var seen []string
 		for i := range list.Items {
-			if is(&list.Items[i]) {
-				return true, ""
-			}
 			seen = append(seen, fmt.Sprintf("%+v", list.Items[i]))
 		}
-		return false, strings.Join(seen, "\n")
+		return strings.Join(seen, "\n")
 	})
 }
 
