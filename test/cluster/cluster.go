@@ -144,7 +144,7 @@ func start(options ...string) (*Cluster, error) {
 		return nil, err
 	}
 	//nolint:noctx // It outlives the start, and ends when its input is closed.
-	c := &Cluster{command: exec.Command(path, append([]string{"start", "--with-stdin"}, options...)...)}
+	c := &Cluster{command: exec.Command(path, append([]string{"start", "--with-stdin", "--frugal"}, options...)...)}
 	c.command.Dir = module()
 	var progress bytes.Buffer
 	c.command.Stderr = io.MultiWriter(os.Stderr, &progress)

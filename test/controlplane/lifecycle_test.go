@@ -29,7 +29,7 @@ import (
 func TestTwoControlPlanesDoNotMeet(t *testing.T) {
 	// Folders of their own, so that both can be told to keep theirs or not.
 	kept := filepath.Join(t.TempDir(), "kept")
-	flags := [][]string{{"--with-stdin"}, {"--dir", kept, "--keep", "--fsync"}}
+	flags := [][]string{{"--with-stdin"}, {"--dir", kept, "--keep", "--fsync", "--frugal"}}
 	running := make([]*controlPlane, len(flags))
 	var starts sync.WaitGroup
 	for i := range flags {

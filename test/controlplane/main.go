@@ -40,6 +40,7 @@ const usage = `usage: controlplane COMMAND [flags]
             --with-stdin   end when standard input is closed, too
             --fsync        let etcd wait for the disk
             --audit        have kube-apiserver write logs/audit.log, with a line of JSON for each request that writes
+            --frugal       give each program but kube-apiserver one processor, for many control planes on a machine
   common flag:
             --module DIR   the folder of this Go module (default ".")
 

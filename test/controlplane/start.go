@@ -37,7 +37,7 @@ var errStdinClosed = errors.New("standard input was closed")
 type starter struct {
 	dir                    string
 	keep, withStdin, fsync bool
-	audit                  bool
+	audit, frugal          bool
 }
 
 func (s *starter) flags(flags *flag.FlagSet) {
@@ -46,6 +46,7 @@ func (s *starter) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&s.withStdin, "with-stdin", false, "")
 	flags.BoolVar(&s.fsync, "fsync", false, "")
 	flags.BoolVar(&s.audit, "audit", false, "")
+	flags.BoolVar(&s.frugal, "frugal", false, "")
 }
 
 // run returns nil when it was told to end after the control plane was ready.
@@ -90,7 +91,7 @@ func (s *starter) leave(folder *plane.Folder, std stdio) error {
 }
 
 func (s *starter) runIn(ctx context.Context, folder *plane.Folder, programs string, std stdio) error {
-	running, err := plane.Start(ctx, plane.Options{Programs: programs, Folder: folder, Fsync: s.fsync, Audit: s.audit})
+	running, err := plane.Start(ctx, plane.Options{Programs: programs, Folder: folder, Fsync: s.fsync, Audit: s.audit, Frugal: s.frugal})
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}

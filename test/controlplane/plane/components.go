@@ -28,6 +28,17 @@ type component struct {
 	args []string
 }
 
+// apiServerName is the program that has most to do.
+const apiServerName = "kube-apiserver"
+
+// withoutControllers are those that need a cloud, a network, a real node, a volume that is made for a claim, a device or tokens of former
+// versions: they have nothing to do here, but look for it all the time.
+const withoutControllers = "-node-ipam-controller,-node-route-controller,-service-lb-controller,-cloud-node-lifecycle-controller," +
+	"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller," +
+	"-bootstrap-signer-controller,-token-cleaner-controller,-legacy-serviceaccount-token-cleaner-controller,-ttl-controller," +
+	"-persistentvolume-attach-detach-controller,-persistentvolume-expander-controller,-ephemeral-volume-controller," +
+	"-resourceclaim-controller,-device-taint-eviction-controller"
+
 func (p *Plane) etcd() component {
 	peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcdPeer)
 	args := []string{
@@ -39,7 +50,6 @@ func (p *Plane) etcd() component {
 		"--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=control-plane=" + peer,
 		"--quota-backend-bytes=8589934592",
-		"--watch-progress-notify-interval=5s",
 		"--log-level=warn",
 	}
 	if !p.options.Fsync {
@@ -78,7 +88,7 @@ func (p *Plane) apiServer() component {
 	if p.options.Audit {
 		args = append(args, "--audit-policy-file="+p.files.auditPolicy, "--audit-log-path="+filepath.Join(p.files.logs, "audit.log"))
 	}
-	return component{"kube-apiserver", args}
+	return component{apiServerName, args}
 }
 
 func (p *Plane) controllerManager() component {
@@ -94,9 +104,7 @@ func (p *Plane) controllerManager() component {
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + p.files.tokenKey,
 		"--root-ca-file=" + p.files.servingCA,
-		// Those that need a cloud, a network or a real node have nothing to do here.
-		"--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller,-cloud-node-lifecycle-controller," +
-			"-certificatesigningrequest-signing-controller,-bootstrap-signer-controller,-token-cleaner-controller",
+		"--controllers=*," + withoutControllers,
 		// Nobody waits for limits that protect a cluster of thousands.
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",

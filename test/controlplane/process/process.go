@@ -41,6 +41,17 @@ type Process struct {
 	err error
 }
 
+// A Program is what Start runs.
+type Program struct {
+	// Name is what its log and errors call it.
+	Name string
+	// Path is the file.
+	Path string
+	Args []string
+	// Environment are further variables of its environment, as "NAME=value".
+	Environment []string
+}
+
 // EndedError says that a program has ended.
 type EndedError struct {
 	// Name of the program.
@@ -65,13 +76,14 @@ func (e *EndedError) Unwrap() error { return e.Err }
 
 // Start starts a program whose output goes to <name>.log in folder. The program does not end with ctx, but with StopAll;
 // and where the kernel can do that (Linux), with this process, however that dies.
-func Start(ctx context.Context, name, folder, program string, args ...string) (*Process, error) {
-	p := &Process{name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
+func Start(ctx context.Context, folder string, program Program) (*Process, error) {
+	p := &Process{name: program.Name, log: filepath.Join(folder, program.Name+".log"), ended: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
-		return nil, fmt.Errorf("creating the log of %s: %w", name, err)
+		return nil, fmt.Errorf("creating the log of %s: %w", program.Name, err)
 	}
-	p.command = exec.CommandContext(context.WithoutCancel(ctx), program, args...)
+	p.command = exec.CommandContext(context.WithoutCancel(ctx), program.Path, program.Args...)
+	p.command.Env = append(p.command.Environ(), program.Environment...)
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = attributes()
 
@@ -89,12 +101,12 @@ func Start(ctx context.Context, name, folder, program string, args ...string) (*
 		close(p.ended)
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+		return nil, fmt.Errorf("starting %s: %w", program.Name, err)
 	}
 	return p, nil
 }
 
-// Name returns the name given to Start.
+// Name returns the program's name.
 func (p *Process) Name() string { return p.name }
 
 // ID returns the operating system's number of the process.

@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 		// Starts a child, tells its number and waits to be killed.
 		_ = os.Setenv(roleVariable, "stubborn")
 		ctx := context.Background() //nolint:forbidigo // This is a main function.
-		child, err := Start(ctx, "child", os.Args[1], os.Args[0])
+		child, err := Start(ctx, os.Args[1], Program{Name: "child", Path: os.Args[0]})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 func start(t *testing.T, role string) *Process {
 	t.Helper()
 	t.Setenv(roleVariable, role)
-	p, err := Start(t.Context(), role, t.TempDir(), os.Args[0])
+	p, err := Start(t.Context(), t.TempDir(), Program{Name: role, Path: os.Args[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,8 @@ func TestEndIsReportedWithTheEndOfTheLog(t *testing.T) {
 
 func TestProgramThatDoesNotExist(t *testing.T) {
 	folder := t.TempDir()
-	if _, err := Start(t.Context(), "nothing", folder, filepath.Join(folder, "nothing")); err == nil || !strings.Contains(err.Error(), "starting nothing") {
+	program := Program{Name: "nothing", Path: filepath.Join(folder, "nothing")}
+	if _, err := Start(t.Context(), folder, program); err == nil || !strings.Contains(err.Error(), "starting nothing") {
 		t.Errorf("want an error that names the program, got %v", err)
 	}
 }
