@@ -14,6 +14,12 @@ export METACONTROLLER_PROGRAMS="${root}/bin"
 work="$(mktemp -d)"
 trap 'rm -rf "${work}"' EXIT
 mkdir "${work}/binary"
+# Hooks are started again and again, and python3 may be a script that looks for the program first. The folder is always the same one:
+# results are kept only as long as PATH stays.
+python="$(python3 -c 'import sys; print(sys.executable)')"
+mkdir -p bin/path
+ln -sf "${python}" bin/path/python3
+export PATH="${root}/bin/path:${PATH}"
 
 mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
 # Packages under test/ that start no program but their own: go test knows all that their results depend on.
