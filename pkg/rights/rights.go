@@ -18,7 +18,6 @@ package rights
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,6 +57,9 @@ type Needs struct {
 	Kinds []Right
 	// Related are those on objects that a customize hook may name, which are all; nil without such a hook.
 	Related []Right
+	// Requester are those that the cluster looks for at whoever wrote an object, because of what the object says, and that no service account
+	// is given for its kind alone: who may have node certificates approved, and read what admission policies refer to. nil without such kinds.
+	Requester []Right
 	// Credentials are those on the Secrets and ConfigMaps of hooks, of which each is listed and watched alone.
 	Credentials []Right
 }
@@ -92,6 +94,12 @@ func (r *collection) add(on Right, verbs ...string) {
 	}
 }
 
+func (r *collection) addAll(list []Right) {
+	for _, right := range list {
+		r.add(right, right.Verb)
+	}
+}
+
 // Verbs of requests, as the engine makes them: informers list and watch, and single objects are read when a write meets a conflict.
 const (
 	Get    = "get"
@@ -105,9 +113,6 @@ const (
 
 // Escalate is the verb that lets its holder give a controller rights that he lacks, as it does with roles.
 const Escalate = "escalate"
-
-// revisions are the resource of ControllerRevisions.
-const revisions = "controllerrevisions"
 
 const (
 	// SubresourceStatus is written if there is a status subresource, now or later.
@@ -129,19 +134,21 @@ func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
 	if hooks.Finalize != nil {
 		r.add(parent, Patch)
 	}
-	r.add(parent.sub(SubresourceStatus), Patch)
+	r.addStatus(parent)
 	if len(spec.ChildResources) > 0 {
 		r.add(parent.sub(SubresourceFinalizers), Update)
 	}
+	var requester collection
 	for i := range spec.ChildResources {
 		method := metacontroller.ChildUpdateMethod("")
 		if strategy := spec.ChildResources[i].UpdateStrategy; strategy != nil {
 			method = strategy.Method
 		}
 		r.addChild(spec.ChildResources[i].ResourceRule, method)
+		requester.addAll(requesters[resourceOf(on(spec.ChildResources[i].ResourceRule))])
 	}
 	return Needs{
-		Kinds: r.list, Related: related(hooks.Customize),
+		Kinds: r.list, Related: related(hooks.Customize), Requester: requester.list,
 		Credentials: credentials(spec.EndpointConfigs, hooks.Customize, hooks.Sync, hooks.Finalize, hooks.PreUpdateChild, hooks.PostUpdateChild),
 	}
 }
@@ -155,24 +162,26 @@ func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 		if allow := spec.Resources[i].AllowDelete; allow != nil && *allow {
 			r.add(target, Delete)
 		}
-		r.add(target.sub(SubresourceStatus), Patch)
+		r.addStatus(target)
 		if len(spec.Attachments) > 0 {
 			r.add(target.sub(SubresourceFinalizers), Update)
 		}
 	}
+	var requester collection
 	for i := range spec.Attachments {
 		method := metacontroller.ChildUpdateMethod("")
 		if strategy := spec.Attachments[i].UpdateStrategy; strategy != nil {
 			method = strategy.Method
 		}
 		r.addChild(spec.Attachments[i].ResourceRule, method)
+		requester.addAll(requesters[resourceOf(on(spec.Attachments[i].ResourceRule))])
 	}
 	var hooks metacontroller.DecoratorControllerHooks
 	if spec.Hooks != nil {
 		hooks = *spec.Hooks
 	}
 	return Needs{
-		Kinds: r.list, Related: related(hooks.Customize),
+		Kinds: r.list, Related: related(hooks.Customize), Requester: requester.list,
 		Credentials: credentials(spec.EndpointConfigs, hooks.Customize, hooks.Sync, hooks.Finalize),
 	}
 }
@@ -185,38 +194,14 @@ func (r *collection) addChild(rule metacontroller.ResourceRule, method metacontr
 	if method != "" && method != metacontroller.ChildUpdateOnDelete {
 		r.add(child, Update)
 	}
-	for _, more := range guarded[schema.GroupResource{Group: child.Group, Resource: child.Resource}] {
-		r.add(more, more.Verb)
-	}
+	r.addAll(guarded[resourceOf(child)])
 }
 
-const (
-	groupRBAC         = "rbac.authorization.k8s.io"
-	groupCertificates = "certificates.k8s.io"
-)
-
-// guarded are the resources at which an API server asks for one more right than that of the request, because their objects give
-// rights. It asks it of who makes the request: this server, or the controller's service account.
-var guarded = map[schema.GroupResource][]Right{
-	{Group: groupRBAC, Resource: "roles"}:        {{Verb: Escalate, Group: groupRBAC, Resource: "roles"}},
-	{Group: groupRBAC, Resource: "clusterroles"}: {{Verb: Escalate, Group: groupRBAC, Resource: "clusterroles"}},
-	{Group: groupRBAC, Resource: "rolebindings"}: {
-		{Verb: "bind", Group: groupRBAC, Resource: "roles"}, {Verb: "bind", Group: groupRBAC, Resource: "clusterroles"},
-	},
-	{Group: groupRBAC, Resource: "clusterrolebindings"}:         {{Verb: "bind", Group: groupRBAC, Resource: "clusterroles"}},
-	{Group: groupCertificates, Resource: "clustertrustbundles"}: {{Verb: "attest", Group: groupCertificates, Resource: "signers"}},
-	{Group: metacontroller.GroupName, Resource: "compositecontrollers"}: {
-		{Verb: Escalate, Group: metacontroller.GroupName, Resource: "compositecontrollers"},
-	},
-	{Group: metacontroller.GroupName, Resource: "decoratorcontrollers"}: {
-		{Verb: Escalate, Group: metacontroller.GroupName, Resource: "decoratorcontrollers"},
-	},
-	{Group: metacontroller.GroupName, Resource: revisions}: {{Verb: Escalate, Group: metacontroller.GroupName, Resource: revisions}},
+// addStatus adds what writing the status of parents or targets of a kind takes.
+func (r *collection) addStatus(of Right) {
+	r.add(of.sub(SubresourceStatus), Patch)
+	r.addAll(guardedStatuses[resourceOf(of)])
 }
-
-// Guarded returns the rights beside that of the request which an API server asks of who writes objects of a resource, because these objects
-// give rights.
-func Guarded(r schema.GroupResource) []Right { return slices.Clone(guarded[r]) }
 
 // related returns the rights on what a customize hook may name, which is any kind.
 func related(customize *metacontroller.Hook) []Right {
@@ -274,6 +259,10 @@ func on(rule metacontroller.ResourceRule) Right {
 		gv.Group = rule.APIVersion
 	}
 	return Right{Group: gv.Group, Resource: rule.Resource}
+}
+
+func resourceOf(r Right) schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
 }
 
 func (r Right) sub(resource string) Right {

@@ -74,6 +74,69 @@ func TestNeedsOfADefinition(t *testing.T) {
 	}
 }
 
+// What the cluster looks for at whoever wrote an object is asked of authors, and no role gives it to a service account.
+func TestRightsThatObjectsGive(t *testing.T) {
+	const certificates, admission = "certificates.k8s.io/v1", "admissionregistration.k8s.io/v1"
+	for name, test := range map[string]struct {
+		target, attachment metacontroller.ResourceRule
+		// kinds are those that beside the requests' own are asked for the kinds, and requester those for what the objects say.
+		kinds, requester []string
+	}{
+		"nothing": {target: rule("v1", "pods"), attachment: rule("v1", "services")},
+		"a request that the kube-controller-manager approves by itself": {
+			target: rule("v1", "pods"), attachment: rule(certificates, "certificatesigningrequests"),
+			requester: []string{
+				"create certificatesigningrequests.certificates.k8s.io/nodeclient", "create certificatesigningrequests.certificates.k8s.io/selfnodeclient",
+			},
+		},
+		"a trust bundle": {
+			target: rule("v1", "pods"), attachment: rule(certificates, "clustertrustbundles"), kinds: []string{"attest signers.certificates.k8s.io"},
+		},
+		"a certificate in a status": {
+			target: rule(certificates, "certificatesigningrequests"), attachment: rule("v1", "services"), kinds: []string{"sign signers.certificates.k8s.io"},
+		},
+		"a certificate of a Pod in a status": {
+			target: rule(certificates, "podcertificaterequests"), attachment: rule("v1", "services"), kinds: []string{"sign signers.certificates.k8s.io"},
+		},
+		"a device in a status": {
+			target: rule("resource.k8s.io/v1", "resourceclaims"), attachment: rule("v1", "services"),
+			kinds: []string{"patch resourceclaims.resource.k8s.io/binding", "arbitrary-node:patch resourceclaims.resource.k8s.io/driver"},
+		},
+		"a policy with parameters":   {target: rule("v1", "pods"), attachment: rule(admission, "validatingadmissionpolicies"), requester: []string{"get all resources"}},
+		"a mutation with parameters": {target: rule("v1", "pods"), attachment: rule(admission, "mutatingadmissionpolicies"), requester: []string{"get all resources"}},
+		"a binding of a policy": {
+			target: rule("v1", "pods"), attachment: rule(admission, "validatingadmissionpolicybindings"), requester: []string{"get, list all resources"},
+		},
+		"a binding of a mutation": {
+			target: rule("v1", "pods"), attachment: rule(admission, "mutatingadmissionpolicybindings"), requester: []string{"get, list all resources"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs := rights.OfDecorator(&metacontroller.DecoratorControllerSpec{
+				Resources:   []metacontroller.DecoratorControllerResourceRule{{ResourceRule: test.target}},
+				Attachments: []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: test.attachment}},
+			})
+			var guards []rights.Right
+			for _, right := range needs.Kinds {
+				if rights.Guards(right) {
+					guards = append(guards, right)
+				}
+			}
+			if got := rights.Lines(guards); !slices.Equal(got, test.kinds) {
+				t.Errorf("beside the requests it takes %q, want %q", got, test.kinds)
+			}
+			if got := rights.Lines(needs.Requester); !slices.Equal(got, test.requester) {
+				t.Errorf("of the requester is asked %q, want %q", got, test.requester)
+			}
+			composite := metacontroller.CompositeControllerSpec{ChildResources: []metacontroller.CompositeControllerChildResourceRule{{ResourceRule: test.attachment}}}
+			composite.ParentResource.ResourceRule = test.target
+			if got := rights.Lines(rights.OfComposite(&composite).Requester); !slices.Equal(got, test.requester) {
+				t.Errorf("of the requester of a composite's children is asked %q, want %q", got, test.requester)
+			}
+		})
+	}
+}
+
 func TestRightsAsText(t *testing.T) {
 	for want, right := range map[string]rights.Right{
 		"all resources":                         {Group: "*", Resource: "*"},

@@ -58,6 +58,11 @@ func needed(ref *metacontroller.ServiceAccountReference, needs rights.Needs) []r
 		return []rights.Right{account.Impersonate()}
 	}
 	wanted := slices.Concat(needs.Kinds, needs.Related)
+	for _, right := range needs.Requester {
+		if !slices.Contains(needs.Related, right) {
+			wanted = append(wanted, right)
+		}
+	}
 	for _, right := range needs.Credentials {
 		if right.Verb == rights.List {
 			right.Verb = rights.Get
@@ -65,6 +70,17 @@ func needed(ref *metacontroller.ServiceAccountReference, needs rights.Needs) []r
 		}
 	}
 	return wanted
+}
+
+// customizes reports whether a controller has a customize hook.
+func customizes(object runtime.Object) bool {
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		return o.Spec.Hooks != nil && o.Spec.Hooks.Customize != nil
+	case *metacontroller.DecoratorController:
+		return o.Spec.Hooks != nil && o.Spec.Hooks.Customize != nil
+	}
+	return false
 }
 
 // accountOf returns the service account that a controller names, nil for none.

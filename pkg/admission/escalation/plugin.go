@@ -159,6 +159,10 @@ func refusal(a admission.Attributes, author user.Info, missing []rights.Right) s
 	}
 	b.WriteString(" lacks, in all namespaces unless one is named:")
 	lines, everything := rights.Lines(missing), rights.Right{Group: "*", Resource: "*"}.String()
+	because := ", because an admission policy may refer to any kind"
+	if customizes(a.GetObject()) {
+		because = ", because a customize hook may read any kind"
+	}
 	for i, line := range lines {
 		if i == maxShown {
 			fmt.Fprintf(&b, "\n- rights on %d more resources", len(lines)-maxShown)
@@ -166,7 +170,7 @@ func refusal(a admission.Attributes, author user.Info, missing []rights.Right) s
 		}
 		b.WriteString("\n- " + line)
 		if strings.HasSuffix(line, " "+everything) {
-			b.WriteString(", because a customize hook may read any kind")
+			b.WriteString(because)
 		}
 	}
 	fmt.Fprintf(&b, "\nGrant these rights, or the verb %s on %s", rights.Escalate, gr)

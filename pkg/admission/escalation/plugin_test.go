@@ -205,6 +205,41 @@ func TestRightsThatAreNeeded(t *testing.T) {
 				childRights("compositecontrollers.metacontroller.k8s.io"), childRights("controllerrevisions.metacontroller.k8s.io"),
 				[]string{"escalate compositecontrollers.metacontroller.k8s.io", "escalate controllerrevisions.metacontroller.k8s.io"}),
 		},
+		"children for which others ask who wrote them": {
+			object: composite(func(s *metacontroller.CompositeControllerSpec) {
+				s.ChildResources = append(s.ChildResources,
+					metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("certificates.k8s.io/v1", "certificatesigningrequests")},
+					metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("admissionregistration.k8s.io/v1", "validatingadmissionpolicies")})
+			}),
+			also: slices.Concat(
+				childRights("certificatesigningrequests.certificates.k8s.io"), childRights("validatingadmissionpolicies.admissionregistration.k8s.io"),
+				[]string{
+					"create certificatesigningrequests.certificates.k8s.io/nodeclient", "create certificatesigningrequests.certificates.k8s.io/selfnodeclient",
+					"get *.*",
+				}),
+		},
+		"bindings of policies with a customize hook": {
+			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
+				s.Hooks.Customize = hook("http://hook/customize")
+				s.Attachments = append(s.Attachments, metacontroller.DecoratorControllerAttachmentRule{
+					ResourceRule: rule("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings"),
+				})
+			}),
+			also: slices.Concat(childRights("mutatingadmissionpolicybindings.admissionregistration.k8s.io"), everything),
+		},
+		"targets whose status is a certificate": {
+			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
+				s.Resources = append(s.Resources, metacontroller.DecoratorControllerResourceRule{
+					ResourceRule: rule("certificates.k8s.io/v1", "certificatesigningrequests"),
+				})
+			}),
+			also: []string{
+				"get certificatesigningrequests.certificates.k8s.io", "list certificatesigningrequests.certificates.k8s.io",
+				"watch certificatesigningrequests.certificates.k8s.io", "patch certificatesigningrequests.certificates.k8s.io",
+				"patch certificatesigningrequests.certificates.k8s.io/status", "update certificatesigningrequests.certificates.k8s.io/finalizers",
+				"sign signers.certificates.k8s.io",
+			},
+		},
 		"the same kind twice": {
 			object: composite(func(s *metacontroller.CompositeControllerSpec) {
 				s.ChildResources = append(s.ChildResources, s.ChildResources[0])
@@ -235,27 +270,6 @@ func TestRightsThatAreNeeded(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestRefusal(t *testing.T) {
-	object := composite(func(s *metacontroller.CompositeControllerSpec) {
-		s.Hooks.Customize = hook("http://hook/customize")
-		s.Hooks.Sync.Webhook.ClientTLS = &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "pair"}}
-	})
-	p := newPlugin(t, &cluster{may: but("create configmaps", "delete configmaps", "patch foos.example.com/status", "list *.*", "get secrets ns/pair")})
-	const want = `compositecontrollers.metacontroller.k8s.io "x" is forbidden: this controller would use the server's rights for what ` +
-		`its author may not do; user "eve" (groups ["a" "b"]) lacks, in all namespaces unless one is named:
-- patch foos.example.com/status
-- create, delete configmaps
-- list all resources, because a customize hook may read any kind
-- get secrets ns/pair
-Grant these rights, or the verb escalate on compositecontrollers.metacontroller.k8s.io`
-	for _, dryRun := range []bool{false, true} {
-		err := p.Validate(t.Context(), write(object, nil, dryRun, "a", "b"), nil)
-		if err == nil || err.Error() != want {
-			t.Errorf("dry run %v: got %v", dryRun, err)
-		}
 	}
 }
 

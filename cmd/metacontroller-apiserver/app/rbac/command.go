@@ -140,6 +140,13 @@ func (o *options) print(out io.Writer, c *controller) error {
 		b.WriteString("# The customize hook names further kinds while it runs: add list and watch of each, and of namespaces if a rule " +
 			"selects\n# by their labels.\n")
 	}
+	if len(c.needs.Requester) > 0 {
+		b.WriteString("# The cluster looks for these at whoever wrote certificate requests and admission policies. Only certificates of nodes and\n" +
+			"# policies with parameters take them, so that they are not given here:\n")
+		for _, line := range rights.Lines(c.needs.Requester) {
+			fmt.Fprintf(&b, "# - %s\n", line)
+		}
+	}
 	for _, object := range manifest.Objects(manifest.Controller{Name: c.roleName(), Account: *account, Needs: c.needs, Server: server}) {
 		text, err := yaml.Marshal(object)
 		if err != nil {

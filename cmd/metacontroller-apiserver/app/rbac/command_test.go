@@ -118,11 +118,12 @@ func TestWhatTheClusterServes(t *testing.T) {
 	status := func(resource string) rights.Right {
 		return rights.Right{Verb: rights.Patch, Resource: resource, Subresource: rights.SubresourceStatus}
 	}
-	bind := rights.Right{Verb: "bind", Resource: "roles"}
+	bind := rights.Right{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "roles"}
+	sign := rights.Right{Verb: "sign", Group: "certificates.k8s.io", Resource: "signers"}
 	finalizers := rights.Right{Verb: rights.Update, Resource: "plain", Subresource: rights.SubresourceFinalizers}
-	c := controller{needs: rights.Needs{Kinds: []rights.Right{status("plain"), finalizers, status("rich"), status("none"), bind}}}
+	c := controller{needs: rights.Needs{Kinds: []rights.Right{status("plain"), finalizers, status("rich"), status("none"), bind, sign}}}
 	c.serve(map[schema.GroupResource]bool{{Resource: "plain"}: true, {Resource: "rich"}: true, {Resource: "rich/status"}: true})
-	if diff := cmp.Diff([]rights.Right{finalizers, status("rich"), status("none"), bind}, c.needs.Kinds); diff != "" {
+	if diff := cmp.Diff([]rights.Right{finalizers, status("rich"), status("none"), bind, sign}, c.needs.Kinds); diff != "" {
 		t.Errorf("the rights differ (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"The cluster does not serve none at present."}, c.notes); diff != "" {

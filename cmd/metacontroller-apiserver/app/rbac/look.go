@@ -57,7 +57,7 @@ func (c *controller) serve(served map[schema.GroupResource]bool) {
 	c.needs.Kinds = slices.DeleteFunc(slices.Clone(c.needs.Kinds), func(r rights.Right) bool {
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		if !served[resource] {
-			if note := fmt.Sprintf("The cluster does not serve %s at present.", resource); !slices.Contains(c.notes, note) && !guard(r) {
+			if note := fmt.Sprintf("The cluster does not serve %s at present.", resource); !slices.Contains(c.notes, note) && !rights.Guards(r) {
 				c.notes = append(c.notes, note)
 			}
 			return false
@@ -65,9 +65,4 @@ func (c *controller) serve(served map[schema.GroupResource]bool) {
 		status := schema.GroupResource{Group: r.Group, Resource: r.Resource + "/" + rights.SubresourceStatus}
 		return r.Subresource == rights.SubresourceStatus && !served[status]
 	})
-}
-
-// guard reports whether a right is on no kind of the definition, but on what one of them gives.
-func guard(r rights.Right) bool {
-	return r.Verb == rights.Escalate || r.Verb == "bind" || r.Verb == "attest"
 }

@@ -189,6 +189,8 @@ var rights = []struct {
 		"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "mutatingadmissionpolicies",
 		"mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 	}, "change what the cluster admits"},
+	{"certificates.k8s.io", []string{"certificatesigningrequests"}, "request certificates of the cluster, also those of its nodes"},
+	{"certificates.k8s.io", []string{"clustertrustbundles"}, "say whom Pods trust"},
 	{"apiextensions.k8s.io", []string{"customresourcedefinitions"}, "change which kinds the cluster serves"},
 	{"apiregistration.k8s.io", []string{"apiservices"}, "change which kinds the cluster serves"},
 	{metacontroller.GroupName, []string{compositeControllers, decoratorControllers}, "run controllers with the rights of this server"},
