@@ -166,6 +166,10 @@ var (
 		Name: "metacontroller_engine_running", Type: Gauge,
 		Help: "1 while this process runs controllers, 0 while it waits to be elected or only serves the API.",
 	})
+	registrationMissing = declare(Family{
+		Name: "metacontroller_registration_missing", Type: Gauge,
+		Help: "1 while this process is to be registered at the cluster as its API server and is not, 0 otherwise.",
+	})
 	servingCertificateEnd = declare(Family{
 		Name: "metacontroller_serving_certificate_expiration_timestamp_seconds", Type: Gauge,
 		Help: "When the certificate that this server serves expires, in seconds since 1970.",

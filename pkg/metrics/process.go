@@ -83,6 +83,8 @@ type process struct {
 	caches map[*CacheSource]struct{}
 	// requests and responses are the states of the budgets of hooks.
 	requests, responses func() (used, limit int64)
+	// unregistered says that the cluster has no registration of this server, which should have one.
+	unregistered bool
 	// certificate is when the serving certificate ends.
 	certificate func() (end time.Time, ok bool)
 }
@@ -150,6 +152,14 @@ func EngineRuns() (ended func()) {
 	}
 }
 
+// RegistrationMissing takes note whether the cluster lacks the registration that this server is to have. Without a call it does not. The last
+// call counts.
+func RegistrationMissing(missing bool) {
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.unregistered = missing
+}
+
 // ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveRequestBudget(state func() (used, limit int64)) {
@@ -187,12 +197,17 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
 	p.mu.Lock()
 	requests, responses, engines, certificate := p.requests, p.responses, p.engines, p.certificate
+	missing := 0.
+	if p.unregistered {
+		missing = 1
+	}
 	var sources []CacheSource
 	for source := range p.caches {
 		sources = append(sources, *source)
 	}
 	p.mu.Unlock()
 	ch <- engineRunning.constant(float64(engines))
+	ch <- registrationMissing.constant(missing)
 	if requests != nil {
 		used, limit := requests()
 		ch <- requestBytes.constant(float64(used))

@@ -114,7 +114,8 @@ func checkService(service *unstructured.Unstructured) error {
 	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != "ExternalName" {
 		return &OccupiedError{
 			Object: describe(service),
-			Detail: fmt.Sprintf("it is of type %s and belongs to a server inside of the cluster; remove that installation first", kind),
+			Detail: fmt.Sprintf("it is of type %s and belongs to a server inside of the cluster, which registers itself when it starts: restart its Pod; "+
+				"if you want another server in its place, remove that installation first", kind),
 		}
 	}
 	return nil

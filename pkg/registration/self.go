@@ -27,10 +27,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // keepInterval is the pause between two looks at the authority of a server that has registered itself.
@@ -48,40 +51,26 @@ type Self struct {
 	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates; those that the
 	// registration trusts besides are left in it as long as these are there: Trust may be about to add or to remove them.
 	Authority func(ctx context.Context) ([]byte, error)
+	// Missing is told, after each look at which the cluster said so, whether there is no registration of this server. Nil: nobody is told.
+	Missing func(missing bool)
 	// Clock tells when to look again. Nil means the clock of the machine.
 	Clock clock.WithTicker
 }
 
 // Run registers the server, and then keeps the authority of the registration current, until ctx ends. What does not succeed is logged,
 // and tried again: a registration of CustomResourceDefinitions or of another server is left alone until it is gone. A registration that
-// is deleted later is not made again before Run is called again: somebody has taken the server out of the cluster.
+// went with an Owner which was replaced is made again. One that is deleted for no such reason is not made again before Run is called again:
+// somebody has taken the server out of the cluster. That is logged once.
 func (s *Self) Run(ctx context.Context) {
-	logger := klog.FromContext(ctx).WithValues("apiService", APIServiceName)
 	ticking := s.Clock
 	if ticking == nil {
 		ticking = clock.RealClock{}
 	}
 	ticker := ticking.NewTicker(keepInterval)
 	defer ticker.Stop()
-	registered, last := false, ""
+	k := keeper{Self: s}
 	for {
-		done, err := s.apply(ctx, !registered)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			if done {
-				logger.Info("Registered", "service", s.ServiceNamespace+"/"+s.ServiceName)
-			}
-			registered, last = true, ""
-		case apierrors.IsConflict(err):
-			// Another replica, or the cluster itself: its status is in the same object.
-			logger.V(2).Info("The registration has changed meanwhile; looking again", "after", keepInterval)
-		case err.Error() != last:
-			// The same reason once.
-			logger.Error(err, "Cannot register this server; trying again", "after", keepInterval)
-			last = err.Error()
-		}
+		k.look(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -90,50 +79,138 @@ func (s *Self) Run(ctx context.Context) {
 	}
 }
 
-// apply writes the registration if it differs from what it should be, and reports whether it did. Without create, one that is not there is
-// not made.
-func (s *Self) apply(ctx context.Context, create bool) (bool, error) {
-	client, err := newClient(s.Config)
+// keeper is what Run remembers from one look to the next.
+type keeper struct {
+	*Self
+
+	// registered says that there was a registration of this server, and owner is the UID of the Owner that it had then.
+	registered bool
+	owner      types.UID
+	// takenOut says that it was logged that the registration is gone, and last is the last error that was logged since one was found.
+	takenOut bool
+	last     string
+}
+
+// finding is what one look found. Without known, the cluster did not say whether there is a registration of this server.
+type finding struct {
+	known, there, written bool
+}
+
+// look looks at the registration once, writes it if it must, and tells what was found.
+func (k *keeper) look(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithValues("apiService", APIServiceName)
+	var found finding
+	err := recovery.Call(ctx, "registering this server", func() (err error) {
+		found, err = k.apply(ctx)
+		return err
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if found.known && k.Missing != nil {
+		k.Missing(!found.there)
+	}
+	switch {
+	case err == nil && found.there:
+		if found.written {
+			logger.Info("Registered", "service", k.ServiceNamespace+"/"+k.ServiceName)
+		}
+		k.registered, k.takenOut, k.last = true, false, ""
+	case err == nil:
+		k.last = ""
+		if !k.takenOut {
+			logger.Error(nil, "The registration of this server was deleted, and the cluster does not use the server any more; restart its Pod to have it "+
+				"registered again", "service", k.ServiceNamespace+"/"+k.ServiceName)
+			k.takenOut = true
+		}
+	case apierrors.IsConflict(err):
+		// Another replica, or the cluster itself: its status is in the same object.
+		logger.V(2).Info("The registration has changed meanwhile; looking again", "after", keepInterval)
+	case err.Error() != k.last:
+		// The same reason once.
+		logger.Error(err, "Cannot register this server; trying again", "after", keepInterval)
+		k.last = err.Error()
+	}
+}
+
+// apply writes the registration if it differs from what it should be. One that was there before and is gone is made again only if
+// its owner was replaced.
+func (k *keeper) apply(ctx context.Context) (finding, error) {
+	client, err := newClient(k.Config)
 	if err != nil {
-		return false, err
+		return finding{}, err
 	}
 	// Read before the authority, and written under the condition that it did not change since: so nobody who was late takes back what another
 	// replica has published after a rotation.
 	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && !create:
-		return false, nil
 	case apierrors.IsNotFound(err):
-		// What serves the group now would be hidden.
-		if err := checkDefinitions(ctx, client); err != nil {
-			return false, err
+		if create, err := k.mayCreate(ctx, client); !create {
+			return finding{known: true}, err
 		}
 		existing = nil
 	case err != nil:
-		return false, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+		return finding{}, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	default:
-		if err := checkOwn(existing, s.ServiceNamespace, s.ServiceName); err != nil {
-			return false, err
+		if err := checkOwn(existing, k.ServiceNamespace, k.ServiceName); err != nil {
+			return finding{known: true}, err
 		}
 	}
-	bundle, err := s.Authority(ctx)
+	now := finding{known: true, there: existing != nil}
+	bundle, err := k.Authority(ctx)
 	if err != nil {
-		return false, fmt.Errorf("reading certificate authority: %w", err)
+		return now, fmt.Errorf("reading certificate authority: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
-		return false, errors.New("reading certificate authority: there is no certificate in PEM form")
+		return now, errors.New("reading certificate authority: there is no certificate in PEM form")
 	}
-	wanted, err := s.wanted(ctx, client, bundle)
+	wanted, err := k.wanted(ctx, client, bundle)
 	if err != nil {
-		return false, err
+		return now, err
 	}
-	if existing != nil {
-		if same(existing, wanted) {
+	if existing == nil || !same(existing, wanted) {
+		if existing != nil {
+			wanted.SetResourceVersion(existing.GetResourceVersion())
+		}
+		if err := apply(ctx, client, wanted, FieldManager); err != nil {
+			return now, err
+		}
+		now.there, now.written = true, true
+	}
+	for _, owner := range wanted.GetOwnerReferences() {
+		k.owner = owner.UID
+	}
+	return now, nil
+}
+
+// mayCreate reports whether a registration is to be made where there is none. The error says why not, if nobody has taken it out.
+func (k *keeper) mayCreate(ctx context.Context, client dynamic.Interface) (bool, error) {
+	if k.registered {
+		if k.Owner == "" {
 			return false, nil
 		}
-		wanted.SetResourceVersion(existing.GetResourceVersion())
+		owner, err := k.readOwner(ctx, client)
+		if err != nil {
+			return false, err
+		}
+		if owner.GetUID() == k.owner {
+			return false, nil
+		}
 	}
-	return true, apply(ctx, client, wanted, FieldManager)
+	// What serves the group now would be hidden.
+	if err := checkDefinitions(ctx, client); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// readOwner reads the ClusterRole with which the registration is to go.
+func (s *Self) readOwner(ctx context.Context, client dynamic.Interface) (*unstructured.Unstructured, error) {
+	owner, err := client.Resource(clusterRoles()).Get(ctx, s.Owner, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading ClusterRole %s, with which the registration is to go: %w", s.Owner, err)
+	}
+	return owner, nil
 }
 
 // wanted returns the registration as it should be.
@@ -154,9 +231,9 @@ func (s *Self) wanted(ctx context.Context, client dynamic.Interface, bundle []by
 	if s.Owner == "" {
 		return wanted, nil
 	}
-	owner, err := client.Resource(clusterRoles()).Get(ctx, s.Owner, metav1.GetOptions{})
+	owner, err := s.readOwner(ctx, client)
 	if err != nil {
-		return nil, fmt.Errorf("reading ClusterRole %s, with which the registration is to go: %w", s.Owner, err)
+		return nil, err
 	}
 	wanted.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(),

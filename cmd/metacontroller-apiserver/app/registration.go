@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
@@ -58,7 +59,7 @@ func registerItself(ctx context.Context, o options.Completed, server *genericapi
 	}
 	self := registration.Self{
 		Config: named(cluster), ServiceNamespace: o.Controllers.Namespace, ServiceName: o.Registration.Service, Owner: o.Registration.Owner,
-		Authority: authority,
+		Authority: authority, Missing: metrics.RegistrationMissing,
 	}
 	owned.Go(func() {
 		err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {

@@ -176,6 +176,13 @@ func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	}
 	stop = i.run(t)
 	i.eventually(t, "{.metadata.ownerReferences[*].name}", "metacontroller-apiserver")
+
+	// It goes with its owner, and comes back with the next one of that name.
+	plane.Kubectl(t, "delete", "clusterrole", registration.ServerRole)
+	i.eventually(t, "{.metadata.name}", "")
+	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
+	plane.Kubectl(t, "delete", "clusterrolebinding", "metacontroller-controllers")
+	i.eventually(t, "{.metadata.ownerReferences[*].uid}", plane.Kubectl(t, "get", "clusterrole", registration.ServerRole, "-o", "jsonpath={.metadata.uid}"))
 	stop()
 
 	// It goes with the installation.
