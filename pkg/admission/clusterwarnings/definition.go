@@ -37,6 +37,8 @@ type definition struct {
 	// finalizes says that there is a finalize hook.
 	finalizes bool
 	endpoints []metacontroller.EndpointConfig
+	// account says that a service account reads the Secrets and ConfigMaps of hooks, which the author may not be able to read.
+	account bool
 }
 
 // A use is one place of a definition where a resource is named.
@@ -74,7 +76,7 @@ func definitionOf(object any) (definition, bool) {
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
 		parent := o.Spec.ParentResource
-		d = definition{kind: kindComposite, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs}
+		d = definition{kind: kindComposite, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
 		d.parents = []use{{parent.ResourceRule, spec.Child("parentResource"), parent.LabelSelector, waits}}
 		for i, rule := range o.Spec.ChildResources {
 			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, goes})
@@ -83,7 +85,7 @@ func definitionOf(object any) (definition, bool) {
 			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)
 		}
 	case *metacontroller.DecoratorController:
-		d = definition{kind: kindDecorator, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs}
+		d = definition{kind: kindDecorator, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
 		missing := goes
 		if len(o.Spec.Resources) == 1 {
 			missing = waits

@@ -38,12 +38,18 @@ import (
 // ownService is the Service of this server, as in the manifests.
 const ownService, ownNamespace = "metacontroller-apiserver", "metacontroller"
 
-// lookupsOfHooks are those of the hooks' addresses, and of the Secrets and ConfigMaps that calls need.
+// lookupsOfHooks are those of the hooks' addresses, and of the Secrets and ConfigMaps that calls need, unless a service account reads
+// these: of its author nobody has asked then whether he may know of them.
 func (p *Plugin) lookupsOfHooks(d *definition) lookups {
 	var all lookups
 	for _, hook := range d.hooks {
 		all = append(all, p.lookupOfAddress(hook)...)
-		all = append(all, p.lookupsOfSecurity(&hook.WebhookSecurity, hook.path)...)
+		if !d.account {
+			all = append(all, p.lookupsOfSecurity(&hook.WebhookSecurity, hook.path)...)
+		}
+	}
+	if d.account {
+		return all
 	}
 	for i := range d.endpoints {
 		all = append(all, p.lookupsOfSecurity(&d.endpoints[i].WebhookSecurity, field.NewPath("spec", "endpointConfigs").Index(i))...)
@@ -156,7 +162,7 @@ func (p *Plugin) warnService(ctx context.Context, a address) ([]string, error) {
 }
 
 // lookupsOfSecurity are those of the Secrets and ConfigMaps that calls need. They tell an author only of what he may read: others are
-// refused by package escalation.
+// refused by package escalation, if no service account is named.
 func (p *Plugin) lookupsOfSecurity(s *metacontroller.WebhookSecurity, path *field.Path) lookups {
 	var all lookups
 	add := func(at *field.Path, kind, namespace, name string, keys ...string) {

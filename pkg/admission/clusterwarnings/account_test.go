@@ -1,0 +1,64 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package clusterwarnings_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+)
+
+// The author of a controller with a service account is asked whether he may act as it, and not whether he may read the Secrets that he names.
+func TestAuthorsOfControllersWithAccountsAreNotToldOfSecrets(t *testing.T) {
+	ref := &metacontroller.ServiceAccountReference{Namespace: "team", Name: "web"}
+	missing := metacontroller.WebhookSecurity{
+		Authorization: &metacontroller.WebhookAuthorization{SecretRef: metacontroller.SecretKeyReference{Namespace: "hooks", Name: "good", Key: "tokn"}},
+		CABundle:      &metacontroller.CABundle{ConfigMapRef: &metacontroller.CABundleReference{Namespace: "hooks", Name: "bad"}},
+	}
+	composite := calling(func(w *metacontroller.Webhook) {
+		w.WebhookSecurity = missing
+		w.Service = &metacontroller.ServiceReference{Namespace: "hooks", Name: "bad", Port: new(int32(80))}
+	})
+	composite.Spec.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "a", WebhookSecurity: missing}}
+	decorator := &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{
+		Resources:       []metacontroller.DecoratorControllerResourceRule{{ResourceRule: composite.Spec.ParentResource.ResourceRule}},
+		Hooks:           &metacontroller.DecoratorControllerHooks{Sync: composite.Spec.Hooks.Sync},
+		EndpointConfigs: composite.Spec.EndpointConfigs,
+	}}
+	service := []string{"spec.hooks.sync.webhook.service: Service hooks/bad does not exist; calls of the hook fail until it does"}
+	for name, object := range map[string]struct {
+		runtime.Object
+
+		name func(*metacontroller.ServiceAccountReference)
+	}{
+		"a composite": {composite, func(ref *metacontroller.ServiceAccountReference) { composite.Spec.ServiceAccountRef = ref }},
+		"a decorator": {decorator, func(ref *metacontroller.ServiceAccountReference) { decorator.Spec.ServiceAccountRef = ref }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := warningsIn(t, cluster(), object.Object, nil); len(got) != 5 {
+				t.Errorf("without an account the author is told %q, want two things of the hook, two of the host, and one of the Service", got)
+			}
+			object.name(ref)
+			if diff := cmp.Diff(service, warningsIn(t, cluster(), object.Object, nil)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
