@@ -163,6 +163,7 @@ func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &fragile{next: next, world: w} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

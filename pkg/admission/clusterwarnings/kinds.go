@@ -28,6 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // served knows which resources the cluster serves. It asks for each version once, and is safe for concurrent use.
@@ -125,16 +127,20 @@ func (s *served) in(ctx context.Context, gv schema.GroupVersion) (map[string]met
 	s.mu.Unlock()
 	v.once.Do(func() {
 		v.resources = map[string]metav1.APIResource{}
-		list, err := s.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			v.err = fmt.Errorf("discovering %s: %w", gv, err)
-		default:
-			for i := range list.APIResources {
-				v.resources[list.APIResources[i].Name] = list.APIResources[i]
+		// A panic is the response to all who ask, not only to the first one.
+		v.err = recovery.Call(ctx, "discovering what the cluster serves", func() error {
+			list, err := s.client.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+			switch {
+			case apierrors.IsNotFound(err):
+			case err != nil:
+				return fmt.Errorf("discovering %s: %w", gv, err)
+			default:
+				for i := range list.APIResources {
+					v.resources[list.APIResources[i].Name] = list.APIResources[i]
+				}
 			}
-		}
+			return nil
+		})
 	})
 	return v.resources, v.err
 }

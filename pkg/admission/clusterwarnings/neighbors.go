@@ -29,6 +29,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // lookupsOfNeighbors are those of the other controllers.
@@ -64,7 +65,13 @@ type neighbors struct {
 }
 
 func (n *neighbors) get(ctx context.Context) ([]definition, error) {
-	n.once.Do(func() { n.list, n.err = n.read(ctx) })
+	n.once.Do(func() {
+		// A panic is the response to all who ask, not only to the first one.
+		n.err = recovery.Call(ctx, "reading other controllers", func() (err error) {
+			n.list, err = n.read(ctx)
+			return err
+		})
+	})
 	return n.list, n.err
 }
 

@@ -34,6 +34,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // PluginName is the name of the plugin in --disable-admission-plugins.
@@ -151,7 +152,11 @@ func (l lookups) run(ctx context.Context, controller string) []string {
 	for range min(parallel, len(l)) {
 		running.Go(func() {
 			for i := range next {
-				texts, err := l[i].find(ctx)
+				var texts []string
+				err := recovery.Call(ctx, "looking for what to warn of", func() (err error) {
+					texts, err = l[i].find(ctx)
+					return err
+				})
 				if err != nil {
 					klog.FromContext(ctx).V(2).Info("Cannot tell the author of a controller whether something is wrong",
 						"controller", controller, "field", l[i].path.String(), "err", err)

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
@@ -62,7 +63,11 @@ func (r *Reviewer) Missing(ctx context.Context, subject Subject, wanted []rights
 	for range min(cap(r.slots), len(wanted)) {
 		running.Go(func() {
 			for i := range next {
-				allowed, err := r.allowed(ctx, subject, wanted[i])
+				allowed := false
+				err := recovery.Call(ctx, "reviewing a right", func() (err error) {
+					allowed, err = r.allowed(ctx, subject, wanted[i])
+					return err
+				})
 				if err != nil {
 					cancel(err)
 				}
