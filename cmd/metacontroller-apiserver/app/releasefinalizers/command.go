@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/discovery"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
@@ -35,6 +37,7 @@ import (
 type options struct {
 	kubeconfig string
 	resources  []string
+	lease      string
 	yes        bool
 	force      bool
 	parallel   int
@@ -56,7 +59,8 @@ store are gone nobody does, and neither these objects nor their namespaces can b
 objects in the cluster and takes the finalizers off, without calling hooks: what these would have cleaned up stays.
 
 Without --yes it prints what it would do, and writes nothing. It refuses controllers that a running server has: delete
-these with kubectl, which does the same. A CONTROLLER is cc/NAME or dc/NAME, or a name alone, for both kinds; none is all.`,
+these with kubectl, which does the same. A server that the cluster does not reach runs its controllers nevertheless: the
+command refuses all while somebody renews the Lease of the server. A CONTROLLER is cc/NAME or dc/NAME, or a name alone, for both kinds; none is all.`,
 		Example: `  # What is there
   metacontroller-apiserver release-finalizers
 
@@ -74,6 +78,8 @@ these with kubectl, which does the same. A CONTROLLER is cc/NAME or dc/NAME, or 
 		"cluster serves")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "take the finalizers off, in place of printing what would be done")
 	flags.BoolVar(&o.force, "force", false, "also those of controllers that a running server has, which may put them on again")
+	flags.StringVar(&o.lease, "lease", "metacontroller/"+apiserver.Name, "Lease of the server as NAMESPACE/NAME, its "+
+		"--leader-elect-resource-namespace and --leader-elect-resource-name, by which a server is found that the cluster does not reach; empty: none is looked at")
 	flags.IntVar(&o.parallel, "parallel", 8, "how many requests may be under way at the same time")
 	return cmd
 }
@@ -81,6 +87,9 @@ these with kubectl, which does the same. A CONTROLLER is cc/NAME or dc/NAME, or 
 func (o *options) run(ctx context.Context, args []string, out io.Writer) error {
 	if o.parallel < 1 || o.parallel > maxParallel {
 		return fmt.Errorf("--parallel must be from 1 to %d, not %d", maxParallel, o.parallel)
+	}
+	if namespace, name, ok := strings.Cut(o.lease, "/"); o.lease != "" && (!ok || namespace == "" || name == "" || strings.Contains(name, "/")) {
+		return fmt.Errorf("--lease: %q is not NAMESPACE/NAME", o.lease)
 	}
 	wanted := make([]controllerobject.Reference, len(args))
 	for i, arg := range args {
@@ -102,11 +111,11 @@ func (o *options) run(ctx context.Context, args []string, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	// What could be looked at is dealt with, and what could not is told at the end.
-	held, err := cluster.running(ctx, found)
+	runners, err := cluster.running(ctx, found, o.lease, out)
 	if err != nil {
 		return err
 	}
-	report := report{out: out, held: held, force: o.force}
+	report := report{out: out, runners: runners, force: o.force}
 	free := report.plan(found)
 	if !o.yes {
 		report.offer(free)

@@ -28,9 +28,9 @@ import (
 // report prints what is found and done. It is for one goroutine at a time.
 type report struct {
 	out io.Writer
-	// held are the controllers that somebody runs, and force says that this does not matter.
-	held  map[controllerobject.Reference]bool
-	force bool
+	// runners says which controllers somebody runs, and force says that this does not matter.
+	runners runners
+	force   bool
 	// kept counts the objects by the controllers for which they are left alone.
 	kept map[controllerobject.Reference]int
 }
@@ -40,11 +40,15 @@ func (r *report) plan(found []object) (free []object) {
 	r.kept = map[controllerobject.Reference]int{}
 	for i := range found {
 		o := &found[i]
-		if r.held[o.controller] && !r.force {
+		if r.runners.run(o.controller) && !r.force {
 			r.kept[o.controller]++
 			continue
 		}
 		free = append(free, *o)
+	}
+	if r.runners.unknown != nil {
+		fmt.Fprintf(r.out, "It is not known whether a server still runs that the cluster does not reach: %v. Make sure that none does: it would put "+
+			"finalizers on again.\n", r.runners.unknown)
 	}
 	if len(found) == 0 {
 		fmt.Fprintln(r.out, "No object carries the finalizer of a controller.")
@@ -81,6 +85,15 @@ func (r *report) released(o *object, gone bool, err error) {
 
 // refused returns an error if objects are left alone.
 func (r *report) refused() error {
+	if r.runners.hidden != "" && len(r.kept) > 0 {
+		left := 0
+		for _, n := range r.kept {
+			left += n
+		}
+		return fmt.Errorf("a server runs controllers, although the cluster does not reach it: %s renews the Lease %s; left alone: %s. Stop that server, "+
+			"or have it registered again and delete its controllers with kubectl, which releases their objects; --force takes the finalizers off "+
+			"while it runs, and it may put them on again", r.runners.hidden, r.runners.lease, number(left))
+	}
 	var lines []string
 	for controller, n := range r.kept {
 		lines = append(lines, fmt.Sprintf("%s/%s exists, and a server runs it; left alone: %s. Deleting it with kubectl releases its objects; "+
