@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,8 @@ func Parts() []Part {
 }
 
 // Probe finds out which of parts cannot work with the cluster, and returns for each of these a sentence that says why. The error
-// says that the cluster did not respond.
+// says that the cluster did not respond. A right of which the cluster cannot say whether the server has it, such as while an authorizer is
+// down, is asked for again for 20 seconds; then the server is taken to have it.
 func Probe(ctx context.Context, client kubernetes.Interface, parts []Part) (map[string]string, error) {
 	p := prober{client: client, obstacles: map[schema.GroupVersionResource]string{}, served: map[schema.GroupVersion]map[string]bool{}}
 	unusable := map[string]string{}
@@ -95,6 +97,8 @@ type prober struct {
 	client    kubernetes.Interface
 	obstacles map[schema.GroupVersionResource]string
 	served    map[schema.GroupVersion]map[string]bool
+	// deadline is when unanswered questions for rights are not repeated any more; zero if there was none yet.
+	deadline time.Time
 }
 
 // obstacle says why resource cannot be watched; it is empty when it can.
@@ -137,18 +141,60 @@ func (p *prober) serves(ctx context.Context, resource schema.GroupVersionResourc
 // forbidden shows in the log of the informer.
 func (p *prober) forbidden(ctx context.Context, resource schema.GroupVersionResource) string {
 	for _, verb := range []string{"list", "watch"} {
-		review, err := p.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb,
-			}},
-		}, metav1.CreateOptions{})
+		allowed, err := p.allowed(ctx, resource, verb)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot ask the cluster for this server's own rights", "resource", resource, "verb", verb)
 			return ""
 		}
-		if !review.Status.Allowed {
+		if !allowed {
 			return verb
 		}
 	}
 	return ""
+}
+
+const (
+	// probeInterval is the pause between two questions for a right that the cluster did not answer, and probePatience how long such questions
+	// are repeated, all together: the process is not ready meanwhile.
+	probeInterval, probePatience = time.Second, 20 * time.Second
+)
+
+// allowed asks whether the server has a right, and again for a while if the cluster does not say: what is switched off stays so until the next start.
+func (p *prober) allowed(ctx context.Context, resource schema.GroupVersionResource, verb string) (bool, error) {
+	for {
+		allowed, err := p.review(ctx, resource, verb)
+		if err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			return allowed, err
+		}
+		if p.deadline.IsZero() {
+			p.deadline = time.Now().Add(probePatience)
+			klog.FromContext(ctx).Info("The cluster does not say what this server may do; asking again", "for", probePatience, "err", err)
+		}
+		if time.Until(p.deadline) < probeInterval {
+			return false, err
+		}
+		timer := time.NewTimer(probeInterval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false, err
+		case <-timer.C:
+		}
+	}
+}
+
+// review asks once. A right that is not allowed although an authorizer failed is not known: another one would have allowed it, perhaps.
+func (p *prober) review(ctx context.Context, resource schema.GroupVersionResource, verb string) (bool, error) {
+	review, err := p.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
+	}
+	if failed := review.Status.EvaluationError; failed != "" && !review.Status.Allowed {
+		return false, fmt.Errorf("the cluster could not decide: %s", failed)
+	}
+	return review.Status.Allowed, nil
 }

@@ -17,11 +17,15 @@ limitations under the License.
 package apiserver_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -140,4 +144,91 @@ func probe(t *testing.T, cluster oldCluster) (map[string]string, error) {
 		t.Fatal(err)
 	}
 	return apiserver.Probe(t.Context(), c, apiserver.Parts())
+}
+
+// undecided has an authorizer that is down for some reviews of a right.
+type undecided struct {
+	oldCluster
+
+	reviews  int
+	resource string
+	// failures are how many reviews fail, and status how; zero: the review has an evaluation error.
+	failures, status int
+}
+
+func (u *undecided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var review authorizationv1.SelfSubjectAccessReview
+		if err := json.Unmarshal(body, &review); err == nil && review.Spec.ResourceAttributes.Resource == u.resource {
+			if u.reviews++; u.reviews <= u.failures {
+				w.Header().Set("Content-Type", "application/json")
+				if u.status != 0 {
+					w.WriteHeader(u.status)
+					return
+				}
+				review.Status.EvaluationError = "webhook: connection refused"
+				w.WriteHeader(http.StatusCreated)
+				_ = json.NewEncoder(w).Encode(review)
+				return
+			}
+		}
+	}
+	u.oldCluster.ServeHTTP(w, r)
+}
+
+// RoundTrip implements http.RoundTripper, so that nothing waits for a network.
+func (u *undecided) RoundTrip(r *http.Request) (*http.Response, error) {
+	recorder := httptest.NewRecorder()
+	u.ServeHTTP(recorder, r)
+	return recorder.Result(), nil
+}
+
+// What is switched off stays so for the life of the process: a cluster that cannot decide has not said no.
+func TestARightThatTheClusterCannotDecideIsAskedForAgain(t *testing.T) {
+	const resource = "validatingwebhookconfigurations"
+	cluster := oldCluster{served: map[string][]string{
+		"/api/v1": {"namespaces"}, "/apis/admissionregistration.k8s.io/v1": {
+			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+			"mutatingwebhookconfigurations", resource,
+		}, "/apis/flowcontrol.apiserver.k8s.io/v1": {"flowschemas", "prioritylevelconfigurations"},
+	}}
+	denied := cluster
+	denied.forbidden = map[string]string{resource: "list"}
+	off := map[string]string{"ValidatingAdmissionWebhook": "this server may not list validatingwebhookconfigurations.admissionregistration.k8s.io"}
+	for name, test := range map[string]struct {
+		cluster undecided
+		want    map[string]string
+		took    time.Duration
+	}{
+		"the authorizer is back, and allows": {undecided{oldCluster: cluster, failures: 3}, map[string]string{}, 3 * time.Second},
+		"the authorizer is back, and denies": {undecided{oldCluster: denied, failures: 3}, off, 3 * time.Second},
+		"a request fails":                    {undecided{oldCluster: denied, failures: 2, status: http.StatusInternalServerError}, off, 2 * time.Second},
+		"the authorizer stays away":          {undecided{oldCluster: denied, failures: 1000}, map[string]string{}, 20 * time.Second},
+		"nobody may ask":                     {undecided{oldCluster: denied, failures: 1000, status: http.StatusForbidden}, map[string]string{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test.cluster.resource = resource
+				c, err := kubernetes.NewForConfig(&rest.Config{
+					Host: "http://cluster", QPS: -1, Transport: &test.cluster, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				got, err := apiserver.Probe(t.Context(), c, apiserver.Parts())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("unusable parts differ (-want +got):\n%s", diff)
+				}
+				if took := time.Since(begun); took != test.took {
+					t.Errorf("it took %s, want %s", took, test.took)
+				}
+			})
+		})
+	}
 }
