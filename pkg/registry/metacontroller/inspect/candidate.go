@@ -19,8 +19,10 @@ package inspect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +34,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // tryCandidate returns the object that a write of the candidate by the caller would store. It is sent to the API of this process as a dry
@@ -78,6 +81,24 @@ func (s *subresource) tryCandidate(ctx context.Context, name string, candidate [
 		return nil, err
 	}
 	return result, nil
+}
+
+// candidateError is the error of a candidate that could not be built, as callers get it: a bad request only if the definition is the cause.
+func candidateError(ctx context.Context, err error) error {
+	text := fmt.Sprintf("the candidate could not run: %v", err)
+	_, refused := errors.AsType[*apierrors.StatusError](err)
+	_, unreached := errors.AsType[net.Error](err)
+	_, panicked := errors.AsType[*recovery.PanicError](err)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return apierrors.NewTimeoutError(fmt.Sprintf("the candidate was not ready within %s: %v", workLimit, err), 0)
+	case ctx.Err() != nil, panicked:
+		return apierrors.NewInternalError(errors.New(text))
+	case refused, unreached:
+		return apierrors.NewServiceUnavailable("the cluster did not say what it serves of the candidate's kinds: " + text)
+	default:
+		return apierrors.NewBadRequest(text)
+	}
 }
 
 // clientOf returns a client of the API of this process that acts as the caller.

@@ -149,7 +149,7 @@ func thing(namespace, name string) inspection.Parent {
 }
 
 // scene returns the subresources of an engine, and a context of jane.
-func scene(t *testing.T, e *engine, r *reviews) (*subresource, context.Context) {
+func scene(t *testing.T, e inspection.Engine, r *reviews) (*subresource, context.Context) {
 	t.Helper()
 	link := &inspection.Link{}
 	link.Connect(e)

@@ -90,7 +90,7 @@ func (r *PlanREST) planned(ctx context.Context, name string, candidate *runtime.
 	}
 	c, shut, err := engine.Candidate(ctx, object)
 	if err != nil {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("the candidate could not run: %v", err))
+		return nil, nil, candidateError(ctx, err)
 	}
 	return c, shut, nil
 }

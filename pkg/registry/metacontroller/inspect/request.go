@@ -18,6 +18,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -109,12 +110,21 @@ func requestsOf(
 		return nil, refused
 	}
 	if err != nil {
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, err)
+		return nil, requestError(ctx, err, p)
 	}
 	if err := maySee(ctx, who, shown, p); err != nil {
 		return nil, err
 	}
 	return &v1alpha1.HookRequestList{Parent: p, Items: requests}, nil
+}
+
+// requestError is the error of requests as callers get it. Nobody is asked to repeat what took too long: it would take as long again.
+func requestError(ctx context.Context, err error, p v1alpha1.ParentReference) error {
+	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return apierrors.NewTimeoutError(fmt.Sprintf("the requests about %s %q were not known within %s; is a hook slow? %v", resource, p.Name, workLimit, err), 0)
+	}
+	return apierrors.NewConflict(resource, p.Name, err)
 }
 
 // mayCall returns an error if the caller may not have hooks called, which takes the right to plan.
