@@ -1244,7 +1244,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerParentList(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them.",
+							Description: "hidden counts the parents that are left out because the caller may not get them. With a name or labels, parents that he may not get are not counted.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1484,7 +1484,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanStatus(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them.",
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels, parents that he may not get are not counted.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1616,7 +1616,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerResyncStatus(ref common.R
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them.",
+							Description: "hidden counts the parents that are left out because the caller may not get them. With a name or labels, parents that he may not get are not counted.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2245,7 +2245,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncList(ref common.Refer
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them.",
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels, parents that he may not get are not counted.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

@@ -43,7 +43,8 @@ const (
 // selected are the parents that a request selects and the caller may see, in order.
 type selected struct {
 	parents []v1alpha1.ParentReference
-	// hidden counts those that he may not see.
+	// hidden counts those that he may not see. With a name or labels it counts those alone of which he may get the parent and not the
+	// children: else the number would tell what parents there are of that name, and what labels they have.
 	hidden int64
 }
 
@@ -80,10 +81,12 @@ func selectLabeled(
 		return selected{}, err
 	}
 	var s selected
+	telling := selection != nil && selection.Name != "" || !selector.Empty()
 	for _, p := range matching {
-		if who.sees(around(p, kinds)...) {
+		switch {
+		case who.sees(around(p, kinds)...):
 			s.parents = append(s.parents, p)
-		} else {
+		case !telling || who.sees(placeOf(p)):
 			s.hidden++
 		}
 	}
