@@ -61,7 +61,10 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 		"values of former versions":   {"cacheFlushInterval: 30m", "cacheFlushInterval: this value is gone; use the flag --cache-flush-interval in commandArgs"},
 		"logging of former versions":  {"zap: {logLevel: 4}", "zap: this value is gone; use the flag -v and --logging-format in commandArgs"},
 		"two budgets":                 {externalValues + "replicas: 2\npodDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}", "set minAvailable or maxUnavailable, not both"},
-		"a budget of words":           {"podDisruptionBudget: {minAvailable: some}", "at '/podDisruptionBudget/minAvailable'"},
+		"two budgets, of which one is zero": {
+			externalValues + "replicas: 2\npodDisruptionBudget: {minAvailable: 0, maxUnavailable: 1}", "set minAvailable or maxUnavailable, not both",
+		},
+		"a budget of words": {"podDisruptionBudget: {minAvailable: some}", "at '/podDisruptionBudget/minAvailable'"},
 		"rights of two kinds": {
 			"rbac: {leastPrivilege: true}\nclusterRole: {aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}",
 			"rbac.leastPrivilege and clusterRole.aggregationRule exclude each other",
@@ -74,6 +77,29 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 			_, err := Render(t.Context(), test.values, "metacontroller")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+func TestBudgetsOfDisruption(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"nothing":         {"{}", "maxUnavailable: 1"},
+		"a number":        {"{minAvailable: 2}", "minAvailable: 2"},
+		"a share":         {"{maxUnavailable: 50%}", "maxUnavailable: 50%"},
+		"none may go":     {"{maxUnavailable: 0}", "maxUnavailable: 0"},
+		"all may go":      {"{minAvailable: 0}", "minAvailable: 0"},
+		"a share of none": {"{maxUnavailable: 0%}", "maxUnavailable: 0%"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Render(t.Context(), imageValues+externalValues+"replicas: 2\npodDisruptionBudget: "+test.values, "metacontroller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range []string{"minAvailable:", "maxUnavailable:"} {
+				if want := strings.HasPrefix(test.want, line); strings.Contains(r.Text, "\n  "+line) != want || want && !strings.Contains(r.Text, "\n  "+test.want+"\n") {
+					t.Errorf("there is no %q alone", test.want)
+				}
 			}
 		})
 	}
