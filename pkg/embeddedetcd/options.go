@@ -23,12 +23,15 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"k8s.io/klog/v2"
 )
 
 const (
-	// DefaultStartTimeout is how long Start waits when Options.StartTimeout is zero.
+	// DefaultStartTimeout is how long Start waits when Options.StartTimeout is zero, and a second more for each startBytes of the database file.
+	// At the quota, all of it is less than the startup probe of the manifests grants.
 	DefaultStartTimeout = time.Minute
+	startBytes          = 48 << 20
 	// DefaultQuotaBytes is the largest database when Options.QuotaBytes is zero: 2 GiB, etcd's own default.
 	DefaultQuotaBytes = 2 << 30
 	// DefaultSpaceCheckInterval is the pause between two looks at the quota when Options.SpaceCheckInterval is zero.
@@ -47,8 +50,8 @@ type Options struct {
 	// Logger receives what etcd and this package have to say. The zero value means the logger of Start's context.
 	Logger klog.Logger
 
-	// StartTimeout is how long Start waits until etcd serves, including the check of the existing data.
-	// Zero means DefaultStartTimeout.
+	// StartTimeout is how long Start waits until etcd serves, including the check of the existing data, and the rewriting of a database
+	// file with many free pages. Zero means DefaultStartTimeout, and more if the database is large.
 	StartTimeout time.Duration
 
 	// QuotaBytes is the largest size of the database file. When it is reached, etcd refuses writes that need space and the
@@ -76,7 +79,7 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 		o.Logger = klog.FromContext(ctx)
 	}
 	if o.StartTimeout == 0 {
-		o.StartTimeout = DefaultStartTimeout
+		o.StartTimeout = DefaultStartTimeout + time.Duration(databaseSize(o.Dir)/startBytes)*time.Second
 	}
 	if o.QuotaBytes == 0 {
 		o.QuotaBytes = DefaultQuotaBytes
@@ -88,4 +91,23 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 		return o, errors.New("embedded etcd: start timeout, quota and space check interval must not be negative")
 	}
 	return o, nil
+}
+
+// databaseSize returns the size of the database file in a data directory, 0 if there is none, or it cannot be looked at.
+func databaseSize(dir string) int64 {
+	size, err := fileSize(datadir.ToBackendFileName(dir))
+	if err != nil {
+		return 0 // Who reads the file says what is wrong with it.
+	}
+	return size
+}
+
+// lateError says that etcd did not serve in time.
+func (o Options) lateError() error {
+	size := databaseSize(o.Dir)
+	if size == 0 {
+		return fmt.Errorf("it did not serve within %s", o.StartTimeout)
+	}
+	return fmt.Errorf("it did not serve within %s: the database has %d MiB, which are read before, and written anew if many of them are free; start it "+
+		"again, which is faster while the machine remembers the file, or move the data to a faster volume", o.StartTimeout, (size+1<<20-1)>>20)
 }

@@ -87,7 +87,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		options: o, logger: o.Logger.WithName("etcd"), lock: lock, run: run,
 		hook: newFatalHook(), closing: &atomic.Bool{}, done: make(chan struct{}),
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, fmt.Errorf("it did not serve within %s", o.StartTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, o.lateError())
 	defer cancel()
 	if err := s.start(ctx); err != nil {
 		return nil, fmt.Errorf("starting embedded etcd: %w", err)

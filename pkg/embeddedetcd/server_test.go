@@ -211,6 +211,7 @@ func TestStartGivesUpInTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason  string
 		ctx     context.Context
+		stored  bool
 		timeout time.Duration
 		want    string
 	}{
@@ -219,6 +220,13 @@ func TestStartGivesUpInTime(t *testing.T) {
 			ctx:     t.Context(),
 			timeout: time.Nanosecond,
 			want:    "it did not serve within 1ns",
+		},
+		"TimeoutWithData": {
+			reason:  "Whoever reads the error must know what takes the time, and what helps.",
+			ctx:     t.Context(),
+			stored:  true,
+			timeout: time.Nanosecond,
+			want:    "it did not serve within 1ns: the database has ",
 		},
 		"Canceled": {
 			reason:  "A signal during the start must end it.",
@@ -229,6 +237,11 @@ func TestStartGivesUpInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
+			if test.stored {
+				if err := mustStart(t, Options{Dir: dir}).Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			_, err := Start(test.ctx, Options{Dir: dir, StartTimeout: test.timeout})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("%s\ngot %v, want %q in it", test.reason, err, test.want)
