@@ -99,6 +99,20 @@ func (r *runner) upgradeKind(s Step) {
 	r.edition(s.Kind)
 }
 
+// withdrawVersion has the second version of Gadgets not served for a while, in which a Gadget changes that nobody sees in that version.
+func (r *runner) withdrawVersion(s Step) {
+	if r.served[hooks.Gadget] == nil {
+		return
+	}
+	r.editions[hooks.Gadget].Single = true
+	r.edition(hooks.Gadget)
+	r.pass(s)
+	r.editAt(placeOf(hooks.Gadget, s.On))
+	r.decisions(s.Count, nil)
+	r.editions[hooks.Gadget].Single = false
+	r.edition(hooks.Gadget)
+}
+
 // edition changes the definition of a kind, if there is one, to the present edition.
 func (r *runner) edition(kind int) {
 	edition := r.editions[kind]

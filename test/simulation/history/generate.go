@@ -351,6 +351,9 @@ func administratorChoices() []choice {
 		{weight: 2, make: onController(ConfirmDeletions)},
 		{weight: 2, make: onController(Relent)},
 		{weight: 3, make: onKind(UpgradeKind, hooks.Gadget, hooks.Gadget, hooks.Realm)},
+		{weight: 2, make: func(g *generator) Step {
+			return Step{Do: WithdrawVersion, On: g.IntN(g.objects[hooks.Gadget]), Count: 1 + g.IntN(20), Millis: int64(math.Exp(g.Float64() * 10))}
+		}},
 		{weight: 1, make: onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{weight: 3, make: onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget), essential: true},
 		{weight: 2, make: some(KillEngine, 1)},

@@ -204,8 +204,10 @@ const (
 	EditPaused Action = "edit-paused"
 	// UpgradeKind changes the definition of a kind, RemoveKind deletes it, and RestoreKind brings it back.
 	UpgradeKind Action = "upgrade-kind"
-	RemoveKind  Action = "remove-kind"
-	RestoreKind Action = "restore-kind"
+	// WithdrawVersion has the second version of Gadgets not served for a while, in which the engine notices that, and object On is edited.
+	WithdrawVersion Action = "withdraw-version"
+	RemoveKind      Action = "remove-kind"
+	RestoreKind     Action = "restore-kind"
 	// KillEngine ends the engine between two requests, StopEngine lets it shut down. StartEngine starts one if none runs.
 	KillEngine  Action = "kill"
 	StopEngine  Action = "stop"
