@@ -118,7 +118,7 @@ declare -A beside=()
 aside() {
     (
         renice -n "$1" -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
-        work="${work}/$2"
+        work="${work}/$2" complaints=0
         mkdir "${work}"
         "$2"
         exit "${complaints}"
