@@ -28,13 +28,15 @@ import (
 
 // TestOwnElementsOfListsAreExtractedAlone extracts what one field manager owns of lists that have elements of several.
 func TestOwnElementsOfListsAreExtractedAlone(t *testing.T) {
+	fields := &metav1.FieldsV1{}
+	fields.SetRawString(`{"f:metadata":{"f:finalizers":{"v:\"example.com/mine\"":{}}}}`)
 	o := &v1alpha1.CompositeController{
 		TypeMeta: metav1.TypeMeta{APIVersion: "metacontroller.k8s.io/v1alpha1", Kind: "CompositeController"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Finalizers: []string{"metacontroller.k8s.io/parents", "example.com/mine"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "mine", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "metacontroller.k8s.io/v1alpha1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"example.com/mine\"":{}}}}`)},
+				FieldsV1: fields,
 			}},
 		},
 	}

@@ -124,7 +124,9 @@ func TestWhatIsPrinted(t *testing.T) {
 		"beside others":    {others + right, []string{"-f", "-"}, "The server would accept this: 0 warnings in 1 object.\n", ""},
 		"beside others in a list": {
 			"apiVersion: v1\nkind: List\nitems: [text, 1, {apiVersion: example.com/v1, kind: Menu, items: 1}]\n---\n" + right,
-			[]string{"-f", "-"}, "The server would accept this: 0 warnings in 1 object.\n", "",
+			[]string{"-f", "-"},
+			"The server would accept this: 0 warnings in 1 object.\n",
+			"",
 		},
 		"others only":          {others, []string{"-f", "-"}, "", "there is no object of metacontroller.k8s.io to look at"},
 		"a list without items": {"apiVersion: v1\nkind: List\nitems: {a: 1}\n", []string{"-f", "-"}, "-:1: error: List: items must be an array", "1 error"},

@@ -195,21 +195,25 @@ func (w *World) releaseEvent(s *stream, f Fault) (outcome string) {
 	return outcome
 }
 
+// refusals are the faults that refuse a Request or Call.
+var refusals = map[FaultKind]struct {
+	code   int
+	reason string
+}{
+	TooManyRequests: {http.StatusTooManyRequests, "TooManyRequests"},
+	InternalError:   {http.StatusInternalServerError, "InternalError"},
+	Unavailable:     {http.StatusServiceUnavailable, "ServiceUnavailable"},
+	Expire:          {http.StatusGone, "Expired"},
+	Forbidden:       {http.StatusForbidden, "Forbidden"},
+	Conflict:        {http.StatusConflict, "Conflict"},
+}
+
 func (w *World) releaseRequest(i *item, f Fault) string {
 	x := i.exchange
+	if r, ok := refusals[f.Kind]; ok {
+		return x.refuse(r.code, r.reason)
+	}
 	switch f.Kind {
-	case TooManyRequests:
-		return x.refuse(http.StatusTooManyRequests, "TooManyRequests")
-	case InternalError:
-		return x.refuse(http.StatusInternalServerError, "InternalError")
-	case Unavailable:
-		return x.refuse(http.StatusServiceUnavailable, "ServiceUnavailable")
-	case Expire:
-		return x.refuse(http.StatusGone, "Expired")
-	case Forbidden:
-		return x.refuse(http.StatusForbidden, "Forbidden")
-	case Conflict:
-		return x.refuse(http.StatusConflict, "Conflict")
 	case Disconnect:
 		x.fail(errDisconnected)
 		return ""
