@@ -50,8 +50,8 @@ var built = sync.OnceValues(func() (*program.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder) //nolint:errcheck // What is in it has been read.
-	ctx, path := context.Background(), filepath.Join(folder, "release")
+	defer os.RemoveAll(folder)                                          //nolint:errcheck // What is in it has been read.
+	ctx, path := context.Background(), filepath.Join(folder, "release") //nolint:forbidigo // It is built for all tests.
 	command := exec.CommandContext(ctx, "go", "build", "-o", path, "..")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
