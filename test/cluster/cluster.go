@@ -56,6 +56,8 @@ type Cluster struct {
 	command *exec.Cmd
 	stdin   io.Closer
 
+	reader func() (*reader, error)
+
 	// auditing guards what was read of the audit log, by namespaces.
 	auditing sync.Mutex
 	audits   map[string]*audited
@@ -167,6 +169,7 @@ func start(options ...string) (*Cluster, error) {
 		c.stop()
 		return nil, fmt.Errorf("reading %q from the control plane: %w", line, err)
 	}
+	c.reader = sync.OnceValues(c.newReader)
 	return c, nil
 }
 

@@ -18,11 +18,20 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// definitions are the CustomResourceDefinitions.
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// definitionLimit is more than a kube-apiserver takes to serve a kind on a busy machine.
+const definitionLimit = time.Minute
 
 // CustomResource is a kind whose objects may have any fields.
 type CustomResource struct {
@@ -49,8 +58,22 @@ func (c *Cluster) Define(t testing.TB, resources ...CustomResource) {
 // DefineManifests is Define for CustomResourceDefinitions that are given in YAML, for kinds with a schema of their own.
 func (c *Cluster) DefineManifests(t testing.TB, manifests string) {
 	t.Helper()
-	c.KubectlInput(t, manifests, "apply", "-f", "-")
-	c.KubectlInput(t, manifests, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-")
+	objects := NewClients(t, c.Config(t)).Objects(t, "", definitionLimit)
+	for _, definition := range c.Apply(t, manifests) {
+		objects.Await(definitions, definition.GetName(), "to be established", established)
+	}
+}
+
+// established reports whether a CustomResourceDefinition has that condition.
+func established(definition *unstructured.Unstructured) bool {
+	if definition == nil {
+		return false
+	}
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(condition any) bool {
+		fields, _ := condition.(map[string]any)
+		return fields["type"] == "Established" && fields["status"] == "True"
+	})
 }
 
 func (r CustomResource) manifest() string {

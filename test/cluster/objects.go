@@ -30,8 +30,27 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 )
+
+// Namespace makes a namespace for a test. It goes with the control plane: a deletion has the controller manager list and delete the objects
+// of each kind that is served, which takes more than most tests do.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.Config(t))
+	if err != nil {
+		t.Fatalf("making the client of Kubernetes: %v", err)
+	}
+	// Many tests make one at the same time, and the program kubectl would take its time for so many.
+	namespaces := client.CoreV1().Namespaces()
+	name := "test-" + rand.String(8)
+	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
+	return name
+}
 
 // Objects reads and writes the objects of a namespace for one test, which fails as soon as the API server refuses that.
 type Objects struct {

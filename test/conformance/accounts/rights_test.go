@@ -88,7 +88,7 @@ func refusedWrites(t *testing.T, e *fixture.Environment) {
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.AwaitEvent("a", "Warning", "SyncError", `cannot create resource "configmaps"`)
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "worker lacks", "create configmaps in namespace "+s.Name)
-	s.KubectlInput(t, s.rbac(s.manifest(s.as(s.account)), "-f", "-"), "apply", "-f", "-")
+	s.Apply(t, s.rbac(s.manifest(s.as(s.account)), "-f", "-"))
 	awaitPermitted(c, "True", v1alpha1.ReasonPermitted)
 	s.greeted("a", "Alice")
 	c.AwaitReady()
@@ -103,7 +103,7 @@ func deleted(t *testing.T, e *fixture.Environment) {
 	s.Kubectl(t, "-n", s.Name, "delete", "serviceaccount", "worker")
 	awaitPermitted(c, "False", v1alpha1.ReasonServiceAccountNotFound, "The service account "+s.Name+"/worker does not exist. Create it")
 	s.Patch(fixture.Things, "a", `{"spec":{"who":"Bob"}}`)
-	s.Kubectl(t, "-n", s.Name, "create", "serviceaccount", "worker")
+	s.serviceAccount("worker")
 	awaitPermitted(c, "True", v1alpha1.ReasonPermitted)
 	s.greeted("a", "Bob")
 }
@@ -116,7 +116,7 @@ func notImpersonated(t *testing.T, e *fixture.Environment) {
 	c := s.Declare(d)
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "The server lacks: impersonate serviceaccounts "+s.Name+"/worker")
 	s.Parent("a", map[string]any{"who": "Alice"})
-	s.KubectlInput(t, s.rbac("", s.Name), "apply", "-f", "-")
+	s.Apply(t, s.rbac("", s.Name))
 	c.AwaitReady()
 	s.greeted("a", "Alice")
 }
@@ -132,7 +132,7 @@ func credentials(t *testing.T, e *fixture.Environment) {
 	c := s.Declare(d)
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "list, watch secrets "+s.Name+"/password")
 	s.Parent("a", map[string]any{"who": "Alice"})
-	s.KubectlInput(t, s.rbac("", s.Name), "apply", "-f", "-")
+	s.Apply(t, s.rbac("", s.Name))
 	s.greeted("a", "Alice")
 	for _, request := range s.Hook.Requests("/hook") {
 		// The user u with the password p.
@@ -160,12 +160,14 @@ func related(t *testing.T, e *fixture.Environment) {
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.AwaitEvent("a", "Warning", "SyncError", "the service account "+s.Name+"/worker may not list, watch services, which the customize hook names as related")
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "list, watch services")
-	s.apply(`{"apiVersion":"v1","kind":"List","items":[
-		{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"` + s.Name + `-related"},
-			"rules":[{"apiGroups":[""],"resources":["services"],"verbs":["list","watch"]}]},
-		{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"` + s.Name + `-related"},
-			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` + s.Name + `-related"},
-			"subjects":[{"kind":"ServiceAccount","namespace":"` + s.Name + `","name":"worker"}]}]}`)
+	s.ApplyForTest(t, `
+{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"`+s.Name+`-related"},
+	"rules":[{"apiGroups":[""],"resources":["services"],"verbs":["list","watch"]}]}
+---
+{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"`+s.Name+`-related"},
+	"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+s.Name+`-related"},
+	"subjects":[{"kind":"ServiceAccount","namespace":"`+s.Name+`","name":"worker"}]}
+`)
 	awaitPermitted(c, "True", v1alpha1.ReasonPermitted)
 	s.greeted("a", "Alice")
 }
@@ -179,9 +181,9 @@ func two(t *testing.T, e *fixture.Environment) {
 	s.Handle("/poor", poor)
 	d := s.as("poor")
 	d.Name, d.Sync = s.Name+"-poor", s.At("/poor")
-	s.Kubectl(t, "-n", s.Name, "create", "serviceaccount", "poor")
+	s.serviceAccount("poor")
 	roles := s.rbac(s.manifest(d), "-f", "-")
-	s.apply(strings.ReplaceAll(roles, "  - list\n", ""))
+	s.ApplyForTest(t, strings.ReplaceAll(roles, "  - list\n", ""))
 	c := s.Declare(d)
 	awaitPermitted(c, "False", v1alpha1.ReasonRightMissing, "list things."+fixture.Group, "list configmaps")
 	s.Parent("a", map[string]any{"who": "Alice"})
@@ -189,7 +191,7 @@ func two(t *testing.T, e *fixture.Environment) {
 	if n := poor.All(); n > 0 {
 		t.Errorf("the hook of the controller that may not list was called %d times", n)
 	}
-	s.KubectlInput(t, roles, "apply", "-f", "-")
+	s.Apply(t, roles)
 	awaitPermitted(c, "True", v1alpha1.ReasonPermitted)
 	poor.AwaitCalls(t, "a", 1)
 }

@@ -18,7 +18,6 @@ package accounts
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -27,6 +26,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -171,22 +171,15 @@ func (s *stage) rbac(in string, args ...string) string {
 // grant makes the account of a definition and gives it what rbac prints. The roles go with the test.
 func (s *stage) grant(account string, d fixture.Definition) (roles string) {
 	s.T.Helper()
-	s.Kubectl(s.T, "-n", s.Name, "create", "serviceaccount", account)
+	s.serviceAccount(account)
 	roles = s.rbac(s.manifest(d), "-f", "-")
-	s.apply(roles)
+	s.ApplyForTest(s.T, roles)
 	return roles
 }
 
-func (s *stage) apply(manifests string) {
+func (s *stage) serviceAccount(name string) {
 	s.T.Helper()
-	s.KubectlInput(s.T, manifests, "apply", "-f", "-")
-	s.T.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.T.Context()), s.Limit)
-		defer cancel()
-		if output, err := s.TryKubectl(ctx, manifests, "delete", "--ignore-not-found", "-f", "-"); err != nil {
-			s.T.Errorf("deleting roles: %v\n%s", err, output)
-		}
-	})
+	s.Apply(s.T, `{apiVersion: v1, kind: ServiceAccount, metadata: {name: `+name+`, namespace: `+s.Name+`}}`)
 }
 
 // run grants the account its rights and runs the controller.
@@ -205,10 +198,20 @@ func (s *stage) role() string {
 // takeAll takes the rights on parents and children away, and returns what gives them back.
 func (s *stage) takeAll() (giveBack func()) {
 	s.T.Helper()
-	s.Kubectl(s.T, "delete", "clusterrolebinding", s.role())
+	bindings := s.Kube.RbacV1().ClusterRoleBindings()
+	binding, err := bindings.Get(s.T.Context(), s.role(), metav1.GetOptions{})
+	if err == nil {
+		err = bindings.Delete(s.T.Context(), s.role(), metav1.DeleteOptions{})
+	}
+	if err != nil {
+		s.T.Fatalf("deleting the binding: %v", err)
+	}
 	return func() {
 		s.T.Helper()
-		s.Kubectl(s.T, "create", "clusterrolebinding", s.role(), "--clusterrole="+s.role(), "--serviceaccount="+s.Name+":"+s.account)
+		again := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.role()}, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
+		if _, err := bindings.Create(s.T.Context(), again, metav1.CreateOptions{}); err != nil {
+			s.T.Fatalf("making the binding again: %v", err)
+		}
 	}
 }
 

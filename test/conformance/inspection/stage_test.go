@@ -113,16 +113,8 @@ func (s *stage) resource() string { return strings.ToLower(string(s.kind)) + "s"
 // namespace lets him see, and use the subresources.
 func (s *stage) as(name, role string) typedv1alpha1.MetacontrollerV1alpha1Interface {
 	s.T.Helper()
-	s.Kubectl(s.T, "-n", s.Name, "create", "rolebinding", name, "--clusterrole="+role, "--user="+name)
-	binding := s.Name + "-" + name
-	s.Kubectl(s.T, "create", "clusterrolebinding", binding, "--clusterrole=metacontroller-inspection", "--user="+name)
-	s.T.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.T.Context()), s.Limit)
-		defer cancel()
-		if output, err := s.TryKubectl(ctx, "", "delete", "clusterrolebinding", binding); err != nil {
-			s.T.Errorf("deleting a binding: %v\n%s", err, output)
-		}
-	})
+	s.Bind(s.T, name, role, s.Name, name)
+	s.Bind(s.T, s.Name+"-"+name, "metacontroller-inspection", "", name)
 	s.AwaitRole(s.T, name, role, s.Name)
 	s.AwaitRole(s.T, name, "metacontroller-inspection", "")
 	config := rest.CopyConfig(s.Config(s.T))

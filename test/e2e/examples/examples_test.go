@@ -88,7 +88,7 @@ func pythonLambda(t *testing.T, c *cluster.Cluster) {
 	})
 	cluster.Eventually(t, limit, "another ConfigMap for the changed code", func(ctx context.Context) (bool, string) {
 		uid := s.field(ctx, "configmap/demo-python-lambda", "{.metadata.uid}")
-		return uid != config && !strings.Contains(uid, "NotFound"), uid
+		return uid != config && uid != notFound, uid
 	})
 	s.awaitField("ingress/demo-python-lambda", "{.spec.rules[0].host}", "other.example.com")
 	if now := s.field(t.Context(), "service/demo-python-lambda", "{.metadata.uid}"); now != service {
@@ -100,7 +100,7 @@ func pythonLambda(t *testing.T, c *cluster.Cluster) {
 func podSet(t *testing.T, c *cluster.Cluster) {
 	s := play(t, c, "pod-set", "podset-controller")
 	s.awaitField("podset/web", "{.status.ready}", "5")
-	watching, err := cluster.NewClients(t, c.Config(t)).Kube.CoreV1().Pods(s.namespace).Watch(t.Context(), metav1.ListOptions{})
+	watching, err := s.clients.Kube.CoreV1().Pods(s.namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
@@ -50,14 +51,14 @@ func copyToNamespaces(t *testing.T, c *cluster.Cluster) {
 	s.awaitCopy(late, "Its successor")
 
 	s.Kubectl(t, "label", "namespace", chosen, label+"-")
-	s.awaitCopy(chosen, "NotFound")
+	s.awaitCopy(chosen, notFound)
 	s.awaitField(object, counters, "true 2 1")
 
 	s.Kubectl(t, "-n", "default", "delete", "configmap", "ca-bundle")
-	s.awaitCopy(late, "NotFound")
+	s.awaitCopy(late, notFound)
 	s.awaitField(object, counters, "false 2 0")
 	s.awaitCopy(taken, "made by hand")
-	s.awaitCopy(never, "NotFound")
+	s.awaitCopy(never, notFound)
 	copySecret(s, chosen, never)
 }
 
@@ -74,13 +75,13 @@ func copySecret(s *scene, from, to string) {
 		s.awaitIn(to, "secret/login", "{.type} {.data.username} {.data.password}", want)
 		s.awaitField("objectcopy/login", "{.status.namespaces} {.status.copies}", fmt.Sprint(namespaces, namespaces))
 	}
-	await(0, "NotFound")
+	await(0, notFound)
 	s.Kubectl(s.t, "label", "namespace", from, to, "example.com/login=")
 	await(1, "kubernetes.io/basic-auth amFuZQ== c2VjcmV0")
 	s.Kubectl(s.t, "-n", from, "patch", "secret", "login", "--type=merge", "-p", `{"data":{"username":null,"password":"b3RoZXI="}}`)
 	await(1, "kubernetes.io/basic-auth  b3RoZXI=")
 	s.Kubectl(s.t, "label", "namespace", to, "example.com/login-")
-	await(0, "NotFound")
+	await(0, notFound)
 }
 
 // jobPerNode runs the sample on the node that is there, on one that comes, and on it no more when it goes.
@@ -146,25 +147,22 @@ func (s *scene) jobPerNodeRunsAgain(first string) {
 	}
 	cluster.Eventually(s.t, limit, "another Job", func(ctx context.Context) (bool, string) {
 		uid := s.field(ctx, "job/pull-image-kwok-node-0", "{.metadata.uid}")
-		return uid != first && !strings.Contains(uid, "NotFound"), uid
+		return uid != first && uid != notFound, uid
 	})
 	s.awaitField("nodejob/pull-image", "{.status.nodes} {.status.succeeded}", "2 2")
 }
 
-// awaitCopy waits until a namespace has the ConfigMap ca-bundle with that certificate, or not at all: "NotFound".
+// awaitCopy waits until a namespace has the ConfigMap ca-bundle with that certificate, or not at all: notFound.
 func (s *scene) awaitCopy(namespace, want string) {
 	s.t.Helper()
 	s.awaitIn(namespace, "configmap/ca-bundle", `{.data.ca\.crt}`, want)
 }
 
-// awaitIn waits until a field of an object in a namespace has a value; "NotFound" waits until there is no such object.
+// awaitIn waits until a field of an object in a namespace has a value, or until there is no such object.
 func (s *scene) awaitIn(namespace, object, path, want string) {
 	s.t.Helper()
 	cluster.Eventually(s.t, limit, object+" in "+namespace+" to be "+want, func(ctx context.Context) (bool, string) {
-		got, err := s.TryKubectl(ctx, "", "-n", namespace, "get", object, "-o", "jsonpath="+path)
-		if err != nil {
-			return want == "NotFound" && strings.Contains(err.Error()+got, want), err.Error() + got
-		}
+		got := s.fieldIn(ctx, namespace, object, path)
 		return got == want, got
 	})
 }
@@ -173,8 +171,14 @@ func (s *scene) awaitIn(namespace, object, path, want string) {
 func (s *scene) awaitEvent(kind, name, text string) {
 	s.t.Helper()
 	cluster.Eventually(s.t, limit, "the event: "+text, func(ctx context.Context) (bool, string) {
-		output, err := s.TryKubectl(ctx, "", "get", "events", "-A", "--field-selector",
-			"involvedObject.kind="+kind+",involvedObject.name="+name, "-o", `jsonpath={range .items[*]}{.type} {.message}{"\n"}{end}`)
-		return err == nil && strings.Contains(output, text), output
+		events, err := s.clients.Kube.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + name})
+		if err != nil {
+			return false, err.Error()
+		}
+		var seen strings.Builder
+		for i := range events.Items {
+			seen.WriteString(events.Items[i].Type + " " + events.Items[i].Message + "\n")
+		}
+		return strings.Contains(seen.String(), text), seen.String()
 	})
 }

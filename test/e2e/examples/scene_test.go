@@ -18,7 +18,6 @@ package examples
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,6 +26,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
@@ -59,6 +60,7 @@ func TestExamples(t *testing.T) {
 type scene struct {
 	*cluster.Cluster
 	t                 *testing.T
+	clients           *cluster.Clients
 	folder, namespace string
 }
 
@@ -74,7 +76,7 @@ func play(t *testing.T, c *cluster.Cluster, example, controller string) *scene {
 func stage(t *testing.T, c *cluster.Cluster, example, controller, script string) *scene {
 	t.Helper()
 	folder := filepath.Join(cluster.Root(), "artifacts", "examples", example)
-	s := &scene{Cluster: c, t: t, folder: folder, namespace: c.Namespace(t)}
+	s := &scene{Cluster: c, t: t, clients: cluster.NewClients(t, c.Config(t)), folder: folder, namespace: c.Namespace(t)}
 	manifest, err := os.ReadFile(s.file("controller.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -107,13 +109,23 @@ func stage(t *testing.T, c *cluster.Cluster, example, controller, script string)
 // file is the path of one of the example's files.
 func (s *scene) file(name string) string { return filepath.Join(s.folder, name) }
 
+// notFound is what field returns of an object that is not there.
+const notFound = "NotFound"
+
 // field reads a field of an object with a JSON path.
 func (s *scene) field(ctx context.Context, object, path string) string {
-	output, err := s.TryKubectl(ctx, "", "-n", s.namespace, "get", object, "-o", "jsonpath="+path)
-	if err != nil {
-		return err.Error() + " " + output
+	return s.fieldIn(ctx, s.namespace, object, path)
+}
+
+func (s *scene) fieldIn(ctx context.Context, namespace, object, path string) string {
+	printed, err := s.Field(ctx, namespace, object, path)
+	if apierrors.IsNotFound(err) {
+		return notFound
 	}
-	return output
+	if err != nil {
+		return err.Error()
+	}
+	return printed
 }
 
 // awaitField waits until a field of an object has a value.
@@ -128,9 +140,9 @@ func (s *scene) awaitField(object, path, want string) {
 // pods returns the Pods of the namespace by name, without those that are being deleted.
 func (s *scene) pods() map[string]corev1.Pod {
 	s.t.Helper()
-	var list corev1.PodList
-	if err := json.Unmarshal([]byte(s.Kubectl(s.t, "-n", s.namespace, "get", "pods", "-o", "json")), &list); err != nil {
-		s.t.Fatalf("reading the list of Pods: %v", err)
+	list, err := s.clients.Kube.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatalf("listing the Pods: %v", err)
 	}
 	byName := map[string]corev1.Pod{}
 	for _, pod := range list.Items {

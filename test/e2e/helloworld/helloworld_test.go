@@ -89,9 +89,8 @@ func (s *scene) awaitGreeting(t *testing.T, name, greeting string) (found corev1
 // awaitStatus waits until the parent's status is what the hook answered, and of the generation that it answered for.
 func (s *scene) awaitStatus(t *testing.T, name, want string) {
 	t.Helper()
-	cluster.Eventually(t, limit, "the status "+want, func(context.Context) (bool, string) {
-		got := s.Kubectl(t, "-n", s.namespace, "get", "helloworld", name, "-o",
-			"jsonpath=pods={.status.pods} observedGeneration={.status.observedGeneration}")
-		return got == want, got
+	cluster.Eventually(t, limit, "the status "+want, func(ctx context.Context) (bool, string) {
+		got, err := s.Field(ctx, s.namespace, "helloworld/"+name, "pods={.status.pods} observedGeneration={.status.observedGeneration}")
+		return err == nil && got == want, fmt.Sprintf("%s %v", got, err)
 	})
 }

@@ -18,7 +18,6 @@ package helloworld
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +25,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/container"
@@ -50,6 +51,7 @@ func TestMain(m *testing.M) {
 // A scene is the example up to and including its controller, in a namespace of its own.
 type scene struct {
 	*cluster.Cluster
+	kube      kubernetes.Interface
 	server    *server.Server
 	namespace string
 }
@@ -64,7 +66,7 @@ func setUp(t *testing.T) *scene {
 func setUpWith(t *testing.T, o server.Options) *scene {
 	t.Helper()
 	c := cluster.Shared(t)
-	s := &scene{Cluster: c, server: server.Start(t, c, o), namespace: c.Namespace(t)}
+	s := &scene{Cluster: c, kube: cluster.NewClients(t, c.Config(t)).Kube, server: server.Start(t, c, o), namespace: c.Namespace(t)}
 	url := examplehook.Start(t, file("sync.py")) + "/sync"
 
 	c.Kubectl(t, "apply", "-f", file("crd.yaml"))
@@ -110,9 +112,9 @@ func (s *scene) explain(t *testing.T) {
 // pods returns the namespace's Pods by name, those that are being deleted among them.
 func (s *scene) pods(t *testing.T) map[string]corev1.Pod {
 	t.Helper()
-	var list corev1.PodList
-	if err := json.Unmarshal([]byte(s.Kubectl(t, "-n", s.namespace, "get", "pods", "-o", "json")), &list); err != nil {
-		t.Fatalf("reading the list of Pods: %v", err)
+	list, err := s.kube.CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("listing the Pods: %v", err)
 	}
 	byName := map[string]corev1.Pod{}
 	for _, pod := range list.Items {

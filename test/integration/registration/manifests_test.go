@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
@@ -35,31 +37,29 @@ func TestUsersGetTheRightsOfTheirRoles(t *testing.T) {
 	}
 	namespace := plane.Namespace(t)
 	for _, role := range []string{"view", "edit", "admin"} {
-		plane.Kubectl(t, "create", "rolebinding", role, "-n", namespace, "--clusterrole="+role, "--user="+role)
+		plane.Bind(t, role, role, namespace, role)
 	}
-	for _, test := range []struct{ user, verb, resource, want string }{
-		{"view", "list", "controllerrevisions", "yes"},
-		{"view", "watch", "controllerrevisions", "yes"},
-		{"view", "create", "controllerrevisions", "no"},
-		{"edit", "list", "controllerrevisions", "yes"},
-		{"edit", "watch", "controllerrevisions", "yes"},
-		{"edit", "patch", "controllerrevisions", "no"},
-		{"edit", "delete", "controllerrevisions", "no"},
-		{"edit", "create", "compositecontrollers", "no"},
-		{"admin", "list", "controllerrevisions", "yes"},
-		{"admin", "create", "controllerrevisions", "no"},
-		{"admin", "update", "controllerrevisions", "no"},
-		{"admin", "create", "decoratorcontrollers", "no"},
-		{"stranger", "get", "controllerrevisions", "no"},
+	for _, test := range []struct {
+		user, verb, resource string
+		want                 bool
+	}{
+		{"view", "list", "controllerrevisions", true},
+		{"view", "watch", "controllerrevisions", true},
+		{"view", "create", "controllerrevisions", false},
+		{"edit", "list", "controllerrevisions", true},
+		{"edit", "watch", "controllerrevisions", true},
+		{"edit", "patch", "controllerrevisions", false},
+		{"edit", "delete", "controllerrevisions", false},
+		{"edit", "create", "compositecontrollers", false},
+		{"admin", "list", "controllerrevisions", true},
+		{"admin", "create", "controllerrevisions", false},
+		{"admin", "update", "controllerrevisions", false},
+		{"admin", "create", "decoratorcontrollers", false},
+		{"stranger", "get", "controllerrevisions", false},
 	} {
-		cluster.Eventually(t, 30*time.Second, test.user+" "+test.verb+" "+test.resource+": "+test.want,
-			func(ctx context.Context) (bool, string) {
-				// Exit code 1 stands for no.
-				output, _ := plane.TryKubectl(ctx, "", "auth", "can-i", test.verb, test.resource+".metacontroller.k8s.io",
-					"-n", namespace, "--as="+test.user)
-				lines := strings.Split(strings.TrimSpace(output), "\n")
-				return lines[len(lines)-1] == test.want, output
-			})
+		plane.AwaitAccess(t, test.user, authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: test.verb, Group: "metacontroller.k8s.io", Resource: test.resource,
+		}, test.want)
 	}
 }
 
@@ -148,43 +148,39 @@ func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
 func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 	plane := cluster.Start(t)
 	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
-	// Without the controllers' rights, which are everything.
+	// Without the controllers' rights, which are everything, the account has none of these once the cluster has seen the deletion.
+	const account = "system:serviceaccount:metacontroller:metacontroller-apiserver"
+	plane.AwaitAccess(t, account, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "default"}, true)
 	plane.Kubectl(t, "delete", "clusterrolebinding", "metacontroller-controllers")
-	for _, right := range [][]string{
-		{"list", "namespaces"},
-		{"watch", "namespaces"},
-		{"watch", "validatingwebhookconfigurations.admissionregistration.k8s.io"},
-		{"watch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
-		{"watch", "validatingadmissionpolicies.admissionregistration.k8s.io"},
-		{"watch", "validatingadmissionpolicybindings.admissionregistration.k8s.io"},
-		{"watch", "mutatingadmissionpolicies.admissionregistration.k8s.io"},
-		{"watch", "mutatingadmissionpolicybindings.admissionregistration.k8s.io"},
-		{"watch", "flowschemas.flowcontrol.apiserver.k8s.io"},
-		{"watch", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"},
-		{"patch", "flowschemas.flowcontrol.apiserver.k8s.io", "--subresource=status"},
-		{"create", "tokenreviews.authentication.k8s.io"},
-		{"create", "subjectaccessreviews.authorization.k8s.io"},
-		{"get", "configmaps/extension-apiserver-authentication", "-n", "kube-system"},
-		{"create", "leases.coordination.k8s.io", "-n", "metacontroller"},
-		{"update", "leases.coordination.k8s.io", "-n", "metacontroller"},
-		{"watch", "leases.coordination.k8s.io", "-n", "metacontroller"},
-		{"patch", "apiservices.apiregistration.k8s.io/" + apiService},
-		{"create", "apiservices.apiregistration.k8s.io/" + apiService},
-		{"get", "clusterroles.rbac.authorization.k8s.io/metacontroller-apiserver"},
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "get", Resource: "secrets", Namespace: "default"},
+		{Verb: "create", Resource: "pods", Namespace: "default"},
+		{Verb: "patch", Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v1."},
 	} {
-		cluster.Eventually(t, 30*time.Second, "may "+strings.Join(right, " "), func(ctx context.Context) (bool, string) {
-			output, err := plane.TryKubectl(ctx, "", append([]string{
-				"auth", "can-i", "--as=system:serviceaccount:metacontroller:metacontroller-apiserver",
-			}, right...)...)
-			return err == nil, output
-		})
+		plane.AwaitAccess(t, account, right, false)
 	}
-	for _, right := range [][]string{{"get", "secrets"}, {"create", "pods"}, {"patch", "apiservices.apiregistration.k8s.io/v1."}} {
-		output, err := plane.TryKubectl(t.Context(), "", append([]string{
-			"auth", "can-i", "--as=system:serviceaccount:metacontroller:metacontroller-apiserver",
-		}, right...)...)
-		if err == nil {
-			t.Errorf("the API server alone may %v: %s", right, output)
-		}
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "list", Resource: "namespaces"},
+		{Verb: "watch", Resource: "namespaces"},
+		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
+		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
+		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"},
+		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"},
+		{Verb: "watch", Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"},
+		{Verb: "watch", Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"},
+		{Verb: "patch", Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas", Subresource: "status"},
+		{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
+		{Verb: "get", Resource: "configmaps", Name: "extension-apiserver-authentication", Namespace: "kube-system"},
+		{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "metacontroller"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "metacontroller"},
+		{Verb: "watch", Group: "coordination.k8s.io", Resource: "leases", Namespace: "metacontroller"},
+		{Verb: "patch", Group: "apiregistration.k8s.io", Resource: "apiservices", Name: apiService},
+		{Verb: "create", Group: "apiregistration.k8s.io", Resource: "apiservices", Name: apiService},
+		{Verb: "get", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "metacontroller-apiserver"},
+	} {
+		plane.AwaitAccess(t, account, right, true)
 	}
 }

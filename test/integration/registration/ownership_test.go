@@ -58,7 +58,7 @@ func (s standIn) register(t *testing.T, change func(o *registration.Options)) st
 
 func rules(t *testing.T, role string) string {
 	t.Helper()
-	return cluster.Shared(t).Kubectl(t, "get", "clusterrole", role, "-o", "jsonpath={.rules}")
+	return field(t, cluster.Shared(t), "clusterrole/"+role, "{.rules}")
 }
 
 func TestNamespacesOfOthersAreNotChanged(t *testing.T) {
@@ -66,7 +66,7 @@ func TestNamespacesOfOthersAreNotChanged(t *testing.T) {
 	ensureNamespace(t)
 	labels := func() string {
 		t.Helper()
-		return plane.Kubectl(t, "get", "namespace", "metacontroller", "-o", "jsonpath={.metadata.labels}")
+		return field(t, plane, "namespace/metacontroller", "{.metadata.labels}")
 	}
 	plane.Kubectl(t, "label", "namespace", "metacontroller", "pod-security.kubernetes.io/enforce=privileged", "team=hooks")
 	t.Cleanup(func() {
@@ -108,7 +108,7 @@ func TestWhatEarlierVersionsAppliedIsTakenBack(t *testing.T) {
 		t.Errorf("a role of an earlier version keeps its rules: %s", got)
 	}
 	unregister(t)
-	labels := plane.Kubectl(t, "get", "namespace", "metacontroller", "-o", "jsonpath={.metadata.labels}")
+	labels := field(t, plane, "namespace/metacontroller", "{.metadata.labels}")
 	if strings.Contains(labels, "pod-security") || !strings.Contains(labels, `"team":"hooks"`) {
 		t.Errorf("after unregister the namespace has the labels %s", labels)
 	}
@@ -147,7 +147,7 @@ func TestNarrowedRolesStayNarrow(t *testing.T) {
 		t.Errorf("register --restore-roles left the rules %s:\n%s", got, progress)
 	}
 	unregister(t)
-	if exists(t, "clusterrole", role) {
+	if exists(t, "clusterrole/"+role) {
 		t.Error("unregister left a role of register")
 	}
 }
@@ -164,7 +164,7 @@ func TestRolesOfOthersStay(t *testing.T) {
 	before := rules(t, role)
 	server.register(t, func(*registration.Options) {})
 	unregister(t)
-	if !exists(t, "clusterrole", role) || rules(t, role) != before {
+	if !exists(t, "clusterrole/"+role) || rules(t, role) != before {
 		t.Error("a role that others wrote was changed or deleted")
 	}
 }
@@ -177,11 +177,11 @@ func TestRolesAreAppliedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []string{"metacontroller-apiserver", "metacontroller-controllers", "aggregate-metacontroller-view", "aggregate-metacontroller-edit"} {
-		if !exists(t, "clusterrole", role) || !strings.Contains(progress.String(), "applied ClusterRole "+role+"\n") {
+		if !exists(t, "clusterrole/"+role) || !strings.Contains(progress.String(), "applied ClusterRole "+role+"\n") {
 			t.Errorf("there is no %s:\n%s", role, progress.String())
 		}
 	}
-	if exists(t, "apiservice", apiService) {
+	if exists(t, "apiservice/"+apiService) {
 		t.Error("there is a registration")
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
@@ -45,9 +47,27 @@ func unregister(t *testing.T) {
 }
 
 // exists tells whether kubectl finds something.
-func exists(t *testing.T, kindAndName ...string) bool {
+func exists(t *testing.T, object string) bool {
 	t.Helper()
-	return cluster.Shared(t).Kubectl(t, append([]string{"get", "--ignore-not-found", "-o", "name"}, kindAndName...)...) != ""
+	return field(t, cluster.Shared(t), object, "{.metadata.name}") != ""
+}
+
+// field is what kubectl prints of an object, given as kind/name, that is in the server's namespace or in none: nothing where it is not there.
+func field(t *testing.T, plane *cluster.Cluster, object, path string) string {
+	t.Helper()
+	printed, err := fieldOf(t.Context(), plane, object, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return printed
+}
+
+func fieldOf(ctx context.Context, plane *cluster.Cluster, object, path string) (string, error) {
+	printed, err := plane.Field(ctx, "metacontroller", object, path)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	return printed, err
 }
 
 func TestCommandsRegisterAndUnregister(t *testing.T) {
@@ -86,18 +106,16 @@ func TestCommandsRegisterAndUnregister(t *testing.T) {
 
 	for range 2 {
 		run("unregister")
-		for _, gone := range [][]string{
-			{"apiservice", apiService},
-			{"service", "-n", "metacontroller", "metacontroller-apiserver"},
-			{"clusterrole", "metacontroller-apiserver", "metacontroller-controllers", "aggregate-metacontroller-view", "aggregate-metacontroller-edit"},
-			{"role", "-n", "metacontroller", "metacontroller-apiserver:leader-election"},
+		for _, gone := range []string{
+			"apiservice/" + apiService, "service/metacontroller-apiserver", "clusterrole/metacontroller-apiserver", "clusterrole/metacontroller-controllers",
+			"clusterrole/aggregate-metacontroller-view", "clusterrole/aggregate-metacontroller-edit", "role/metacontroller-apiserver:leader-election",
 		} {
-			if exists(t, gone...) {
-				t.Errorf("%v is still there", gone)
+			if exists(t, gone) {
+				t.Errorf("%s is still there", gone)
 			}
 		}
 	}
-	if !exists(t, "namespace", "metacontroller") {
+	if !exists(t, "namespace/metacontroller") {
 		t.Error("the namespace was deleted, and with it what others may have put there")
 	}
 }
@@ -182,7 +200,7 @@ func TestDefinitionsOfTheGroupAreNotShadowed(t *testing.T) {
 		_, _ = plane.TryKubectl(ctx, "", "delete", "--ignore-not-found", "crd", "compositecontrollers.metacontroller.k8s.io")
 	})
 	cluster.Eventually(t, time.Minute, "kube-apiserver makes the APIService of the definition", func(context.Context) (bool, string) {
-		return exists(t, "apiservice", apiService), "there is none"
+		return exists(t, "apiservice/"+apiService), "there is none"
 	})
 
 	err := registration.Register(t.Context(), o)
@@ -193,7 +211,7 @@ func TestDefinitionsOfTheGroupAreNotShadowed(t *testing.T) {
 	if !strings.Contains(err.Error(), "compositecontrollers.metacontroller.k8s.io") {
 		t.Errorf("the error does not name the definition: %v", err)
 	}
-	if exists(t, "clusterrole", "metacontroller-apiserver") {
+	if exists(t, "clusterrole/metacontroller-apiserver") {
 		t.Error("something was applied")
 	}
 	if err := registration.PublishAuthority(t.Context(), o.Config, o.CABundle); !errors.As(err, &served) {
@@ -205,7 +223,7 @@ func TestDefinitionsOfTheGroupAreNotShadowed(t *testing.T) {
 
 	remove()
 	cluster.Eventually(t, time.Minute, "kube-apiserver removes the APIService of the definition", func(context.Context) (bool, string) {
-		return !exists(t, "apiservice", apiService), "it is there"
+		return !exists(t, "apiservice/"+apiService), "it is there"
 	})
 	if err := registration.Register(t.Context(), o); err != nil {
 		t.Errorf("registering after the definitions are gone: %v", err)
@@ -240,7 +258,7 @@ func TestOtherRegistrationsAreNotTouched(t *testing.T) {
 			if err := registration.Unregister(t.Context(), o.Config, nil); !errors.As(err, &occupied) {
 				t.Errorf("%s\nunregistering: got %v, want an OccupiedError", test.reason, err)
 			}
-			if exists(t, "clusterrole", "metacontroller-apiserver") {
+			if exists(t, "clusterrole/metacontroller-apiserver") {
 				t.Error("something was applied")
 			}
 			plane.Kubectl(t, "delete", "-n", "metacontroller", test.remove)
@@ -254,7 +272,7 @@ func TestPublishingAnAuthorityChangesNothingElse(t *testing.T) {
 	if err := registration.PublishAuthority(t.Context(), o.Config, o.CABundle); err == nil {
 		t.Error("published an authority without a registration")
 	}
-	if exists(t, "apiservice", apiService) {
+	if exists(t, "apiservice/"+apiService) {
 		t.Fatal("publishing an authority made a registration")
 	}
 	wrong := o
@@ -263,7 +281,7 @@ func TestPublishingAnAuthorityChangesNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := func() string {
-		return plane.Kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.service}{.spec.groupPriorityMinimum}{.metadata.labels}")
+		return field(t, plane, "apiservice/"+apiService, "{.spec.service}{.spec.groupPriorityMinimum}{.metadata.labels}")
 	}
 	before := spec()
 	if err := registration.PublishAuthority(t.Context(), o.Config, o.CABundle); err != nil {
@@ -278,7 +296,7 @@ func TestPublishingAnAuthorityChangesNothingElse(t *testing.T) {
 // ensureNamespace makes the namespace of the installation. It is never deleted: no test could use it until it is gone.
 func ensureNamespace(t *testing.T) {
 	t.Helper()
-	cluster.Shared(t).KubectlInput(t, `{apiVersion: v1, kind: Namespace, metadata: {name: metacontroller}}`, "apply", "--server-side", "-f", "-")
+	cluster.Shared(t).Apply(t, `{apiVersion: v1, kind: Namespace, metadata: {name: metacontroller}}`)
 }
 
 // definition returns a CustomResourceDefinition that takes everything.

@@ -19,6 +19,7 @@ package registration
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -122,8 +123,8 @@ func (i *installed) eventually(t *testing.T, jsonpath, want string) {
 	t.Helper()
 	cluster.Eventually(t, time.Minute, jsonpath+" to be "+want, func(ctx context.Context) (bool, string) {
 		i.clock.Step(time.Minute)
-		output, err := i.plane.TryKubectl(ctx, "", "get", "apiservice", apiService, "--ignore-not-found", "-o", "jsonpath="+jsonpath)
-		return err == nil && output == want, output
+		got, err := fieldOf(ctx, i.plane, "apiservice/"+apiService, jsonpath)
+		return err == nil && got == want, fmt.Sprintf("%q %v", got, err)
 	})
 }
 
@@ -161,7 +162,7 @@ func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	besides := base64.StdEncoding.EncodeToString(slices.Concat(decode(t, former), decode(t, own)))
 	plane.Kubectl(t, "patch", "apiservice", apiService, "--type=merge", "-p", `{"spec":{"caBundle":"`+besides+`"}}`)
 	i.look(t)
-	if bundle := plane.Kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.caBundle}"); bundle != besides {
+	if bundle := field(t, plane, "apiservice/"+apiService, "{.spec.caBundle}"); bundle != besides {
 		t.Errorf("the server took away what is trusted besides: %s", decode(t, bundle))
 	}
 	plane.Kubectl(t, "patch", "apiservice", apiService, "--type=merge", "-p", `{"spec":{"service":{"port":444}}}`)
@@ -171,8 +172,8 @@ func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	plane.Kubectl(t, "delete", "apiservice", apiService)
 	i.look(t)
 	stop()
-	if output := plane.Kubectl(t, "get", "apiservice", apiService, "--ignore-not-found"); output != "" {
-		t.Errorf("a registration that was deleted is there again: %s", output)
+	if name := field(t, plane, "apiservice/"+apiService, "{.metadata.name}"); name != "" {
+		t.Errorf("a registration that was deleted is there again: %s", name)
 	}
 	stop = i.run(t)
 	i.eventually(t, "{.metadata.ownerReferences[*].name}", "metacontroller-apiserver")
@@ -198,7 +199,7 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 	i.eventually(t, `{.metadata.labels.kube-aggregator\.kubernetes\.io/automanaged}`, "true")
 	i.run(t)
 	i.look(t)
-	if service := plane.Kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.service}"); service != "" {
+	if service := field(t, plane, "apiservice/"+apiService, "{.spec.service}"); service != "" {
 		t.Errorf("the registration of the definitions was changed to %s", service)
 	}
 	// The migration ends with their deletion.
@@ -230,7 +231,7 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 	trusts := func(t *testing.T, running *process.Process, n int, authority func(ctx context.Context) string) {
 		t.Helper()
 		cluster.Eventually(t, 2*time.Minute, "the cluster to trust the server", func(ctx context.Context) (bool, string) {
-			bundle, err := plane.TryKubectl(ctx, "", "get", "apiservice", apiService, "--ignore-not-found", "-o", "jsonpath={.spec.caBundle}")
+			bundle, err := fieldOf(ctx, plane, "apiservice/"+apiService, "{.spec.caBundle}")
 			if err != nil || bundle == "" {
 				return false, bundle + running.Tail(5)
 			}
@@ -248,11 +249,11 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 	t.Run("authority in a Secret", func(t *testing.T) {
 		running := start(t, "--serving-cert-secret", "metacontroller/authority", "--serving-ca-propagation", "5s")
 		data := func(ctx context.Context, key string) string {
-			output, err := plane.TryKubectl(ctx, "", "get", "secret", "authority", "-n", "metacontroller", "-o", `go-template={{index .data "`+key+`"}}`)
+			encoded, err := fieldOf(ctx, plane, "secret/authority", "{.data."+strings.ReplaceAll(key, ".", `\.`)+"}")
 			if err != nil {
 				return ""
 			}
-			return string(decode(t, output))
+			return string(decode(t, encoded))
 		}
 		authorities := func(ctx context.Context) string { return data(ctx, servingcert.AuthoritiesKey) }
 		// That of the first server is trusted on.
