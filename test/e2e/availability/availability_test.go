@@ -18,10 +18,13 @@ package availability
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
@@ -59,12 +62,12 @@ func TestTheClusterWhileTheServerIsDown(t *testing.T) {
 
 	// The garbage collector goes on with what it knew.
 	c.Kubectl(t, "-n", namespace, "delete", "configmap", "owner")
-	awaitGone(t, c, "-n", namespace, "configmap/dependent")
+	awaitGone(t, c, namespace, "configmap/dependent")
 
 	// Namespaces are made, and do not finish deleting.
 	deleteNamespace(t, c, "while-down")
 	running.Restart()
-	awaitGone(t, c, "namespace/while-down")
+	awaitGone(t, c, "", "namespace/while-down")
 
 	// The way out in an emergency.
 	if err := running.Stop(); err != nil {
@@ -73,7 +76,7 @@ func TestTheClusterWhileTheServerIsDown(t *testing.T) {
 	c.Kubectl(t, "wait", "--for=condition=Available=False", "--timeout="+limit.String(), "apiservice/"+apiService)
 	deleteNamespace(t, c, "in-an-emergency")
 	c.Kubectl(t, "delete", "apiservice", apiService)
-	awaitGone(t, c, "namespace/in-an-emergency")
+	awaitGone(t, c, "", "namespace/in-an-emergency")
 }
 
 // ownerAndDependent makes two ConfigMaps, of which one owns the other.
@@ -90,19 +93,20 @@ func deleteNamespace(t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	c.Kubectl(t, "create", "namespace", name)
 	c.Kubectl(t, "delete", "namespace", name, "--wait=false")
-	cluster.Eventually(t, limit, "the namespace to say why it stays", func(context.Context) (bool, string) {
-		got := c.Kubectl(t, "get", "namespace", name, "-o",
-			`jsonpath={.status.conditions[?(@.type=="NamespaceDeletionDiscoveryFailure")]}`)
+	cluster.Eventually(t, limit, "the namespace to say why it stays", func(ctx context.Context) (bool, string) {
+		got, err := c.Field(ctx, "", "namespace/"+name, `{.status.conditions[?(@.type=="NamespaceDeletionDiscoveryFailure")]}`)
+		if err != nil {
+			return false, err.Error()
+		}
 		return strings.Contains(got, `"status":"True"`) && strings.Contains(got, "metacontroller.k8s.io/v1alpha1"), got
 	})
 }
 
-// awaitGone waits until kubectl does not find the object that the arguments name.
-func awaitGone(t *testing.T, c *cluster.Cluster, args ...string) {
+// awaitGone waits until there is no such object.
+func awaitGone(t *testing.T, c *cluster.Cluster, namespace, object string) {
 	t.Helper()
-	cluster.Eventually(t, limit, strings.Join(args, " ")+" to be gone", func(ctx context.Context) (bool, string) {
-		// kubectl prints complaints about the group that is down as well.
-		output, err := c.TryKubectl(ctx, "", append([]string{"get"}, args...)...)
-		return err != nil && strings.Contains(output, "(NotFound)"), output
+	cluster.Eventually(t, limit, object+" to be gone", func(ctx context.Context) (bool, string) {
+		name, err := c.Field(ctx, namespace, object, "{.metadata.name}")
+		return apierrors.IsNotFound(err), fmt.Sprintf("%q %v", name, err)
 	})
 }

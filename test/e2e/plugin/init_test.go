@@ -62,18 +62,18 @@ func beginADecorator(t *testing.T, c *cluster.Cluster) {
 		s.Must(t, fmt.Sprintf("kubectl -n %s create deployment %s --image=nginx:1.29", namespace, name))
 	}
 	s.Must(t, fmt.Sprintf("kubectl -n %s annotate deployment asks budget=enabled", namespace))
-	cluster.Eventually(t, terminal.Patience, "the PodDisruptionBudget of the Deployment that asks", func(context.Context) (bool, string) {
-		got := c.Kubectl(t, "-n", namespace, "get", "poddisruptionbudgets", "-o", "name")
-		return got == "poddisruptionbudget.policy/asks-budget\n", got
+	cluster.Eventually(t, terminal.Patience, "the PodDisruptionBudget of the Deployment that asks", func(ctx context.Context) (bool, string) {
+		got, err := c.Field(ctx, namespace, "poddisruptionbudgets", "{.items[*].metadata.name}")
+		return err == nil && got == "asks-budget", fmt.Sprintf("%s %v", got, err)
 	})
 }
 
 // awaitReplicas waits until a Deployment has so many replicas.
 func awaitReplicas(t *testing.T, c *cluster.Cluster, namespace, name string, want int) {
 	t.Helper()
-	cluster.Eventually(t, terminal.Patience, fmt.Sprintf("%d replicas", want), func(context.Context) (bool, string) {
-		got := c.Kubectl(t, "-n", namespace, "get", "deployment", name, "--ignore-not-found", "-o", "jsonpath={.spec.replicas}")
-		return got == fmt.Sprint(want), got
+	cluster.Eventually(t, terminal.Patience, fmt.Sprintf("%d replicas", want), func(ctx context.Context) (bool, string) {
+		got, err := c.Field(ctx, namespace, "deployment/"+name, "{.spec.replicas}")
+		return err == nil && got == fmt.Sprint(want), fmt.Sprintf("%s %v", got, err)
 	})
 }
 

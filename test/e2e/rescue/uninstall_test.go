@@ -19,6 +19,7 @@ package rescue
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,9 +133,9 @@ func TestTheServerWentFirst(t *testing.T) {
 	e.Kubectl(t, "delete", "namespace", "shop", "--wait=false")
 	e.Kubectl(t, "create", "namespace", "bystander")
 	e.Kubectl(t, "delete", "namespace", "bystander", "--wait=false")
-	cluster.Eventually(t, patience, "another namespace to say why it stays", func(context.Context) (bool, string) {
-		got := e.Kubectl(t, "get", "namespace", "bystander", "-o", "jsonpath={.status.conditions}")
-		return strings.Contains(got, "NamespaceDeletionDiscoveryFailure"), got
+	cluster.Eventually(t, patience, "another namespace to say why it stays", func(ctx context.Context) (bool, string) {
+		got, err := e.Field(ctx, "", "namespace/bystander", "{.status.conditions}")
+		return err == nil && strings.Contains(got, "NamespaceDeletionDiscoveryFailure"), fmt.Sprintf("%s %v", got, err)
 	})
 	// The namespace controller deletes what it can discover; that of the parent is not waited for by the page.
 	f.In("shop").Await(websites.Resource, "blog", "to be deleted", func(o *unstructured.Unstructured) bool {

@@ -18,6 +18,7 @@ package workplace
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,8 +86,8 @@ func ownHook(t *testing.T, c *cluster.Cluster, demo string) {
 	await := func(want string) {
 		t.Helper()
 		cluster.Eventually(t, terminal.Patience, "the ConfigMap to say "+want, func(ctx context.Context) (bool, string) {
-			got, err := c.TryKubectl(ctx, "", "-n", "notebook", "get", "configmap", "note", "-o", "jsonpath={.data.text}")
-			return err == nil && got == want, got + "\n" + output()
+			got, err := c.Field(ctx, "notebook", "configmap/note", "{.data.text}")
+			return err == nil && got == want, fmt.Sprintf("%s %v\n%s", got, err, output())
 		})
 	}
 	printed := func(want string) {
@@ -106,8 +107,8 @@ func ownHook(t *testing.T, c *cluster.Cluster, demo string) {
 
 	write("all.yaml", manifests+"---\n{apiVersion: own.example.com/v1, kind: Note, metadata: {name: other, namespace: notebook}}\n")
 	cluster.Eventually(t, terminal.Patience, "the ConfigMap of the second parent", func(ctx context.Context) (bool, string) {
-		got, err := c.TryKubectl(ctx, "", "-n", "notebook", "get", "configmap", "other", "-o", "jsonpath={.data.text}")
-		return err == nil && got == "SECOND", got + "\n" + output()
+		got, err := c.Field(ctx, "notebook", "configmap/other", "{.data.text}")
+		return err == nil && got == "SECOND", fmt.Sprintf("%s %v\n%s", got, err, output())
 	})
 	printed("    note.own.example.com/other created\n")
 	if strings.Contains(output(), "note.own.example.com/note unchanged") {
