@@ -18,6 +18,7 @@ package registration
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,13 +64,33 @@ func TestUsersGetTheRightsOfTheirRoles(t *testing.T) {
 	}
 }
 
+// defineCertificates makes the kinds of cert-manager that an overlay has objects of, without schemas.
+func defineCertificates(t *testing.T, plane *cluster.Cluster) {
+	t.Helper()
+	plane.DefineManifests(t, definition("Issuer", "issuers", "cert-manager.io", "v1")+"---\n"+definition("Certificate", "certificates", "cert-manager.io", "v1"))
+}
+
+// applied applies a folder of artifacts, which goes with the test.
+func applied(t *testing.T, plane *cluster.Cluster, folder string) {
+	t.Helper()
+	folder = filepath.Join(cluster.Root(), "artifacts", folder)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
+		defer cancel()
+		// A cluster that counts on a server which is not there cannot delete namespaces.
+		for _, what := range [][]string{{"apiservice", apiService}, {"-k", folder}} {
+			if output, err := plane.TryKubectl(ctx, "", append([]string{"delete", "--ignore-not-found"}, what...)...); err != nil {
+				t.Errorf("deleting %v: %v\n%s", what, err, output)
+			}
+		}
+	})
+	plane.Kubectl(t, "apply", "--server-side", "-k", folder)
+}
+
 // TestOverlaysAreAccepted applies them as the documentation says, and looks whether the cluster makes their Pods.
 func TestOverlaysAreAccepted(t *testing.T) {
-	plane := cluster.Start(t)
-	plane.KubectlInput(t,
-		definition("Issuer", "issuers", "cert-manager.io", "v1")+"---\n"+definition("Certificate", "certificates", "cert-manager.io", "v1"),
-		"apply", "-f", "-")
-	plane.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	plane := cluster.Shared(t)
+	defineCertificates(t, plane)
 	for overlay, want := range map[string]struct {
 		pods      int
 		container string
@@ -85,8 +106,8 @@ func TestOverlaysAreAccepted(t *testing.T) {
 				t.Errorf("the cluster warns:\n%s", output)
 			}
 			cluster.Eventually(t, time.Minute, "Pods are made", func(ctx context.Context) (bool, string) {
-				output, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-o", "name")
-				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == want.pods, output
+				names, err := plane.Field(ctx, "metacontroller", "pods", "{.items[*].metadata.name}")
+				return err == nil && strings.Count(" "+names, " metacontroller-apiserver-") == want.pods, fmt.Sprintf("%s %v", names, err)
 			})
 			// The namespace is not the server's alone, and enforces no pod security level; the Pods meet the strictest one.
 			if label := plane.Kubectl(t, "get", "namespace", "metacontroller", "-o", "jsonpath={.metadata.labels}"); strings.Contains(label, "pod-security") {
@@ -117,14 +138,11 @@ func TestOverlaysAreAccepted(t *testing.T) {
 
 // TestOneShapeOverTheOtherSplitsNoRequests applies production over single-node, as somebody does who moves to an etcd of his own.
 func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
-	plane := cluster.Start(t)
-	plane.KubectlInput(t,
-		definition("Issuer", "issuers", "cert-manager.io", "v1")+"---\n"+definition("Certificate", "certificates", "cert-manager.io", "v1"),
-		"apply", "-f", "-")
-	plane.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	plane := cluster.Shared(t)
+	defineCertificates(t, plane)
 	selected := func(shape string) {
 		t.Helper()
-		plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "overlays", shape))
+		applied(t, plane, filepath.Join("overlays", shape))
 		cluster.Eventually(t, time.Minute, "the Service to select the Pods of "+shape+" alone", func(ctx context.Context) (bool, string) {
 			selector, err := plane.TryKubectl(ctx, "", "get", "service", "-n", "metacontroller", "metacontroller-apiserver", "-o",
 				`go-template={{range $k, $v := .spec.selector}}{{$k}}={{$v}},{{end}}`)
@@ -146,8 +164,8 @@ func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
 
 // TestServiceAccountHasTheRightsOfTheServer asks the cluster, as the server does at its start.
 func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
-	plane := cluster.Start(t)
-	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
+	plane := cluster.Shared(t)
+	applied(t, plane, "base")
 	// Without the controllers' rights, which are everything, the account has none of these once the cluster has seen the deletion.
 	const account = "system:serviceaccount:metacontroller:metacontroller-apiserver"
 	plane.AwaitAccess(t, account, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "default"}, true)

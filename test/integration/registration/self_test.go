@@ -70,7 +70,7 @@ func (c *count) RoundTrip(request *http.Request) (*http.Response, error) {
 // install applies the base, without the rights of the controllers, which are everything.
 func install(t *testing.T, plane *cluster.Cluster) *installed {
 	t.Helper()
-	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
+	applied(t, plane, "base")
 	plane.Kubectl(t, "delete", "clusterrolebinding", "metacontroller-controllers")
 	i := &installed{plane: plane, clock: clocktesting.NewFakeClock(time.Now())}
 	i.issue(t)
@@ -148,7 +148,7 @@ func decode(t *testing.T, bundle string) []byte {
 }
 
 func TestAServerInTheClusterRegistersItself(t *testing.T) {
-	plane := cluster.Start(t)
+	plane := cluster.Shared(t)
 	i := install(t, plane)
 	stop := i.run(t)
 	i.eventually(t, "{.spec.service.namespace}/{.spec.service.name}:{.spec.service.port}", "metacontroller/metacontroller-apiserver:443")
@@ -192,7 +192,7 @@ func TestAServerInTheClusterRegistersItself(t *testing.T) {
 }
 
 func TestAServerInTheClusterHidesNothing(t *testing.T) {
-	plane := cluster.Start(t)
+	plane := cluster.Shared(t)
 	i := install(t, plane)
 	const crd = "decoratorcontrollers.metacontroller.k8s.io"
 	plane.DefineManifests(t, strings.Replace(definition("DecoratorController", "decoratorcontrollers", "metacontroller.k8s.io", "v1alpha1"), "Namespaced", "Cluster", 1))
@@ -209,8 +209,8 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 
 // TestTheBinaryRegistersItself has no Service, so that the cluster does not reach it. The second server takes the place of the first.
 func TestTheBinaryRegistersItself(t *testing.T) {
-	plane := cluster.Start(t)
-	plane.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(cluster.Root(), "artifacts", "base"))
+	plane := cluster.Shared(t)
+	applied(t, plane, "base")
 	start := func(t *testing.T, args ...string) *process.Process {
 		t.Helper()
 		running, err := process.Start(process.Command(t.Context(), server.Binary(t), append([]string{
