@@ -40,8 +40,9 @@ const (
 // TestAChangeOfARelatedObjectCallsTheMatchingTargetsOnly has 2,000 targets, each with one customize rule. 50 of the rules
 // match one Secret.
 func TestAChangeOfARelatedObjectCallsTheMatchingTargetsOnly(t *testing.T) {
+	e := setUp(t)
 	for _, version := range []v1alpha1.HookVersion{v1alpha1.HookVersionV1, v1alpha1.HookVersionV2} {
-		t.Run(string(version), func(t *testing.T) { relatedFanOut(t, setUp(t), version) })
+		t.Run(string(version), func(t *testing.T) { relatedFanOut(t, e, version) })
 	}
 }
 

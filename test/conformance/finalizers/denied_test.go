@@ -48,9 +48,8 @@ func (s *stage) serves(r schema.GroupVersionResource) func(context.Context) (boo
 	}
 }
 
-// TestDenied has the finalizer's removal refused.
-func TestDenied(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+// removalIsDenied has the finalizer's removal refused.
+func removalIsDenied(t *testing.T, e *fixture.Environment) {
 	for _, c := range []struct {
 		name string
 		run  func(*stage)
@@ -139,9 +138,8 @@ func deletedWhileDenied(s *stage) {
 	running.AwaitGone()
 }
 
-// TestRestartWhileReleasing restarts the server between the edit of a controller and the release of its former parents.
-func TestRestartWhileReleasing(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+// restartWhileReleasing restarts the server between the edit of a controller and the release of its former parents.
+func restartWhileReleasing(t *testing.T, e *fixture.Environment) {
 	for _, kill := range []bool{false, true} {
 		t.Run(map[bool]string{false: "Stopped", true: "Killed"}[kill], func(t *testing.T) {
 			s := newStage(t, e, fixture.Composite, fixture.Things)

@@ -30,9 +30,8 @@ import (
 // targets is how many objects a decorator has of each kind.
 const targets = 5
 
-// TestEdits changes which kinds a decorator finalizes. No object of a kind that it still names may lose its finalizer.
-func TestEdits(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+// edits changes which kinds a decorator finalizes. No object of a kind that it still names may lose its finalizer.
+func edits(t *testing.T, e *fixture.Environment) {
 	e.DefineManifests(t, fixture.DualManifest("edited", "Edited", "v1alpha1", "v1"))
 	older, newer := fixture.Dual("v1alpha1", "edited"), fixture.Dual("v1", "edited")
 	for _, c := range []struct {
@@ -104,9 +103,8 @@ func hookThenKind(s *stage) {
 	}
 }
 
-// TestVersionThatIsNoLongerServed deletes a controller whose parents are only served in another version by now.
-func TestVersionThatIsNoLongerServed(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+// versionIsNoLongerServed deletes a controller whose parents are only served in another version by now.
+func versionIsNoLongerServed(t *testing.T, e *fixture.Environment) {
 	e.DefineManifests(t, fixture.DualManifest("dropped", "Dropped", "v1alpha1", "v1"))
 	older, newer := fixture.Dual("v1alpha1", "dropped"), fixture.Dual("v1", "dropped")
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {

@@ -28,10 +28,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// TestParentsThatOptOutLeaveNoChildBehind deselects a parent whose hook says at once that it is done. Its child is changed before it can be
+// optOutLeavesNoChildBehind deselects a parent whose hook says at once that it is done. Its child is changed before it can be
 // deleted, so that the deletion is refused.
-func TestParentsThatOptOutLeaveNoChildBehind(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+func optOutLeavesNoChildBehind(t *testing.T, e *fixture.Environment) {
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			t.Parallel()

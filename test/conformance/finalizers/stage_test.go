@@ -39,6 +39,23 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
+// TestFinalizers has one server for all.
+func TestFinalizers(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{})
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *fixture.Environment)
+	}{
+		{"Denied", removalIsDenied},
+		{"RestartWhileReleasing", restartWhileReleasing},
+		{"Edits", edits},
+		{"VersionThatIsNoLongerServed", versionIsNoLongerServed},
+		{"ParentsThatOptOutLeaveNoChildBehind", optOutLeavesNoChildBehind},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
+	}
+}
+
 // A stage is a controller with a finalize hook, which finalizes at once.
 type stage struct {
 	*fixture.Test

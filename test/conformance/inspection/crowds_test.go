@@ -34,10 +34,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// TestPlansOfManyParents plans hundreds of parents, which are in every state that a parent may be in, and compares what the next sync of
+// plansOfManyParents plans hundreds of parents, which are in every state that a parent may be in, and compares what the next sync of
 // each of them writes with its plan, one by one.
-func TestPlansOfManyParents(t *testing.T) {
-	e := setUp(t)
+func plansOfManyParents(t *testing.T, e *fixture.Environment) {
 	all := crowds()
 	parents := 0
 	for _, c := range all {

@@ -19,7 +19,6 @@ package inspection
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,15 +31,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func setUp(t *testing.T) *fixture.Environment {
-	t.Helper()
-	e := fixture.SetUp(t, fixture.Options{Limit: limit})
-	e.Kubectl(t, "apply", "-f", filepath.Join(cluster.Root(), "artifacts", "base", "clusterroles-users.yaml"))
-	return e
-}
-
-func TestParentsAreListedWithHowTheyAreDoing(t *testing.T) {
-	tests(t, setUp(t), map[string]func(*stage){
+func parentsAreListed(t *testing.T, e *fixture.Environment) {
+	tests(t, e, map[string]func(*stage){
 		"states":                states,
 		"pages":                 pages,
 		"one namespace":         oneNamespace,

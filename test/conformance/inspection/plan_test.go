@@ -66,7 +66,7 @@ type scenario struct {
 	failing string
 }
 
-func TestAPlanIsWhatTheNextSyncDoes(t *testing.T) {
+func plansAreWhatTheNextSyncDoes(t *testing.T, e *fixture.Environment) {
 	data := func(value string) func(*stage) {
 		return func(s *stage) { s.Patch(fixture.Things, "a", `{"spec":{"data":"`+value+`"}}`) }
 	}
@@ -105,7 +105,7 @@ func TestAPlanIsWhatTheNextSyncDoes(t *testing.T) {
 	for name, sc := range scenarios {
 		all[name] = sc.play
 	}
-	tests(t, setUp(t), all)
+	tests(t, e, all)
 }
 
 // serverSide has the children applied.

@@ -38,8 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func TestRequestsAndPlans(t *testing.T) {
-	e := setUp(t)
+func requestsAndPlans(t *testing.T, e *fixture.Environment) {
 	tests(t, e, map[string]func(*stage){
 		"the request is what the hook gets":          requestIsTheHooks,
 		"values of Secrets are never shown":          secrets,

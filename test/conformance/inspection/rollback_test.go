@@ -34,8 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func TestRollbacks(t *testing.T) {
-	e := setUp(t)
+func rollbacks(t *testing.T, e *fixture.Environment) {
 	t.Run("a rollout half-way", func(t *testing.T) { rollback(newStage(t, e, fixture.Composite)) })
 	t.Run("without revisions", func(t *testing.T) { withoutRevisions(newStage(t, e, fixture.Composite)) })
 	t.Run("of a decorator", func(t *testing.T) { decoratorsHaveNone(newStage(t, e, fixture.Decorator)) })

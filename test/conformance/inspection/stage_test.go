@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,26 @@ func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
 
 // limit is more than anything takes on a busy machine.
 const limit = 2 * time.Minute
+
+// TestInspection has one server for all.
+func TestInspection(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{Limit: limit})
+	e.Kubectl(t, "apply", "-f", filepath.Join(cluster.Root(), "artifacts", "base", "clusterroles-users.yaml"))
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *fixture.Environment)
+	}{
+		{"PlansOfManyParents", plansOfManyParents},
+		{"ParentsAreListedWithHowTheyAreDoing", parentsAreListed},
+		{"APlanIsWhatTheNextSyncDoes", plansAreWhatTheNextSyncDoes},
+		{"RequestsAndPlans", requestsAndPlans},
+		{"Rollbacks", rollbacks},
+		{"SyncsNameTheirTriggers", syncsNameTheirTriggers},
+		{"SyncsNameWhoChangesChildrenBack", syncsNameWhoChangesChildrenBack},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
+	}
+}
 
 // A stage is one test of a controller of either kind, whose hook wants a ConfigMap with the data spec.data for each name in spec.names.
 type stage struct {

@@ -38,8 +38,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func TestSyncsNameTheirTriggers(t *testing.T) {
-	tests(t, setUp(t), map[string]func(*stage){
+func syncsNameTheirTriggers(t *testing.T, e *fixture.Environment) {
+	tests(t, e, map[string]func(*stage){
 		"each cause":            causes,
 		"a timer and resyncs":   timers,
 		"one namespace":         syncsOfOneNamespace,
@@ -316,9 +316,9 @@ func fight(s *stage) {
 	})
 }
 
-// TestSyncsNameWhoChangesChildrenBack edits a child twice with kubectl edit.
-func TestSyncsNameWhoChangesChildrenBack(t *testing.T) {
-	s := newStage(t, setUp(t), fixture.Composite)
+// syncsNameWhoChangesChildrenBack edits a child twice with kubectl edit.
+func syncsNameWhoChangesChildrenBack(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, fixture.Composite)
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
 	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)

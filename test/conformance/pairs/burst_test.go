@@ -39,10 +39,9 @@ const (
 	burstPadding = 32 << 10
 )
 
-// TestNoChangeIsMissed changes parents quickly, in bursts. After each burst, both controllers must have seen the last generation
+// noChangeIsMissed changes parents quickly, in bursts. After each burst, both controllers must have seen the last generation
 // of every parent soon.
-func TestNoChangeIsMissed(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+func noChangeIsMissed(t *testing.T, e *fixture.Environment) {
 	for _, c := range combinations {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPair(t, e, c.first, c.second, burstPadding)

@@ -28,8 +28,14 @@ import (
 // padding makes a child so large that its event comes after that of a parent that is written later.
 const padding = 32 << 10
 
+// TestPairs has one server for all.
 func TestPairs(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{})
+	t.Run("NoChangeIsMissed", func(t *testing.T) { noChangeIsMissed(t, e) })
+	t.Run("Rows", func(t *testing.T) { rows(t, e) })
+}
+
+func rows(t *testing.T, e *fixture.Environment) {
 	for _, c := range combinations {
 		for _, row := range []struct {
 			name string

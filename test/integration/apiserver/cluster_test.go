@@ -24,6 +24,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -49,9 +54,24 @@ func afterwards(t *testing.T, c *cluster.Cluster, input string, args ...string) 
 	}
 }
 
-func TestUsersHaveTheRightsThatTheClusterGivesThem(t *testing.T) {
+// TestTheClusterHasItsSay has one server for what the cluster does for it and with it.
+func TestTheClusterHasItsSay(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
+	for name, run := range map[string]func(*testing.T, *cluster.Cluster){
+		"users have the rights that the cluster gives them":         rightsOfUsers,
+		"admission policies hold":                                   admissionPolicies,
+		"the garbage collector deletes revisions with their parent": revisionsAreCollected,
+		"there are no revisions in namespaces that are not there":   noRevisionsNowhere,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, c)
+		})
+	}
+}
+
+func rightsOfUsers(t *testing.T, c *cluster.Cluster) {
 	output, err := c.TryKubectl(t.Context(), "", "get", "compositecontrollers", "--as=jane")
 	if err == nil || !strings.Contains(output, `User "jane" cannot list resource "compositecontrollers" in API group "metacontroller.k8s.io"`) {
 		t.Errorf("jane has no rights: %v\n%s", err, output)
@@ -108,26 +128,32 @@ metadata: {name: label-controllers}
 spec: {policyName: label-controllers}
 `
 
-func TestAdmissionPoliciesOfTheClusterHold(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
+func admissionPolicies(t *testing.T, c *cluster.Cluster) {
+	client := cluster.NewClients(t, c.Config(t)).Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("compositecontrollers"))
 	c.KubectlInput(t, policies, "apply", "-f", "-")
 	t.Cleanup(func() { afterwards(t, c, policies, "delete", "-f", "-") })
+	create := func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON([]byte(controller(name))); err != nil {
+			return nil, err
+		}
+		return client.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	}
 	cluster.Eventually(t, limit, "the validating policy to hold", func(ctx context.Context) (bool, string) {
-		output, err := c.TryKubectl(ctx, controller("forbidden"), "create", "--dry-run=server", "-f", "-")
-		return err != nil && strings.Contains(output, "this name is forbidden here"), output
+		_, err := create(ctx, "forbidden")
+		return err != nil && strings.Contains(err.Error(), "this name is forbidden here"), fmt.Sprint(err)
 	})
 	// The kube-apiserver publishes the schema of a new group, without which nothing can be mutated, after a minute or more.
 	cluster.Eventually(t, 4*limit, "the mutating policy to hold", func(ctx context.Context) (bool, string) {
-		output, err := c.TryKubectl(ctx, controller("labeled"), "create", "--dry-run=server", "-o", "jsonpath={.metadata.labels.policy}", "-f", "-")
-		// A warning about what the cluster does not serve may stand before it.
-		return err == nil && strings.HasSuffix(output, "seen"), output
+		created, err := create(ctx, "labeled")
+		if err != nil {
+			return false, err.Error()
+		}
+		return created.GetLabels()["policy"] == "seen", fmt.Sprint(created.GetLabels())
 	})
 }
 
-func TestTheGarbageCollectorDeletesRevisionsWithTheirParent(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
+func revisionsAreCollected(t *testing.T, c *cluster.Cluster) {
 	namespace := c.Namespace(t)
 	c.Kubectl(t, "-n", namespace, "create", "configmap", "parent")
 	uid := c.Kubectl(t, "-n", namespace, "get", "configmap", "parent", "-o", "jsonpath={.metadata.uid}")
@@ -137,14 +163,12 @@ func TestTheGarbageCollectorDeletesRevisionsWithTheirParent(t *testing.T) {
 	c.Kubectl(t, "-n", namespace, "delete", "configmap", "parent")
 	// The garbage collector looks for new kinds twice a minute, and lists them then.
 	cluster.Eventually(t, 3*limit, "the revision to be gone", func(ctx context.Context) (bool, string) {
-		output, err := c.TryKubectl(ctx, "", "-n", namespace, "get", "controllerrevisions.metacontroller.k8s.io", "one", "-o", "yaml")
-		return err != nil && strings.Contains(output, "NotFound"), output
+		name, err := c.Field(ctx, namespace, "controllerrevisions.metacontroller.k8s.io/one", "{.metadata.name}")
+		return apierrors.IsNotFound(err), fmt.Sprintf("%q %v", name, err)
 	})
 }
 
-func TestNamespacesThatAreNotThereGetNoRevisions(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
+func noRevisionsNowhere(t *testing.T, c *cluster.Cluster) {
 	output, err := c.TryKubectl(t.Context(), `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision",
 		"metadata":{"name":"one"},"parentPatch":{}}`, "-n", "nowhere", "create", "-f", "-")
 	if err == nil || !strings.Contains(output, `namespaces "nowhere" not found`) {
