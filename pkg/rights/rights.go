@@ -144,8 +144,7 @@ func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
 		if strategy := spec.ChildResources[i].UpdateStrategy; strategy != nil {
 			method = strategy.Method
 		}
-		r.addChild(spec.ChildResources[i].ResourceRule, method)
-		requester.addAll(requesters[resourceOf(on(spec.ChildResources[i].ResourceRule))])
+		r.addChild(spec.ChildResources[i].ResourceRule, method, &requester)
 	}
 	return Needs{
 		Kinds: r.list, Related: related(hooks.Customize), Requester: requester.list,
@@ -173,8 +172,7 @@ func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 		if strategy := spec.Attachments[i].UpdateStrategy; strategy != nil {
 			method = strategy.Method
 		}
-		r.addChild(spec.Attachments[i].ResourceRule, method)
-		requester.addAll(requesters[resourceOf(on(spec.Attachments[i].ResourceRule))])
+		r.addChild(spec.Attachments[i].ResourceRule, method, &requester)
 	}
 	var hooks metacontroller.DecoratorControllerHooks
 	if spec.Hooks != nil {
@@ -187,14 +185,16 @@ func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 }
 
 // addChild adds what is done with children or attachments of a kind. Which are not desired any more are deleted whatever the method
-// is; adoption, release and server-side apply are patches; other updates, and the dry runs before a child is recreated, replace.
-func (r *collection) addChild(rule metacontroller.ResourceRule, method metacontroller.ChildUpdateMethod) {
+// is; adoption, release and server-side apply are patches; other updates, and the dry runs before a child is recreated, replace. What the
+// cluster looks for at whoever wrote them is added to requester.
+func (r *collection) addChild(rule metacontroller.ResourceRule, method metacontroller.ChildUpdateMethod, requester *collection) {
 	child := on(rule)
 	r.add(child, Get, List, Watch, Create, Patch, Delete)
 	if method != "" && method != metacontroller.ChildUpdateOnDelete {
 		r.add(child, Update)
 	}
 	r.addAll(guarded[resourceOf(child)])
+	requester.addAll(requesters[resourceOf(child)])
 }
 
 // addStatus adds what writing the status of parents or targets of a kind takes.

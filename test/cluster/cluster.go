@@ -185,12 +185,20 @@ func (c *Cluster) AuditLog() string { return filepath.Join(c.Dir, "logs", "audit
 // Config returns an administrator's access without a client-side rate limit.
 func (c *Cluster) Config(t testing.TB) *rest.Config {
 	t.Helper()
+	config, err := c.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func (c *Cluster) config() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
-		t.Fatalf("reading %s: %v", c.Kubeconfig, err)
+		return nil, fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
 	}
 	config.QPS = -1
-	return config
+	return config, nil
 }
 
 // Kubectl runs kubectl and returns what it printed on both outputs. It fails the test when kubectl does.

@@ -30,7 +30,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -41,11 +40,11 @@ type reader struct {
 }
 
 func (c *Cluster) newReader() (*reader, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	config, err := c.config()
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
+		return nil, err
 	}
-	config.QPS, config.WarningHandlerWithContext = -1, rest.NoWarnings{}
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the dynamic client: %w", err)

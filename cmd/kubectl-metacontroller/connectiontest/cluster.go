@@ -17,12 +17,16 @@ limitations under the License.
 package connectiontest
 
 import (
+	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -31,6 +35,9 @@ import (
 
 // Namespace is that of the kubeconfig.
 const Namespace = "shop"
+
+// limit is after which time a command is ended that does not end by itself.
+const limit = time.Minute
 
 // Documents is a cluster that answers with JSON by the path of the request, whatever the request is. What it does not have, it does not find.
 type Documents map[string]string
@@ -55,6 +62,19 @@ func New(t *testing.T, cluster http.Handler, streams genericiooptions.IOStreams)
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Run runs a command with arguments at a cluster, and returns what it printed on both outputs, and the error with which it ended.
+func Run(t *testing.T, command func(*connection.Connection) *cobra.Command, cluster http.Handler, args ...string) (printed string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := command(New(t, cluster, genericiooptions.IOStreams{Out: &out, ErrOut: &out}))
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	err = cmd.ExecuteContext(ctx)
+	return out.String(), err
 }
 
 // Arguments are the flags by which a command reaches a cluster.

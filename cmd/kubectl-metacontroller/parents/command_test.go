@@ -17,13 +17,8 @@ limitations under the License.
 package parents
 
 import (
-	"bytes"
-	"context"
 	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
@@ -54,15 +49,9 @@ func TestFormats(t *testing.T) {
 		"a format that is not known": {[]string{"-o", "xml"}, "", `--output: "xml" is not known: use one of wide, name, json, `},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var out bytes.Buffer
-			cmd := NewCommand(connectiontest.New(t, cluster, genericiooptions.IOStreams{Out: &out, ErrOut: &out}))
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(append(tc.args, "dc/labels"))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			err := cmd.ExecuteContext(ctx)
-			if !strings.HasPrefix(out.String(), tc.want) || tc.want == "" && out.Len() > 0 || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
-				t.Errorf("printed %q, error %v; want %q, %q", out.String(), err, tc.want, tc.err)
+			printed, err := connectiontest.Run(t, NewCommand, cluster, append(tc.args, "dc/labels")...)
+			if !strings.HasPrefix(printed, tc.want) || tc.want == "" && printed != "" || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
 			}
 		})
 	}

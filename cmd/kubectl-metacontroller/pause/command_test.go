@@ -17,12 +17,9 @@ limitations under the License.
 package pause
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"testing"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
@@ -45,17 +42,6 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		`"spec":{"paused":` + paused + `}}`)) // Who does not wait for it asks again.
 }
 
-// pause runs the command pause with arguments.
-func pause(t *testing.T, c http.Handler, args ...string) (string, error) {
-	t.Helper()
-	var out bytes.Buffer
-	cmd := NewPauseCommand(connectiontest.New(t, c, genericiooptions.IOStreams{Out: &out}))
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(t.Context())
-	return out.String(), err
-}
-
 func TestTheFormatIsReadBeforeAnythingIsWritten(t *testing.T) {
 	for what, tc := range map[string]struct {
 		args    []string
@@ -71,7 +57,7 @@ func TestTheFormatIsReadBeforeAnythingIsWritten(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := &cluster{}
-			printed, err := pause(t, c, append(tc.args, "cc/web")...)
+			printed, err := connectiontest.Run(t, NewPauseCommand, c, append(tc.args, "cc/web")...)
 			if !strings.HasPrefix(printed, tc.printed) || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
 				t.Errorf("printed %q, error %v", printed, err)
 			}

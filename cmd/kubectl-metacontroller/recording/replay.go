@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	sdk "github.com/metacontroller/metacontroller-apiserver/artifacts/sdk/go/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
@@ -106,7 +107,7 @@ func compare(recorded pair, response []byte) ([]textdiff.Line, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what the hook returned to %s: %w", recorded.name+requestEnd, err)
 	}
-	hideSecrets(wanted, got)
+	sdk.HideSecrets(wanted, got)
 	wantedText, err := indented(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", recorded.name+responseEnd, err)

@@ -17,11 +17,8 @@ limitations under the License.
 package status
 
 import (
-	"bytes"
 	"strings"
 	"testing"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
@@ -47,13 +44,9 @@ func TestControllersAreThemselvesPrintedInFormats(t *testing.T) {
 		"a format that is not known": {[]string{"cc/none", "-o", "wide"}, "", `--output: "wide" is not known: use one of json, `},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var out bytes.Buffer
-			cmd := NewCommand(connectiontest.New(t, cluster, genericiooptions.IOStreams{Out: &out}))
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(tc.args)
-			err := cmd.ExecuteContext(t.Context())
-			if !strings.HasPrefix(out.String(), tc.want) || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
-				t.Errorf("printed %q, error %v; want %q, %q", out.String(), err, tc.want, tc.err)
+			printed, err := connectiontest.Run(t, NewCommand, cluster, tc.args...)
+			if !strings.HasPrefix(printed, tc.want) || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
 			}
 		})
 	}

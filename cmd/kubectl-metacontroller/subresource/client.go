@@ -28,11 +28,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
+	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 )
 
 // Client asks the subresources of one controller. It is safe for concurrent use.
 type Client struct {
 	api    rest.Interface
+	reads  typedv1alpha1.ControllerSubresources
 	object controllerobject.Object
 }
 
@@ -42,7 +44,12 @@ func New(c *connection.Connection, object controllerobject.Object) (*Client, err
 	if err != nil {
 		return nil, err
 	}
-	return &Client{api: client.MetacontrollerV1alpha1().RESTClient(), object: object}, nil
+	v1 := client.MetacontrollerV1alpha1()
+	reads := typedv1alpha1.ControllerSubresources(v1.DecoratorControllers())
+	if object.Composite != nil {
+		reads = v1.CompositeControllers()
+	}
+	return &Client{api: v1.RESTClient(), reads: reads, object: object}, nil
 }
 
 // resource is the plural name of the controller object's resource.
@@ -56,9 +63,9 @@ func (c *Client) resource() string {
 // EachPage calls f with all parents that the options select, page by page.
 func (c *Client) EachPage(ctx context.Context, o v1alpha1.ControllerParentOptions, f func(*v1alpha1.ControllerParentList) error) error {
 	for {
-		list := &v1alpha1.ControllerParentList{}
-		if err := c.get(ctx, "parents", &o, list); err != nil {
-			return err
+		list, err := c.reads.GetParents(ctx, c.object.Name(), o)
+		if err != nil {
+			return c.explain(err, "get", "parents")
 		}
 		if err := f(list); err != nil {
 			return err
@@ -84,8 +91,8 @@ func (c *Client) Parents(ctx context.Context, o v1alpha1.ControllerParentOptions
 
 // Syncs returns recent syncs of the parents that the options select, the latest first.
 func (c *Client) Syncs(ctx context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
-	list := &v1alpha1.ControllerSyncList{}
-	return list, c.get(ctx, "syncs", &o, list)
+	list, err := c.reads.GetSyncs(ctx, c.object.Name(), o)
+	return list, c.explain(err, "get", "syncs")
 }
 
 // RequestOptions say which requests are wanted.
@@ -98,9 +105,9 @@ type RequestOptions struct {
 
 // Requests returns what the hooks would be sent about a parent now.
 func (c *Client) Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (*v1alpha1.HookRequestList, error) {
-	list := &v1alpha1.HookRequestList{}
-	asked := &v1alpha1.HookRequestOptions{Resource: ResourceOf(p), Namespace: p.Namespace, Name: p.Name, Hook: o.Hook, Call: o.Call}
-	return list, c.get(ctx, "request", asked, list)
+	asked := v1alpha1.HookRequestOptions{Resource: ResourceOf(p), Namespace: p.Namespace, Name: p.Name, Hook: o.Hook, Call: o.Call}
+	list, err := c.reads.GetRequest(ctx, c.object.Name(), asked)
+	return list, c.explain(err, "get", "request")
 }
 
 // EachPlan asks for plans until there is one for every parent that the spec selects, and calls f with each part.
@@ -134,12 +141,6 @@ func (c *Client) Rollback(ctx context.Context, spec v1alpha1.ControllerRollbackS
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	return &done.Status, c.postWith(ctx, "rollback", options, &v1alpha1.ControllerRollback{Spec: spec}, done)
-}
-
-func (c *Client) get(ctx context.Context, subresource string, options, into runtime.Object) error {
-	err := c.api.Get().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
-		VersionedParams(options, scheme.ParameterCodec).Do(ctx).Into(into)
-	return c.explain(err, "get", subresource)
 }
 
 func (c *Client) post(ctx context.Context, subresource string, body, into runtime.Object) error {

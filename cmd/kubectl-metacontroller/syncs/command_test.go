@@ -17,15 +17,12 @@ limitations under the License.
 package syncs
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"path"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
@@ -54,13 +51,9 @@ func TestFormats(t *testing.T) {
 		"a format that is not known": {[]string{"-o", "xml"}, "", `--output: "xml" is not known: use one of wide, json, `},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var out bytes.Buffer
-			cmd := NewCommand(connectiontest.New(t, cluster, genericiooptions.IOStreams{Out: &out, ErrOut: &out}))
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(append(tc.args, "cc/website"))
-			err := cmd.ExecuteContext(t.Context())
-			if !strings.HasPrefix(out.String(), tc.want) || tc.want == "" && out.Len() > 0 || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
-				t.Errorf("printed %q, error %v; want %q, %q", out.String(), err, tc.want, tc.err)
+			printed, err := connectiontest.Run(t, NewCommand, cluster, append(tc.args, "cc/website")...)
+			if !strings.HasPrefix(printed, tc.want) || tc.want == "" && printed != "" || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
 			}
 		})
 	}
@@ -89,10 +82,7 @@ func TestSyncsAreSelectedByTheServer(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := &recorder{}
-			cmd := NewCommand(connectiontest.New(t, r, genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}))
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(append([]string{"cc/website"}, tc.args...))
-			err := cmd.ExecuteContext(t.Context())
+			_, err := connectiontest.Run(t, NewCommand, r, append([]string{"cc/website"}, tc.args...)...)
 			if diff := cmp.Diff([]string{tc.want}, r.asked); diff != "" || err != nil {
 				t.Errorf("asked (-want +got):\n%s, error %v", diff, err)
 			}

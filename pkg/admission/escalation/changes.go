@@ -36,12 +36,12 @@ func needs(object, old runtime.Object) []rights.Right {
 		if was, ok := old.(*metacontroller.CompositeController); ok && same(compositeCore(&was.Spec), compositeCore(&o.Spec)) {
 			return nil
 		}
-		return needed(o.Spec.ServiceAccountRef, rights.OfComposite(&o.Spec))
+		return needed(o.Spec.ServiceAccountRef, needsOf(o))
 	case *metacontroller.DecoratorController:
 		if was, ok := old.(*metacontroller.DecoratorController); ok && same(decoratorCore(&was.Spec), decoratorCore(&o.Spec)) {
 			return nil
 		}
-		return needed(o.Spec.ServiceAccountRef, rights.OfDecorator(&o.Spec))
+		return needed(o.Spec.ServiceAccountRef, needsOf(o))
 	case *metacontroller.ControllerRevision:
 		if was, ok := old.(*metacontroller.ControllerRevision); ok && sameRevision(was, o) {
 			return nil
@@ -72,15 +72,15 @@ func needed(ref *metacontroller.ServiceAccountReference, needs rights.Needs) []r
 	return wanted
 }
 
-// customizes reports whether a controller has a customize hook.
-func customizes(object runtime.Object) bool {
+// needsOf returns the rights that a controller uses, none for other objects.
+func needsOf(object runtime.Object) rights.Needs {
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
-		return o.Spec.Hooks != nil && o.Spec.Hooks.Customize != nil
+		return rights.OfComposite(&o.Spec)
 	case *metacontroller.DecoratorController:
-		return o.Spec.Hooks != nil && o.Spec.Hooks.Customize != nil
+		return rights.OfDecorator(&o.Spec)
 	}
-	return false
+	return rights.Needs{}
 }
 
 // accountOf returns the service account that a controller names, nil for none.

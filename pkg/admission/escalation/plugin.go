@@ -160,7 +160,7 @@ func refusal(a admission.Attributes, author user.Info, missing []rights.Right) s
 	b.WriteString(" lacks, in all namespaces unless one is named:")
 	lines, everything := rights.Lines(missing), rights.Right{Group: "*", Resource: "*"}.String()
 	because := ", because an admission policy may refer to any kind"
-	if customizes(a.GetObject()) {
+	if len(needsOf(a.GetObject()).Related) > 0 {
 		because = ", because a customize hook may read any kind"
 	}
 	for i, line := range lines {

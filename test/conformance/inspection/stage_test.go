@@ -147,12 +147,17 @@ func (s *stage) admin() typedv1alpha1.MetacontrollerV1alpha1Interface {
 	return s.Versioned.MetacontrollerV1alpha1()
 }
 
+// subresources reads those of controllers of a kind.
+func subresources(as typedv1alpha1.MetacontrollerV1alpha1Interface, kind fixture.Kind) typedv1alpha1.ControllerSubresources {
+	if kind == fixture.Decorator {
+		return as.DecoratorControllers()
+	}
+	return as.CompositeControllers()
+}
+
 // parents asks for the parents of the controller.
 func (s *stage) parents(as typedv1alpha1.MetacontrollerV1alpha1Interface, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
-	if s.kind == fixture.Decorator {
-		return as.DecoratorControllers().GetParents(s.T.Context(), s.controller.Name, o)
-	}
-	return as.CompositeControllers().GetParents(s.T.Context(), s.controller.Name, o)
+	return subresources(as, s.kind).GetParents(s.T.Context(), s.controller.Name, o)
 }
 
 // awaitParent waits until a parent is in a state.
@@ -169,10 +174,7 @@ func (s *stage) awaitParent(name string, is func(v1alpha1.ControllerParent) bool
 
 // requests asks what the hooks would be sent about a parent.
 func (s *stage) requests(as typedv1alpha1.MetacontrollerV1alpha1Interface, o v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error) {
-	if s.kind == fixture.Decorator {
-		return as.DecoratorControllers().GetRequest(s.T.Context(), s.controller.Name, o)
-	}
-	return as.CompositeControllers().GetRequest(s.T.Context(), s.controller.Name, o)
+	return subresources(as, s.kind).GetRequest(s.T.Context(), s.controller.Name, o)
 }
 
 // resync asks for syncs of parents.

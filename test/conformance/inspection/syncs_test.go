@@ -53,10 +53,7 @@ func syncsNameTheirTriggers(t *testing.T, e *fixture.Environment) {
 func (s *stage) syncs(
 	as typedv1alpha1.MetacontrollerV1alpha1Interface, kind fixture.Kind, controller string, o v1alpha1.ControllerSyncOptions,
 ) (*v1alpha1.ControllerSyncList, error) {
-	if kind == fixture.Decorator {
-		return as.DecoratorControllers().GetSyncs(s.T.Context(), controller, o)
-	}
-	return as.CompositeControllers().GetSyncs(s.T.Context(), controller, o)
+	return subresources(as, kind).GetSyncs(s.T.Context(), controller, o)
 }
 
 // awaitSync waits for a sync of a parent that began after the syncs that are known.

@@ -96,13 +96,7 @@ func (o object) remaining(but ...string) map[string]any {
 func pauses(d object) bool { return d.at("spec")["paused"] == true && !d.deleting() }
 
 // holds reports whether a condition of a controller is True.
-func holds(d object, condition string) bool {
-	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
-	return slices.ContainsFunc(conditions, func(each any) bool {
-		c, _ := each.(map[string]any) // The engine wrote it.
-		return c["type"] == condition && c["status"] == "True"
-	})
-}
+func holds(d object, condition string) bool { return conditionOf(d, condition)["status"] == "True" }
 
 // Starts says that an engine starts, which knows the controllers as they are, and nothing of what was deleted before.
 func (t *Tracker) Starts(at time.Duration) {
@@ -231,12 +225,8 @@ func (t *Tracker) Confirmation(controller string) string {
 	if !holds(d, heldCondition) || d.deleting() {
 		return ""
 	}
-	conditions, _ := d.at("status")["conditions"].([]any) // There is one at least.
-	for _, each := range conditions {
-		c, _ := each.(map[string]any) // The engine wrote it.
-		if found := confirming.FindStringSubmatch(text(c["message"])); found != nil && c["type"] == heldCondition {
-			return found[1]
-		}
+	if found := confirming.FindStringSubmatch(text(conditionOf(d, heldCondition)["message"])); found != nil {
+		return found[1]
 	}
 	return ""
 }

@@ -92,32 +92,36 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 
 // readiness says whether a controller reports for its present generation that it runs.
 func readiness(d object) (ready bool, why string) {
+	condition := conditionOf(d, "Ready")
+	if condition == nil {
+		return false, "no condition"
+	}
+	why = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
+	return condition["status"] == "True" && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
+}
+
+// conditionOf returns a condition of a controller, nil if it does not have it.
+func conditionOf(d object, name string) map[string]any {
 	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
 	for _, each := range conditions {
-		condition, _ := each.(map[string]any) // The engine wrote it.
-		if condition["type"] == "Ready" {
-			why = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
-			return condition["status"] == "True" && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
+		if condition, _ := each.(map[string]any); condition["type"] == name { // The engine wrote it.
+			return condition
 		}
 	}
-	return false, "no condition"
+	return nil
 }
 
 // conditionsAtRest checks that the conditions of a controller that runs tell of nothing that has ended.
 func (t *Tracker) conditionsAtRest(c Cluster, d object) *Violation {
-	conditions, _ := d.at("status")["conditions"].([]any) // Absent: none.
-	for _, each := range conditions {
-		condition, _ := each.(map[string]any) // The engine wrote it.
-		ended := false
-		switch name, is, reason := text(condition["type"]), condition["status"] == "True", text(condition["reason"]); {
-		case name == "FinalizersReleased":
-			ended = !is // finalizersAtRest checks that all are.
-		case name == "Progressing" && is:
-			ended = !t.progresses(d, reason)
-		}
-		if ended {
-			return New(ConditionsAsIs, c.At, "%s says what is not so any more: %v", d, condition)
-		}
+	told := func(condition map[string]any) *Violation {
+		return New(ConditionsAsIs, c.At, "%s says what is not so any more: %v", d, condition)
+	}
+	// finalizersAtRest checks that all are released.
+	if released := conditionOf(d, "FinalizersReleased"); released != nil && released["status"] != "True" {
+		return told(released)
+	}
+	if progressing := conditionOf(d, "Progressing"); progressing["status"] == "True" && !t.progresses(d, text(progressing["reason"])) {
+		return told(progressing)
 	}
 	return nil
 }

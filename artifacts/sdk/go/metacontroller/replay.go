@@ -91,7 +91,7 @@ func difference(ctx context.Context, base string, hooks map[string]http.Handler)
 	if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
 		return "", fmt.Errorf("reading the response of the hook: %w", err)
 	}
-	hideSecrets(wanted, got)
+	HideSecrets(wanted, got)
 	if reflect.DeepEqual(wanted, got) {
 		return "", nil
 	}
@@ -106,8 +106,9 @@ func indented(value any) string {
 	return string(text)
 }
 
-// hideSecrets hides the values of Secrets in both responses that are hidden in one of them.
-func hideSecrets(wanted, got any) {
+// HideSecrets hides, in both of two responses as JSON decodes them into any, the values of Secrets that the server has hidden in one of them,
+// so that they can be compared. It modifies both; what is no response is left as it is.
+func HideSecrets(wanted, got any) {
 	returned := secretsOf(got)
 	for name, secret := range secretsOf(wanted) {
 		others := valuesOf(returned[name])

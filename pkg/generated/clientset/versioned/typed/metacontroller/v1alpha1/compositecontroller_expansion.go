@@ -22,29 +22,20 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// CompositeControllerExpansion reads the subresources that take options of their own. docs/inspection.md says what they tell. An error is one
-// of the API server, as of the other methods.
-type CompositeControllerExpansion interface {
-	// GetParents returns how a controller is doing with those of its parents that the options select: 100 at most, or options.Limit.
-	// The list has a Continue when there are more.
-	GetParents(ctx context.Context, name string, options v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error)
-	// GetSyncs returns the recent syncs of the parents that the options select, the latest first: 100 at most, or options.Limit.
-	GetSyncs(ctx context.Context, name string, options v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error)
-	// GetRequest returns what hooks would be sent about the one parent that the options name.
-	GetRequest(ctx context.Context, name string, options v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error)
-}
+// CompositeControllerExpansion has the methods that are not generated.
+type CompositeControllerExpansion interface{ ControllerSubresources }
 
-// GetParents implements CompositeControllerExpansion.
+// GetParents implements ControllerSubresources.
 func (c *compositeControllers) GetParents(ctx context.Context, name string, options v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
 	return read(ctx, c.GetClient(), "compositecontrollers", name, "parents", &options, &v1alpha1.ControllerParentList{})
 }
 
-// GetSyncs implements CompositeControllerExpansion.
+// GetSyncs implements ControllerSubresources.
 func (c *compositeControllers) GetSyncs(ctx context.Context, name string, options v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
 	return read(ctx, c.GetClient(), "compositecontrollers", name, "syncs", &options, &v1alpha1.ControllerSyncList{})
 }
 
-// GetRequest implements CompositeControllerExpansion.
+// GetRequest implements ControllerSubresources.
 func (c *compositeControllers) GetRequest(ctx context.Context, name string, options v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error) {
 	return read(ctx, c.GetClient(), "compositecontrollers", name, "request", &options, &v1alpha1.HookRequestList{})
 }

@@ -22,29 +22,20 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// DecoratorControllerExpansion reads the subresources that take options of their own. docs/inspection.md says what they tell. An error is one
-// of the API server, as of the other methods.
-type DecoratorControllerExpansion interface {
-	// GetParents returns how a controller is doing with those of its parents that the options select: 100 at most, or options.Limit.
-	// The list has a Continue when there are more.
-	GetParents(ctx context.Context, name string, options v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error)
-	// GetSyncs returns the recent syncs of the parents that the options select, the latest first: 100 at most, or options.Limit.
-	GetSyncs(ctx context.Context, name string, options v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error)
-	// GetRequest returns what hooks would be sent about the one parent that the options name.
-	GetRequest(ctx context.Context, name string, options v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error)
-}
+// DecoratorControllerExpansion has the methods that are not generated.
+type DecoratorControllerExpansion interface{ ControllerSubresources }
 
-// GetParents implements DecoratorControllerExpansion.
+// GetParents implements ControllerSubresources.
 func (c *decoratorControllers) GetParents(ctx context.Context, name string, options v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
 	return read(ctx, c.GetClient(), "decoratorcontrollers", name, "parents", &options, &v1alpha1.ControllerParentList{})
 }
 
-// GetSyncs implements DecoratorControllerExpansion.
+// GetSyncs implements ControllerSubresources.
 func (c *decoratorControllers) GetSyncs(ctx context.Context, name string, options v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
 	return read(ctx, c.GetClient(), "decoratorcontrollers", name, "syncs", &options, &v1alpha1.ControllerSyncList{})
 }
 
-// GetRequest implements DecoratorControllerExpansion.
+// GetRequest implements ControllerSubresources.
 func (c *decoratorControllers) GetRequest(ctx context.Context, name string, options v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error) {
 	return read(ctx, c.GetClient(), "decoratorcontrollers", name, "request", &options, &v1alpha1.HookRequestList{})
 }

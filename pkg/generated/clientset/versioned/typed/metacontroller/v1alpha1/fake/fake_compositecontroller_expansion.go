@@ -22,17 +22,17 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// GetParents implements CompositeControllerExpansion. Without a reactor there are no parents.
+// GetParents implements ControllerSubresources. Without a reactor there are no parents.
 func (c *fakeCompositeControllers) GetParents(_ context.Context, name string, options v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
 	return read(c.Fake, c.Resource(), name, "parents", options, &v1alpha1.ControllerParentList{})
 }
 
-// GetSyncs implements CompositeControllerExpansion. Without a reactor there are no syncs.
+// GetSyncs implements ControllerSubresources. Without a reactor there are no syncs.
 func (c *fakeCompositeControllers) GetSyncs(_ context.Context, name string, options v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
 	return read(c.Fake, c.Resource(), name, "syncs", options, &v1alpha1.ControllerSyncList{})
 }
 
-// GetRequest implements CompositeControllerExpansion. Without a reactor there are no requests.
+// GetRequest implements ControllerSubresources. Without a reactor there are no requests.
 func (c *fakeCompositeControllers) GetRequest(_ context.Context, name string, options v1alpha1.HookRequestOptions) (*v1alpha1.HookRequestList, error) {
 	return read(c.Fake, c.Resource(), name, "request", options, &v1alpha1.HookRequestList{})
 }
