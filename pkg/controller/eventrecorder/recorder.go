@@ -68,6 +68,8 @@ const (
 	ReasonParentFlapping = "ParentFlapping"
 	// ReasonStatusIgnored says that the hook returns a status, which the parents cannot have.
 	ReasonStatusIgnored = "StatusIgnored"
+	// ReasonStatusIncomplete says that the API server keeps only a part of the status that the hook returns.
+	ReasonStatusIncomplete = "StatusIncomplete"
 	// ReasonLabelsStay says that nobody takes off the labels and annotations that a decorator sets.
 	ReasonLabelsStay = "LabelsStay"
 )

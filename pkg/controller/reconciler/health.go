@@ -19,8 +19,10 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,8 +30,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -234,4 +240,90 @@ func (c *Controller) permission() health.Permission {
 		Account: s.Account, Controller: strings.ToLower(d.Kind) + "/" + d.Meta.Name, Known: s.Known, Problem: s.Problem, Held: s.Held,
 		NotFound: s.NotFound, NotImpersonated: s.NotImpersonated, Lacks: s.Lacks(),
 	}
+}
+
+// notices remember what was said about the definition of a controller, which only responses show. Each is said once.
+type notices struct {
+	labels, status atomic.Bool
+	lost           lostFields
+}
+
+// maxLost bounds the fields that are remembered as lost. Of more, nothing is said.
+const maxLost = 32
+
+// lostFields are fields of statuses of which it was said that they are lost.
+type lostFields struct {
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+// news returns those of some fields of which nothing was said yet, and remembers them.
+func (f *lostFields) news(paths []string) (found []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, path := range paths {
+		if f.said[path] || len(f.said) == maxLost {
+			continue
+		}
+		if f.said == nil {
+			f.said = map[string]bool{}
+		}
+		f.said[path] = true
+		found = append(found, path)
+	}
+	return found
+}
+
+// notice says what is wrong with the definition in the light of a response.
+func (s *Sync) notice() {
+	c, d := s.controller, s.controller.config.Definition
+	if d.Kind == definition.KindDecorator && c.hooks.Finalize == nil && !c.noticed.labels.Load() {
+		s.noticeLabels()
+	}
+	if d.Kind == definition.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
+		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, fmt.Sprintf(
+			"The status that the hook returns is not written: %s have no status subresource. Add subresources: {status: {}} to the version in "+
+				"their CustomResourceDefinition, or return no status", s.Source.Resource.GroupResource()))
+	}
+}
+
+func (s *Sync) noticeLabels() {
+	c, d := s.controller, s.controller.config.Definition
+	if names := s.sets(); len(names) > 0 && c.noticed.labels.CompareAndSwap(false, true) {
+		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonLabelsStay, fmt.Sprintf(
+			"The hook sets %s of %s, and there is no finalize hook to take such labels and annotations off: they stay when an object is not "+
+				"selected any more, and when the controller is deleted. Declare spec.hooks.finalize, which returns null for them, unless "+
+				"they may stay", strings.Join(names, ", "), s.Parent))
+	}
+}
+
+// sets returns the labels and annotations that the response sets.
+func (s *Sync) sets() (names []string) {
+	for _, part := range []struct {
+		noun   string
+		values map[string]*string
+	}{{"label", s.Decision.Labels}, {"annotation", s.Decision.Annotations}} {
+		for _, name := range slices.Sorted(maps.Keys(part.values)) {
+			if part.values[name] != nil {
+				names = append(names, part.noun+" "+name)
+			}
+		}
+	}
+	return names[:min(len(names), 3)]
+}
+
+// noticeLost says which fields of a status that was written the parents cannot have.
+func (c *Controller) noticeLost(source *Source, sent map[string]any, written *object.Object) {
+	if sent == nil {
+		return
+	}
+	lost := slices.DeleteFunc(parent.LostOfStatus(sent, written), func(path string) bool {
+		return source.ReportsGeneration && path == "status.observedGeneration" // No hook returns it.
+	})
+	if lost = c.noticed.lost.news(lost); len(lost) == 0 {
+		return
+	}
+	c.shared.Recorder.Warning(c.config.Definition.Reference(), eventrecorder.ReasonStatusIncomplete, fmt.Sprintf(
+		"The API server left %s out when the status of %s was written, as it does with fields that a schema does not declare. Declare them in "+
+			"the CustomResourceDefinition of %s, or have the hook not return them", strings.Join(lost, ", "), written, source.Resource.GroupResource()))
 }

@@ -20,10 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
@@ -455,45 +450,4 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 		return nil, nil, InContext(fmt.Sprintf("syncing %s", s.Parent), fmt.Errorf("the response of the %s hook is rejected: %w", name, err))
 	}
 	return desired, unserved, nil
-}
-
-// notices remember what was said about the definition of a controller, which only responses show. Each is said once.
-type notices struct{ labels, status atomic.Bool }
-
-// notice says what is wrong with the definition in the light of a response.
-func (s *Sync) notice() {
-	c, d := s.controller, s.controller.config.Definition
-	if d.Kind == definition.KindDecorator && c.hooks.Finalize == nil && !c.noticed.labels.Load() {
-		s.noticeLabels()
-	}
-	if d.Kind == definition.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
-		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, fmt.Sprintf(
-			"The status that the hook returns is not written: %s have no status subresource. Add subresources: {status: {}} to the version in "+
-				"their CustomResourceDefinition, or return no status", s.Source.Resource.GroupResource()))
-	}
-}
-
-func (s *Sync) noticeLabels() {
-	c, d := s.controller, s.controller.config.Definition
-	if names := s.sets(); len(names) > 0 && c.noticed.labels.CompareAndSwap(false, true) {
-		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonLabelsStay, fmt.Sprintf(
-			"The hook sets %s of %s, and there is no finalize hook to take such labels and annotations off: they stay when an object is not "+
-				"selected any more, and when the controller is deleted. Declare spec.hooks.finalize, which returns null for them, unless "+
-				"they may stay", strings.Join(names, ", "), s.Parent))
-	}
-}
-
-// sets returns the labels and annotations that the response sets.
-func (s *Sync) sets() (names []string) {
-	for _, part := range []struct {
-		noun   string
-		values map[string]*string
-	}{{"label", s.Decision.Labels}, {"annotation", s.Decision.Annotations}} {
-		for _, name := range slices.Sorted(maps.Keys(part.values)) {
-			if part.values[name] != nil {
-				names = append(names, part.noun+" "+name)
-			}
-		}
-	}
-	return names[:min(len(names), 3)]
 }

@@ -115,6 +115,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	case written != nil:
 		s.Wrote(written, changes.Places.List()...)
 		s.wroteParent = s.wroteParent || !shown
+		c.noticeLost(s.Source, changes.Status, written)
 		if shown {
 			c.notAsShown(s.Key, written, changes.Status)
 		}
@@ -465,6 +466,7 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 	if written != nil {
 		c.expectations.Wrote(key, source.informer, written)
 		c.history.Wrote(key, trigger.Version(written))
+		c.noticeLost(source, deferred.Content, written)
 		if over, err := deferred.Over(o); err == nil {
 			c.settling.Stored(key, parentState(over).Written, parentState(written).Written)
 		}

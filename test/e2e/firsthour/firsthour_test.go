@@ -60,7 +60,7 @@ type mistake struct {
 	play func(*session)
 }
 
-// kinds are what the authors' parents are. Rings have no status subresource.
+// kinds are what the authors' parents are. Rings have no status subresource, and of the status of Pumps one field is declared.
 const kinds = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -88,6 +88,25 @@ spec:
     served: true
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: pumps.example.com}
+spec:
+  group: example.com
+  names: {kind: Pump, plural: pumps, singular: pump}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+          status: {type: object, properties: {ready: {type: integer}}}
 `
 
 // rights are those of the server: all that the cases need, but for PodDisruptionBudgets.

@@ -157,6 +157,21 @@ var owning = []mistake{
 			s.says("rings.example.com", "status subresource", "subresources")
 		},
 	},
+	{
+		name: "status-field", title: "A field of the status that the schema lacks",
+		text: "The hook returns two fields of the status. The parents' CustomResourceDefinition declares one of them.",
+		play: func(s *session) {
+			h := s.hook(hooktest.JSON(map[string]any{"status": map[string]any{"ready": 2, "phase": "done"}, "children": []any{}}))
+			s.apply("controller.yaml", strings.Replace(s.composite(h.URL("/sync"), "", configMaps), "resource: things", "resource: pumps", 1))
+			s.ready()
+			s.apply("pump.yaml", strings.Replace(s.parent(s.name, "{size: 1}"), "kind: Thing", "kind: Pump", 1))
+			s.event(s.name, "StatusIncomplete", "status.phase")
+			s.run("get", "pump", s.name, "-o", "jsonpath={.status}")
+			s.says(`{"ready":2}`)
+			s.events("compositecontroller/" + s.name)
+			s.says("left status.phase out", "CustomResourceDefinition of pumps.example.com")
+		},
+	},
 }
 
 // settling are mistakes by which nothing comes to rest.
