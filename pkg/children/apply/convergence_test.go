@@ -315,11 +315,11 @@ func holds(is, desired any) bool {
 	return true
 }
 
-// TestDriftIsNeverTakenForTheAPIServers interleaves changes of the desired state with edits of other clients and restarts. However
-// they come, the child becomes what the API server makes of the last desired state, and then nothing is written.
+// TestDriftIsNeverTakenForTheAPIServers interleaves changes of the desired state with edits of other clients, restarts and hours in which
+// records grow old. However they come, the child becomes what the API server makes of the last desired state, and then nothing is written.
 func TestDriftIsNeverTakenForTheAPIServers(t *testing.T) {
 	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
-		for seed := range uint64(150) {
+		for seed := range uint64(400) {
 			t.Run(fmt.Sprint(method, " ", seed), func(t *testing.T) {
 				t.Parallel()
 				r := newRun(t, seed, method)
@@ -332,6 +332,10 @@ func TestDriftIsNeverTakenForTheAPIServers(t *testing.T) {
 					case 6:
 						r.records = record.NewStore()
 						r.notef("restart")
+					case 7:
+						r.now = r.now.Add(record.MaxAge)
+						r.notef("hours later")
+						r.wants()
 					}
 					if r.random.IntN(2) == 0 {
 						r.sync()

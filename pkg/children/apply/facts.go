@@ -18,9 +18,13 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -78,7 +82,7 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 			trials[i] = results[doubts[i].Key]
 			trials[i].FreshTried = true
 			trials[i].Fresh, err = a.tryFresh(ctx, &doubts[i])
-			if trials[i].FreshRefused = apierrors.IsInvalid(err); trials[i].FreshRefused || impossible(err) {
+			if trials[i].FreshRefused = apierrors.IsInvalid(err) && !ofName(err); trials[i].FreshRefused || apierrors.IsInvalid(err) || impossible(err) {
 				return nil
 			}
 			return err
@@ -101,6 +105,15 @@ func (a *Applier) tryFresh(ctx context.Context, doubt *plan.Doubt) (*object.Obje
 	where := targetOf(doubt.Resource, doubt.Key)
 	where.Name = ""
 	return request{verb: metrics.Trial}.count(a.client.TryCreate(ctx, where, body))
+}
+
+// ofName reports whether what was tried is refused as invalid for its metadata, or for the object as a whole, where it may be the name: the
+// object that was tried had another one than the child.
+func ofName(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Details != nil && slices.ContainsFunc(status.ErrStatus.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "" || cause.Field == "<nil>" || strings.HasPrefix(cause.Field, "metadata")
+	})
 }
 
 // impossible reports whether an error says that nothing can be tried: for example, the user may not write, or a webhook knows no

@@ -37,6 +37,12 @@ func triedChild(data string) string {
 		`},"data":` + data + `}`
 }
 
+// invalidAt is a response that refuses an object as invalid for a field.
+func invalidAt(field string) response {
+	return response{http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no",` +
+		`"details":{"causes":[{"reason":"FieldValueInvalid","message":"Invalid value","field":"` + field + `"}]}}`}
+}
+
 func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 	observed := triedChild(`{"k":"V"}`)
 	for _, test := range []struct {
@@ -88,6 +94,18 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 		{
 			name: "an update cannot be tried, and a new one is invalid", response: failure(http.StatusForbidden, "Forbidden", "a"),
 			fresh: failure(http.StatusUnprocessableEntity, "Invalid", "a"), reason: plan.Untried,
+		},
+		{
+			name: "it would change, and a new one may not have another name", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: invalidAt("metadata.name"), reason: plan.Untried,
+		},
+		{
+			name: "it would change, and a new one is invalid as a whole", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: invalidAt("<nil>"), reason: plan.Untried,
+		},
+		{
+			name: "it would change, and a new one is invalid for its data", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: invalidAt("data"), deletes: true,
 		},
 		{
 			name: "a creation is forbidden", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},

@@ -293,7 +293,8 @@ func (c *child) updateBody(f findings) (err error) {
 			return nil
 		}
 	}
-	content, err := c.applyWith(trial.Refused)
+	differing := paths(f.all())
+	content, err := c.applyWith(slices.DeleteFunc(slices.Clone(trial.Refused), func(path string) bool { return slices.Contains(differing, path) }))
 	if err != nil {
 		return err
 	}

@@ -68,8 +68,8 @@ const (
 	Flapping Reason = "Flapping"
 	// Stale says that the child changed after it was observed.
 	Stale Reason = "Stale"
-	// Untried says that the child would have to be deleted, but that all differences may be the API server's doing, and that
-	// neither an update nor a creation can be tried.
+	// Untried says that the child would have to be deleted, but that all differences may be the API server's doing, of which neither an
+	// update nor a creation, tried, tells.
 	Untried Reason = "Untried"
 )
 
@@ -103,6 +103,9 @@ type Step struct {
 	// not reported yet, or that the child is Untried.
 	PausedUntil time.Time
 	Report      bool
+	// Refused are the places that differ and stay as they are: no update changes them, and no creation tells whether the API server or
+	// the hook made them differ.
+	Refused []string
 
 	// What Records needs. desired is the hash of what is applied, shown what is applied in the form in which it is compared.
 	desired record.Hash

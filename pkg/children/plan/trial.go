@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -58,6 +59,19 @@ func (c *child) doubtful(d merge.Difference) bool {
 		return slices.ContainsFunc(c.known.Returned(), func(pair record.Returned) bool { return pair.Path == path })
 	}
 	return d.Applied || c.fresh || c.owned || c.rule.ServerSide
+}
+
+// sentBefore reports whether it is known that what is desired at a difference was sent before, and stored as it is now. Without a record
+// server-side apply shows what is owned and not what was sent, so that it is known of nothing.
+func (c *child) sentBefore(d merge.Difference) bool {
+	switch {
+	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
+		pair := pairOf(d)
+		return slices.ContainsFunc(c.known.Returned(), func(r record.Returned) bool { return r.Path == pair.Path && r.Sent == pair.Sent })
+	case c.known != nil && c.known.Desired == c.step.desired && c.known.LearntAt != 0:
+		return true
+	}
+	return c.fresh || d.Applied && !c.rule.ServerSide
 }
 
 // inDoubt reports whether there are differences, and all of them may be the API server's doing. Where it is not recorded what was
@@ -111,13 +125,20 @@ func (c *child) resolve(f findings) (findings, error) {
 			return f, err
 		}
 	}
-	if !recreates(c.rule.Method) || !c.inDoubt(f.values) || c.movesFirst(f) {
+	refused := c.refusedInDoubt(t, f)
+	if c.movesFirst(f) || !recreates(c.rule.Method) && len(refused) == 0 || recreates(c.rule.Method) && !c.inDoubt(f.values) {
 		return f, nil
 	}
 	switch {
 	case t.Fresh != nil:
 		return c.resolveFresh(f, t.Fresh, returned)
-	case c.step.tried && t.FreshRefused:
+	case !recreates(c.rule.Method) && t.FreshTried:
+		for _, d := range refused {
+			c.step.Refused = append(c.step.Refused, d.Path)
+			returned = append(returned, pairOf(d))
+		}
+		return c.compare(returned)
+	case c.step.tried && t.FreshRefused && len(refused) == 0:
 		// An update would put it right.
 	default:
 		// No child is deleted in doubt.
@@ -131,17 +152,25 @@ func (c *child) resolve(f findings) (findings, error) {
 	return f, nil
 }
 
+// refusedInDoubt returns the values that an update cannot change and of which only a creation tells whether the API server or the hook made
+// them differ.
+func (c *child) refusedInDoubt(t Trial, f findings) []merge.Difference {
+	return slices.DeleteFunc(slices.Clone(f.values), func(d merge.Difference) bool {
+		return !slices.Contains(t.Refused, d.Path) || !c.doubtful(d)
+	})
+}
+
 // returnedBy returns what the API server would return for an update of the child.
 func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
 	var returned []record.Returned
 	var refused []record.Hash
-	for _, d := range f.all() {
+	for i, d := range f.all() {
 		if !slices.Contains(t.Refused, d.Path) {
 			continue
 		}
 		pair := pairOf(d)
 		refused = append(refused, pair.Path)
-		if c.doubtful(d) {
+		if ofValues := i < len(f.values); c.doubtful(d) && (!ofValues || c.sentBefore(d)) {
 			// No client can have changed it since, and a new child would get the same value, or be refused.
 			returned = append(returned, pair)
 		}
@@ -185,9 +214,10 @@ func (c *child) movesFirst(f findings) bool {
 	return f.migrate && recreates(c.rule.Method) && !c.rule.Force && t.Result == nil && t.Whole != nil
 }
 
-// freshDoubt returns the doubt whether a child that would be deleted would only come back as it is; nil if there is none.
+// freshDoubt returns the doubt whether a child that would be deleted would only come back as it is, or whether the API server makes the
+// values of any child what an update cannot change; nil if there is none.
 func (c *child) freshDoubt(f findings, t Trial) *Doubt {
-	if !recreates(c.rule.Method) || t.FreshTried {
+	if t.FreshTried {
 		return nil
 	}
 	if _, err := c.resolve(f); err != nil || c.step.Reason != Untried {
@@ -196,11 +226,16 @@ func (c *child) freshDoubt(f findings, t Trial) *Doubt {
 	return &Doubt{Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Fresh: true, Body: c.freshBody}
 }
 
-// freshBody returns the body that tries to create the child, under another name.
+// generated is how much longer than a prefix that ends in a hyphen the names are that an API server generates.
+const generated = 5
+
+// freshBody returns the body that tries to create the child, under another name, which is not longer if that can be: some kinds allow few
+// characters.
 func (c *child) freshBody([]string) ([]byte, error) {
+	prefix := c.step.Name[:max(1, len(c.step.Name)-generated-1)]
 	content := withMetadata(c.content, func(metadata map[string]any) {
 		delete(metadata, "name")
-		metadata["generateName"] = c.step.Name + "-"
+		metadata["generateName"] = strings.TrimRight(prefix, "-.") + "-"
 	})
 	if c.rule.ServerSide {
 		return json.Marshal(content)

@@ -35,6 +35,7 @@ import (
 const (
 	reasonFlapping = "ChildFlapping"
 	reasonUntried  = "ChildNotRecreated"
+	reasonRefused  = "ChildNotUpdated"
 	// reasonStatusIgnored is for a child whose status a hook tries to set.
 	reasonStatusIgnored = "ChildStatusIgnored"
 	// reasonNotUpdated is for children that differ and whose method is OnDelete, and reasonWarning for what the API server says about a
@@ -88,6 +89,9 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 		if p.Steps[i].Report {
 			c.report(ctx, parent, &p.Steps[i])
 		}
+		if len(p.Steps[i].Refused) > 0 {
+			c.reportRefused(ctx, parent, &p.Steps[i])
+		}
 	}
 	c.reportLeft(parent, p)
 	for i := range outcomes {
@@ -95,16 +99,26 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 	}
 }
 
+// reportRefused says which values of a child are left as they are.
+func (c *Control) reportRefused(ctx context.Context, parent *object.Object, step *plan.Step) {
+	klog.FromContext(ctx).Info("Values of a child are left, because an update of them is refused, and no creation tells whether the API server "+
+		"or a change made them differ", "parent", parent, "child", step.Key, "places", step.Refused)
+	c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonRefused, fmt.Sprintf(
+		"%s differs at %s, which the API server does not let an update change. It may have set that itself: a dry run of a creation would "+
+			"tell, and the API server does not take one. If the hook wants another value, delete the child, or have it return a valid one",
+		step.Key, strings.Join(step.Refused[:min(len(step.Refused), 3)], ", ")))
+}
+
 // report says why a child is left as it is.
 func (c *Control) report(ctx context.Context, parent *object.Object, step *plan.Step) {
 	logger := klog.FromContext(ctx)
 	if step.Reason == plan.Untried {
 		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
-			"update nor a creation can be tried", "parent", parent, "child", step.Key, "changed", first(step.Changed))
+			"update nor a creation, tried, tells", "parent", parent, "child", step.Key, "changed", first(step.Changed))
 		c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonUntried, fmt.Sprintf(
-			"%s differs at %s, which the API server itself may have set. A dry run would tell, but neither an update nor a creation can be "+
-				"tried, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
-				"webhooks, or delete the child", step.Key, first(step.Changed)))
+			"%s differs at %s, which the API server itself may have set. A dry run would tell, but the API server takes neither an update nor "+
+				"a creation, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
+				"webhooks, have the hook return a valid object, or delete the child", step.Key, first(step.Changed)))
 		return
 	}
 	c.config.Counters.Flapping.Add(1)

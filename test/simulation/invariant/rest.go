@@ -282,7 +282,7 @@ func (t *Tracker) Failing() bool {
 }
 
 // leaving are the reasons of Warnings that say that a child is left as it is.
-var leaving = map[string]bool{"ChildFlapping": true, "ChildNotRecreated": true}
+var leaving = map[string]bool{"ChildFlapping": true, "ChildNotRecreated": true, "ChildNotUpdated": true}
 
 // eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
 const eventsBurst = 8
