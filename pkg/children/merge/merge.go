@@ -86,11 +86,8 @@ func (m *merger) value(p *path, observed any, present bool, last any, was bool, 
 }
 
 func (m *merger) object(p *path, observed map[string]any, last, desired any, schema Schema) (map[string]any, error) {
-	was, err := asObject(p, "lastApplied", last)
-	if err != nil {
-		return nil, err
-	}
-	want, err := asObject(p, "desired", desired)
+	was, _ := last.(map[string]any) // Applied in another version of the kind, it may have been anything.
+	want, err := asObject(p, desired)
 	if err != nil {
 		return nil, err
 	}
@@ -152,11 +149,8 @@ func (m *merger) remove(p *path, observed, last any, schema Schema) (any, bool, 
 }
 
 func (m *merger) list(p *path, observed []any, last, desired any, schema Schema) (any, bool, error) {
-	was, err := asList(p, "lastApplied", last)
-	if err != nil {
-		return nil, false, err
-	}
-	want, err := asList(p, "desired", desired)
+	was, _ := last.([]any) // As in object.
+	want, err := asList(p, desired)
 	if err != nil {
 		return nil, false, err
 	}
@@ -275,24 +269,24 @@ func sharesWith(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-func asObject(p *path, which string, value any) (map[string]any, error) {
+func asObject(p *path, value any) (map[string]any, error) {
 	switch v := value.(type) {
 	case nil:
 		return nil, nil
 	case map[string]any:
 		return v, nil
 	}
-	return nil, fmt.Errorf("%s[%s]: expecting an object, got %s", which, p, typeName(value))
+	return nil, fmt.Errorf("desired[%s]: expecting an object, got %s", p, typeName(value))
 }
 
-func asList(p *path, which string, value any) ([]any, error) {
+func asList(p *path, value any) ([]any, error) {
 	switch v := value.(type) {
 	case nil:
 		return nil, nil
 	case []any:
 		return v, nil
 	}
-	return nil, fmt.Errorf("%s[%s]: expecting a list, got %s", which, p, typeName(value))
+	return nil, fmt.Errorf("desired[%s]: expecting a list, got %s", p, typeName(value))
 }
 
 func typeName(value any) string {

@@ -289,6 +289,23 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// Another version of a kind may have a field of another type, and the annotation is still in that.
+func TestWhatWasAppliedAsAnotherTypeCountsAsNotApplied(t *testing.T) {
+	for _, test := range []struct{ name, observed, last, desired, want string }{
+		{"an object that was a boolean", `{"a":{"theirs":1}}`, `{"a":true}`, `{"a":{"b":2}}`, `{"a":{"b":2,"theirs":1}}`},
+		{"a list that was a text", `{"a":[{"name":"x"}]}`, `{"a":"x"}`, `{"a":[{"name":"y"}]}`, `{"a":[{"name":"x"},{"name":"y"}]}`},
+		{"a text that was an object", `{"a":"x"}`, `{"a":{"b":2}}`, `{"a":"y"}`, `{"a":"y"}`},
+		{"what is not wanted any more", `{"a":{"b":2},"c":1}`, `{"a":true}`, `{"c":1}`, `{"c":1}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := objects(decode(t, test.observed), decode(t, test.last), decode(t, test.desired), nil, nil)
+			if err != nil || !merge.Equal(got.Object, decode(t, test.want)) {
+				t.Errorf("got %v, error %v, want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
 func TestTypesThatDoNotFitAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, observed, last, desired, want string }{
 		{
@@ -298,10 +315,6 @@ func TestTypesThatDoNotFitAreRefused(t *testing.T) {
 		{
 			"a list and an object", `{"a":[]}`, ``, `{"a":{}}`,
 			"can't merge desired changes: desired[a]: expecting a list, got an object",
-		},
-		{
-			"what was applied last is of another type", `{"a":{}}`, `{"a":true}`, `{"a":{}}`,
-			"can't merge desired changes: lastApplied[a]: expecting an object, got a boolean",
 		},
 		{
 			"within an element of a list", `{"l":[{"name":"a","o":{}}]}`, ``, `{"l":[{"name":"a","o":1}]}`,

@@ -156,6 +156,10 @@ func (c *child) inVersion(o *object.Object) (*object.Object, error) {
 	case read.Object == nil || read.Object.UID() != o.UID() || read.Object.Deleting():
 		c.step.Reason = Deleting
 		return nil, nil
+	case read.Object.ResourceVersion() != o.ResourceVersion():
+		// It was claimed as it was: it may be somebody else's since.
+		c.step.Reason = Stale
+		return nil, nil
 	}
 	c.step.Observed = read.Object
 	return read.Object, nil

@@ -269,6 +269,7 @@ func TestAChildInAnotherVersion(t *testing.T) {
 		}
 	})
 	t.Run("is written in the version that the hook returned", func(t *testing.T) {
+		s.version-- // All versions of a kind have one resourceVersion.
 		s.OtherVersions = map[children.Key]plan.Reading{key: {Object: s.parse(t, live)}}
 		step := s.step(t)
 		if step.Resource.Version != "v2" || !strings.Contains(string(step.Body), `"apiVersion":"apps/v2"`) ||
@@ -284,6 +285,13 @@ func TestAChildInAnotherVersion(t *testing.T) {
 		s.gather(t)
 		if step := s.step(t); step.Action != plan.Leave || len(plan.Missing(s.Input).Versions) > 0 {
 			t.Errorf("%s after reading %v", step.Action, plan.Missing(s.Input).Versions)
+		}
+	})
+	t.Run("is left alone when it changed since it was claimed", func(t *testing.T) {
+		s.see(t, observed)
+		s.OtherVersions = map[children.Key]plan.Reading{key: {Object: s.parse(t, live)}}
+		if step := s.step(t); step.Action != plan.Leave || step.Reason != plan.Stale {
+			t.Errorf("%s %s", step.Action, step.Reason)
 		}
 	})
 	t.Run("is left alone when it is gone", func(t *testing.T) {

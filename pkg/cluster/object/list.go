@@ -57,7 +57,8 @@ func ReadList(source io.Reader, o ParseOptions) (*List, error) {
 	if err := r.read(); err != nil {
 		return nil, fmt.Errorf("reading a list: %w", err)
 	}
-	if !strings.HasSuffix(r.list.Kind, "List") {
+	if !r.hasItems && !strings.HasSuffix(r.list.Kind, "List") {
+		// A CustomResourceDefinition names the kind of its lists as it likes; such lists have items.
 		return nil, fmt.Errorf("reading a list: found the kind %q", r.list.Kind)
 	}
 	return &r.list, nil
@@ -68,7 +69,8 @@ type listReader struct {
 	options ParseOptions
 	list    List
 	// waiting are elements that came before the type of the list.
-	waiting [][]byte
+	waiting  [][]byte
+	hasItems bool
 }
 
 func (r *listReader) read() error {
@@ -96,6 +98,7 @@ func (r *listReader) member(first byte) error {
 		return err
 	}
 	if key == "items" {
+		r.hasItems = true
 		return r.items()
 	}
 	if raw, err = r.value(); err != nil {
@@ -159,7 +162,10 @@ func (r *listReader) element(byte) error {
 // add parses an element of a list whose type is known.
 func (r *listReader) add(data []byte) error {
 	o := r.options
-	o.APIVersion, o.Kind = r.list.APIVersion, strings.TrimSuffix(r.list.Kind, "List")
+	o.APIVersion = r.list.APIVersion
+	if kind, ok := strings.CutSuffix(r.list.Kind, "List"); ok {
+		o.Kind = kind
+	}
 	item, err := Parse(data, o)
 	if err != nil {
 		return fmt.Errorf("parsing element %d: %w", len(r.list.Items), err)

@@ -93,6 +93,19 @@ func TestReadListReadsAnyFraming(t *testing.T) {
 	}
 }
 
+// The names of a CustomResourceDefinition say of what kind its lists are.
+func TestReadListReadsListsOfAnyKindThatHaveItems(t *testing.T) {
+	list, err := object.ReadList(strings.NewReader(
+		`{"kind":"FooCollection","apiVersion":"e.com/v1","items":[{"apiVersion":"e.com/v1","kind":"Foo","metadata":{"name":"a"}}]}`), object.ParseOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Kind() != "Foo" || list.Items[0].Name() != "a" {
+		t.Errorf("got %v, error %v", list, err)
+	}
+	empty, err := object.ReadList(strings.NewReader(`{"items":[],"kind":"FooCollection","apiVersion":"e.com/v1"}`), object.ParseOptions{})
+	if err != nil || len(empty.Items) != 0 {
+		t.Errorf("got %v, error %v", empty, err)
+	}
+}
+
 func TestReadListRefusesWhatIsNoList(t *testing.T) {
 	reset := errors.New("connection reset")
 	for name, tc := range map[string]struct {

@@ -24,11 +24,11 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -100,7 +100,7 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 		return operations, nil
 	}
 	current, there, err := StatusOf(o)
-	if err != nil || there && equality.Semantic.DeepEqual(current, c.Status) {
+	if err != nil || there && merge.Equal(current, c.Status) {
 		return operations, err
 	}
 	c.Places.Compare(present(current), c.Status, "status")
@@ -171,7 +171,7 @@ func HasStatus(o *object.Object, status map[string]any) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	return equality.Semantic.DeepEqual(current, status), nil
+	return merge.Equal(current, status), nil
 }
 
 // StatusOf decodes the status of o; ok is false if it has none.

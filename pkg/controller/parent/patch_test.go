@@ -52,6 +52,10 @@ func TestChangesAreTheLeastOperations(t *testing.T) {
 			},
 			want: `[]`,
 		},
+		"SameNumber": {
+			reason: "A number that a hook writes as 1.0 is stored as 1.", object: full,
+			changes: Changes{Status: map[string]any{"n": float64(1)}}, want: `[]`,
+		},
 		"NoMapYet": {
 			reason: "The map is made with its first key.", object: bare,
 			changes: Changes{Labels: map[string]*string{"a": nil, "b": new(""), "c": new("1")}},

@@ -113,8 +113,9 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	}
 	switch {
 	case written != nil:
+		changed := written.ResourceVersion() != s.stored.ResourceVersion() // Not if the API server left out what differed.
 		s.Wrote(written, changes.Places.List()...)
-		s.wroteParent = s.wroteParent || !shown
+		s.wroteParent = s.wroteParent || !shown && changed
 		c.noticeLost(s.Source, changes.Status, written)
 		if shown {
 			c.notAsShown(s.Key, written, changes.Status)
