@@ -217,10 +217,11 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 func (z *Customizer) namespaceChanged(e cache.Event) []parent.Key {
 	switch e.Type {
 	case cache.Added:
-		return z.index.NamespaceAdded(e.New.Labels())
+		return z.index.NamespaceCameOrWent(e.New.Labels())
 	case cache.Updated:
 		return z.index.NamespaceChanged(e.Old.Labels(), e.New.Labels())
 	case cache.Deleted:
+		return z.index.NamespaceCameOrWent(e.Old.Labels())
 	}
 	return nil
 }

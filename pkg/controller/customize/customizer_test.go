@@ -260,6 +260,13 @@ func TestChangesOfRelatedObjectsEnqueueTheirParents(t *testing.T) {
 			t.Errorf("%s: enqueued %v, want %v", tc.reason, got, tc.want)
 		}
 	}
+	// The objects of a namespace are deleted before it, and their events may come after its own.
+	if err := s.cluster.Cache.Acquire(namespaces).Delete(parse(t, "Namespace", "", "other", 16, `,"labels":{"team":"yes"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.take(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("a selected namespace is deleted: enqueued %v", got)
+	}
 	s.Forget(parent.Key{Resource: schema.GroupResource{Resource: "things"}, Namespace: "ns", Name: "p"})
 	s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 20, `,"labels":{"app":"yes"}`))
 	if got := s.take(); len(got) > 0 {

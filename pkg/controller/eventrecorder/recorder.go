@@ -74,6 +74,15 @@ const (
 	ReasonLabelsStay = "LabelsStay"
 )
 
+// FinalizeSkipped is the message of [ReasonFinalizeSkipped]: controller is its kind and name, and why says what became of it.
+func FinalizeSkipped(controller, why string) string {
+	return fmt.Sprintf("This object was being deleted and was not finalized, since the controller %s %s. What the finalize hook would have cleaned "+
+		"up stays: look for it outside of the cluster. To have objects finalized, delete them before their controller", controller, why)
+}
+
+// NoLongerFinalizes is why a controller that is there skips the finalize hook.
+const NoLongerFinalizes = "does not finalize it any more: its finalize hook, or the kind of the object, was taken out of spec"
+
 // maxMessage is the length in bytes above which a message is cut; the API refuses notes over 1 KiB.
 const maxMessage = 1000
 

@@ -95,7 +95,7 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 // ([cache.Informer.Wrote]), whose handlers are called then. One that was being deleted and has lost its last finalizer is gone with that
 // write, and has the version from before it: it is expected to disappear.
 func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
-	if !o.Deleting() || len(o.Finalizers()) > 0 {
+	if !parent.Ended(o) {
 		e.wroteVersion(key, informer, o.ResourceVersion(), informer.Wrote(o))
 		return
 	}

@@ -170,6 +170,18 @@ func TestAParentWaitsForItsOwnEnd(t *testing.T) {
 	s.expect("the cache has it no more", true, 0)
 }
 
+// A Pod that has its time to end stays after a write, and is no parent's end.
+func TestAWriteToAnObjectThatIsGoingIsAsAnyOther(t *testing.T) {
+	const going = `,"deletionTimestamp":"2026-01-02T03:04:05Z","deletionGracePeriodSeconds":30`
+	s := newScene(t)
+	s.show("a", "u1", "3", going)
+	s.Expectations.Wrote(key, s.informer, s.parse("a", "u1", "4", going+`,"annotations":{"a":"b"}`))
+	s.show("a", "u1", "4", going+`,"annotations":{"a":"b"}`)
+	if !s.ready() {
+		t.Error("the parent waits for the end of the Pod")
+	}
+}
+
 func TestAWriteThatTheInformerTakesOverIsNotWaitedFor(t *testing.T) {
 	s := newScene(t)
 	if err := s.informer.Replace(nil, "9"); err != nil {

@@ -109,4 +109,14 @@ func TestObjectsEndWithTheirLastFinalizer(t *testing.T) {
 			t.Errorf("with %s it has ended: %t, want %t", metadata, got, want)
 		}
 	}
+	for spec, want := range map[string]bool{``: true, `,"spec":{}`: true, `,"spec":{"finalizers":[]}`: true, `,"spec":{"finalizers":["kubernetes"]}`: false} {
+		o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}`+spec+`}`),
+			object.ParseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Ended(o); got != want {
+			t.Errorf("a Namespace with %s has ended: %t, want %t", spec, got, want)
+		}
+	}
 }

@@ -327,7 +327,6 @@ func (c *Controller) encode(d definition.Definition) error {
 		return err
 	}
 	c.encoded.Store(&encoded)
-	c.settling.AllOutside()
 	return nil
 }
 
@@ -356,8 +355,12 @@ func (c *Controller) Redefine(ctx context.Context, d definition.Definition) erro
 		c.pause(ctx, true)
 	}
 	err := c.encode(d)
+	held := c.settling.AllOutside(time.Now())
 	c.bound(d)
 	c.pause(ctx, d.Paused)
+	for _, key := range held {
+		c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+	}
 	return err
 }
 

@@ -17,10 +17,12 @@ limitations under the License.
 package reconciler_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -105,6 +107,49 @@ func TestAParentWaitsForTheFinalizeHookWhileItHasOurFinalizer(t *testing.T) {
 				if n := c.Health().Finalizing; n != tc.waits {
 					t.Errorf("%d parents wait for the finalize hook, want %d. %s", n, tc.waits, tc.reason)
 				}
+			})
+		})
+	}
+}
+
+// TestAParentThatIsNotFinalizedIsToldByWhoTakesTheFinalizerOff has a parent in deletion whose controller has lost its finalize hook. The
+// instance that is built then may see the parent before who takes the finalizer off all of them.
+func TestAParentThatIsNotFinalizedIsToldByWhoTakesTheFinalizerOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		metadata string
+		told     bool
+	}{
+		"in deletion": {`,"deletionTimestamp":"2026-01-01T00:00:00Z"`, true},
+		"alive":       {``, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var released, told atomic.Bool
+				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) string {
+					switch {
+					case r.Method == http.MethodPatch:
+						released.Store(true)
+						return string(thing(t, "a", 2, tc.metadata, "").JSON())
+					case strings.Contains(r.URL.Path, "/events"):
+						body, _ := io.ReadAll(r.Body)
+						if strings.Contains(string(body), "FinalizeSkipped") {
+							told.Store(true)
+						}
+						return string(body)
+					}
+					return `{}`
+				})})
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { s.shared.Recorder.Run(ctx) })
+				s.exist(thing(t, "a", 1, tc.metadata+`,"finalizers":[`+ours+`,`+theirs+`]`, ""))
+				s.start(&kind{}, nil)
+				<-time.After(time.Minute)
+				if !released.Load() || told.Load() != tc.told {
+					t.Errorf("released %t, told %t, want %t", released.Load(), told.Load(), tc.told)
+				}
+				stop()
+				running.Wait()
 			})
 		})
 	}

@@ -71,6 +71,27 @@ func TestAParentIsSyncedWhenWhatBlocksItGoes(t *testing.T) {
 	}
 }
 
+// TestAnObstacleThatStaysEndsNoBackOff has a kind that owns by a mark, as decorators do.
+func TestAnObstacleThatStaysEndsNoBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.exist(thing(t, "p", 1, "", ""))
+		var syncs atomic.Int64
+		s.start(&kind{
+			owns: func(o *object.Object) bool { _, marked := o.Annotation("mark"); return marked },
+			write: func(sync *reconciler.Sync) error {
+				syncs.Add(1)
+				return &apply.ConflictError{Key: children.Key{Group: "example.com", Kind: "Widget", Name: "w"}, Parent: sync.Parent.String()}
+			},
+		}, nil)
+		s.update(s.widgets, widget(t, "w", 2, "stranger", ""))
+		<-time.After(time.Hour)
+		synctest.Wait()
+		s.wantSyncs(&syncs, 0, func() { s.update(s.widgets, widget(t, "w", 3, "stranger", "")) })
+		s.wantSyncs(&syncs, 1, func() { s.update(s.widgets, widget(t, "w", 4, "", "")) })
+	})
+}
+
 // wantSyncs checks how many syncs something leads to at once.
 func (s *scene) wantSyncs(syncs *atomic.Int64, want int64, something func()) {
 	s.t.Helper()

@@ -53,6 +53,7 @@ var (
 // kind is a reconciler.Kind whose parts a test replaces. By default it does nothing.
 type kind struct {
 	observe func(*reconciler.Sync) error
+	decide  func(*reconciler.Sync) error
 	write   func(*reconciler.Sync) error
 	owns    func(*object.Object) bool
 	orphan  func(*object.Object, func(parent.Key))
@@ -92,7 +93,12 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 	return nil
 }
 
-func (k *kind) Decide(context.Context, *reconciler.Sync) error { return nil }
+func (k *kind) Decide(_ context.Context, s *reconciler.Sync) error {
+	if k.decide != nil {
+		return k.decide(s)
+	}
+	return nil
+}
 
 func (k *kind) Write(_ context.Context, s *reconciler.Sync) error {
 	if k.write != nil {

@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
@@ -253,6 +254,11 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 		return InContext(fmt.Sprintf("can't sync finalizer for %s", s.Parent), err)
 	}
 	if changed {
+		if s.Parent.Deleting() && !c.finalizer.Enabled {
+			d := c.config.Definition
+			c.recorder.Warning(childcontrol.Reference(s.Parent), nil, eventrecorder.ReasonFinalizeSkipped,
+				eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, eventrecorder.NoLongerFinalizes))
+		}
 		s.Wrote(written, finalizers)
 		if !c.relevant(s.Source, written) {
 			s.Parent = nil

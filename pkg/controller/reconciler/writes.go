@@ -368,7 +368,9 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 				return err
 			})
 			if err != nil {
-				klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the sync makes another one", "parent", s.Key, "err", err)
+				// This sync may make none: the hook was shown that status.
+				klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the parent is synced again", "parent", s.Key, "err", err)
+				c.pool.EnqueueBecause(s.Key, workqueue.Retry, trigger.Of(v1alpha1.SyncRetry))
 			}
 		}
 		take := func() {

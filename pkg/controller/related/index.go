@@ -134,9 +134,9 @@ func (x *Index[K]) Affected(resource schema.GroupVersionResource, namespace, nam
 	return l.parents
 }
 
-// NamespaceAdded returns the parents with a rule whose namespaceSelector selects a namespace that was added. Events of objects
-// in it may have come before. A deleted namespace needs no lookup: its objects were deleted before it.
-func (x *Index[K]) NamespaceAdded(set map[string]string) []K {
+// NamespaceCameOrWent returns the parents with a rule whose namespaceSelector selects a namespace that was added or deleted. Its objects are
+// watched apart: events of new ones may have come before it, and those of deleted ones, which were deleted first, may come after it.
+func (x *Index[K]) NamespaceCameOrWent(set map[string]string) []K {
 	return x.namespaceChange(func(selector labels.Selector) bool { return selector.Matches(labels.Set(set)) }, set)
 }
 

@@ -76,7 +76,7 @@ func TestAffected(t *testing.T) {
 		"AllClusterScoped":        {"A rule without selector of a cluster-scoped type.", v1Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}, nodes, []string{"n"}, true},
 		"NamespaceSelector":       {"The namespace has the label.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b")}, configMaps, []string{"away/a"}, true},
 		"NamespaceSelectorOther":  {"The namespace has another label.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b")}, configMaps, []string{"home/a"}, false},
-		"NamespaceUnknown":        {"NamespaceAdded tells when the namespace becomes known.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b")}, configMaps, []string{"nowhere/a"}, false},
+		"NamespaceUnknown":        {"NamespaceCameOrWent tells when the namespace becomes known.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b")}, configMaps, []string{"nowhere/a"}, false},
 		"NamespaceSelectorLabels": {"Both must match.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b"), LabelSelector: equals("app", "x")}, configMaps, []string{"away/a app=x"}, true},
 		"NamespaceSelectorOnly":   {"One alone is not enough.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b"), LabelSelector: equals("app", "x")}, configMaps, []string{"away/a"}, false},
 		"NamespaceWithoutLabels":  {"A negative namespaceSelector finds namespaces without labels.", v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: expression("team", metav1.LabelSelectorOpDoesNotExist)}, configMaps, []string{"bare/a"}, true},
@@ -122,8 +122,8 @@ func TestNamespaceChanges(t *testing.T) {
 		"Leaves":  {"A namespace that stops matching, for both.", x.NamespaceChanged(set("team=b"), set("")), []string{"b", "none"}},
 		"Stays":   {"Other labels do not matter.", x.NamespaceChanged(set("team=b"), set("team=b other=1")), nil},
 		"Never":   {"Neither matches.", x.NamespaceChanged(set("team=c"), set("team=d")), nil},
-		"Added":   {"A namespace that becomes known, whose objects may be known.", x.NamespaceAdded(set("team=b")), []string{"b"}},
-		"AddedNo": {"It must match.", x.NamespaceAdded(set("team=c")), nil},
+		"Added":   {"A namespace that becomes known, whose objects may be known.", x.NamespaceCameOrWent(set("team=b")), []string{"b"}},
+		"AddedNo": {"It must match.", x.NamespaceCameOrWent(set("team=c")), nil},
 	}
 	for name, tc := range cases {
 		slices.Sort(tc.got)

@@ -211,14 +211,18 @@ func (t *Tracker) Outside(key parent.Key) {
 	}
 }
 
-// AllOutside says so of all parents.
-func (t *Tracker) AllOutside() {
+// AllOutside says so of all parents, and returns those that were held back.
+func (t *Tracker) AllOutside(now time.Time) (held []parent.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, e := range t.entries {
+	for key, e := range t.entries {
+		if now.Before(e.until) {
+			held = append(held, key)
+		}
 		t.blame(e, None)
 		e.start()
 	}
+	return held
 }
 
 // Forget drops what is known of a parent that is gone.

@@ -131,7 +131,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 		}, settling.None},
 		{"the controller's own labels change", func(h *history) {
 			for range many {
-				h.tracker.AllOutside()
+				h.tracker.AllOutside(h.now)
 				h.sync(2, 1, h.status)
 			}
 		}, settling.None},
@@ -232,7 +232,7 @@ func TestWhatEndsAPause(t *testing.T) {
 		{"a change of its labels", func(h *history) { h.state.Written = h.fresh() }, false},
 		{"a change of a child", func(h *history) { h.state.Children = h.fresh() }, false},
 		{"a change of a related object", func(h *history) { h.tracker.Outside(key) }, false},
-		{"a change of the controller", func(h *history) { h.tracker.AllOutside() }, false},
+		{"a change of the controller", func(h *history) { h.tracker.AllOutside(h.now) }, false},
 		{"another parent of the name", func(h *history) { h.tracker.Forget(key) }, false},
 		{"a sync that wrote nothing", func(h *history) { h.tracker.Rested(key, h.now) }, false},
 	} {

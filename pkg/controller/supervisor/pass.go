@@ -168,13 +168,11 @@ func (p *pass) objects(ctx context.Context, list []FinalizedParent) bool {
 // notFinalized tells that an object was released while it was being finalized.
 func (p *pass) notFinalized(object *corev1.ObjectReference) {
 	d := p.latest()
-	why := "does not finalize it any more: its finalize hook, or the kind of the object, was taken out of spec"
+	why := eventrecorder.NoLongerFinalizes
 	if d.Meta.DeletionTimestamp != nil {
 		why = "was deleted"
 	}
-	p.recorder.Warning(object, eventrecorder.ReasonFinalizeSkipped, fmt.Sprintf(
-		"This object was being deleted and was not finalized, since the controller %s %s %s. What the finalize hook would have cleaned up "+
-			"stays: look for it outside of the cluster. To have objects finalized, delete them before their controller", d.Kind, d.Meta.Name, why))
+	p.recorder.Warning(object, eventrecorder.ReasonFinalizeSkipped, eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
 }
 
 // waiting returns the former attempt at an object or resource, and whether the next one is not due yet.

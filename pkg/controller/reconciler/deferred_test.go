@@ -1,0 +1,85 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+)
+
+// TestADeferredStatusThatCannotBeWrittenIsNotLost has the hook return a status once, as a hook of a decorator does that finds it there then:
+// the next response has none. The deferred status comes due during that call, and the write of it fails.
+func TestADeferredStatusThatCannotBeWrittenIsNotLost(t *testing.T) {
+	var statuses, syncs atomic.Int64
+	refused, created := make(chan struct{}), make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/widgets"):
+			var sent map[string]any
+			if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+				t.Error(err)
+			}
+			metadata, _ := sent["metadata"].(map[string]any)
+			metadata["uid"], metadata["resourceVersion"] = "uid-w", "10"
+			encoded, _ := json.Marshal(sent)
+			_, _ = w.Write(encoded)
+			created <- string(encoded)
+		case strings.Contains(r.URL.Path, "/things/p") && statuses.Add(1) == 1:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+			close(refused)
+		default:
+			_, _ = fmt.Fprint(w, string(thing(t, "p", 11, "", `,"status":{"phase":"X"}`).JSON()))
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := newSceneAt(t, server.URL)
+	s.exist(thing(t, "p", 1, "", ""))
+	s.start(&kind{
+		decide: func(*reconciler.Sync) error {
+			if syncs.Add(1) == 2 {
+				<-refused
+			}
+			return nil
+		},
+		write: func(sync *reconciler.Sync) error {
+			sync.Observed = s.widgets.ControlledBy("uid-p")
+			sync.Decision = reconciler.Decision{Observed: sync.Observed, Desired: []children.Desired{{
+				Key: children.Key{Group: widgets.Group, Kind: "Widget", Name: "w"}, APIVersion: "example.com/v1",
+				Content: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}},
+			}}}
+			if err := sync.ReconcileChildren(t.Context(), "children"); err != nil {
+				return err
+			}
+			if _, there := sync.Parent.Field("status", "phase"); !there {
+				sync.Decision.Status = map[string]any{"phase": "X"}
+			}
+			return sync.WriteStatus(t.Context(), sync.Decision.Status, true)
+		},
+	}, nil)
+	s.update(s.widgets, parse(t, <-created))
+	s.eventually("the status to be written after all", func() bool { return statuses.Load() == 2 })
+}
