@@ -64,16 +64,18 @@ func (c *Client) As(i Identity) *Client {
 	return &Client{server: &as, parsing: c.parsing}
 }
 
-// Unobserved returns a client that acts as c does, and whose requests no observer is told of. It shares the connections and limits of c.
-func (c *Client) Unobserved() *Client {
-	unobserved := *c.server
-	unobserved.observe = nil
-	return &Client{server: &unobserved, parsing: c.parsing}
+// unobserved is the key of what Unobserved puts into a context.
+type unobserved struct{}
+
+// Unobserved returns a context for requests of which no observer is told: those that say nothing about what the identity needs, such as
+// those of a preview.
+func Unobserved(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unobserved{}, true)
 }
 
 // observed tells the identity's observer how a request ended. A request that was broken off says nothing.
 func (s *server) observed(ctx context.Context, c call, err error) {
-	if s.observe == nil || ctx.Err() != nil {
+	if s.observe == nil || ctx.Err() != nil || ctx.Value(unobserved{}) != nil {
 		return
 	}
 	request := Request{Verbs: verbs[c.method], Target: c.target}

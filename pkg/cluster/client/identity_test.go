@@ -87,6 +87,15 @@ func TestAnIdentityIsInEveryRequest(t *testing.T) {
 	}
 }
 
+func TestNobodyIsToldOfWhatSaysNothingAboutTheIdentity(t *testing.T) {
+	t.Parallel()
+	server := against(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	as := server.As(client.Identity{User: "alice", Observe: func(_ context.Context, r client.Request, _ error) { t.Errorf("told of %v", r) }})
+	if _, err := as.Get(client.Unobserved(t.Context()), client.Target{Resource: configMaps, Namespace: "default", Name: "a"}); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestOthersKeepTheirOwnIdentity(t *testing.T) {
 	t.Parallel()
 	var users []string

@@ -139,7 +139,7 @@ func (c *Controller) restore(
 	}
 	writing, end := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer end()
-	written, err = c.shared.Cluster.Client.Unobserved().Restore(writing, s.Target, patch, o.DryRun)
+	written, err = c.shared.Cluster.Client.Restore(client.Unobserved(writing), s.Target, patch, o.DryRun)
 	if last, repeated := errors.AsType[*client.RepeatedError](err); repeated && o.DryRun {
 		err = last.Err // No attempt can have changed anything.
 	} else if repeated {
@@ -161,7 +161,7 @@ func (c *Controller) restore(
 // returns the parent if that has exactly the wanted fields: then the write that failed was done, and the one after it was refused because
 // of that. It returns the refusal if the parent is as it was.
 func (c *Controller) whatWasRestored(ctx context.Context, s *Sync, former map[string]any, last *client.RepeatedError) (*object.Object, error) {
-	live, err := c.shared.Cluster.Client.Unobserved().Get(ctx, s.Target)
+	live, err := c.shared.Cluster.Client.Get(client.Unobserved(ctx), s.Target)
 	if err != nil {
 		return nil, errors.Join(last, fmt.Errorf("reading the parent: %w", err))
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
@@ -113,8 +114,8 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 	}
 	s.preview, p.hooks = p, c.hooks.Quiet()
 	err := recovery.Call(ctx, "previewing a sync", func() error {
-		// What a sync logs is what it does.
-		return s.run(klog.NewContext(ctx, klog.Logger{}))
+		// What a sync logs is what it does, and of what it writes it is known whether it may.
+		return s.run(klog.NewContext(client.Unobserved(ctx), klog.Logger{}))
 	})
 	if errors.Is(err, errEnough) {
 		return nil

@@ -55,6 +55,7 @@ type kind struct {
 	observe func(*reconciler.Sync) error
 	decide  func(*reconciler.Sync) error
 	write   func(*reconciler.Sync) error
+	apply   func(context.Context, *reconciler.Sync) error
 	owns    func(*object.Object) bool
 	orphan  func(*object.Object, func(parent.Key))
 
@@ -100,7 +101,10 @@ func (k *kind) Decide(_ context.Context, s *reconciler.Sync) error {
 	return nil
 }
 
-func (k *kind) Write(_ context.Context, s *reconciler.Sync) error {
+func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
+	if k.apply != nil {
+		return k.apply(ctx, s)
+	}
 	if k.write != nil {
 		return k.write(s)
 	}
