@@ -78,7 +78,7 @@ func keysOf(list []any, keys []string, schema Schema) []string {
 		times[key]++
 		for base, n := key, times[key]; n > 1; n++ {
 			if key = base + "#" + strconv.Itoa(n); times[key] == 0 {
-				times[key] = 1
+				times[key], times[base] = 1, n // The next one begins here: a list may be long.
 				break
 			}
 		}
@@ -150,7 +150,8 @@ func othersHave(observed, last any, schema Schema) bool {
 				return !known
 			})
 		case kind == "set":
-			return slices.ContainsFunc(observed, func(element any) bool { return !contains(was, element) })
+			applied := elementsOf(was)
+			return slices.ContainsFunc(observed, func(element any) bool { return !applied.have(element) })
 		}
 	}
 	return false

@@ -227,29 +227,28 @@ func appliedAs(last map[string]any, key string, desired any) bool {
 func (m *merger) set(p *path, observed, was, want []any) []any {
 	merged := make([]any, 0, len(observed)+len(want))
 	changed := false
+	applied, wanted := elementsOf(was), elementsOf(want)
 	for _, element := range observed {
-		if contains(was, element) && !contains(want, element) &&
+		if applied.have(element) && !wanted.have(element) &&
 			!m.differs(p.at(stringify(element)), Difference{Observed: element, Present: true, Removed: true}) {
 			changed = true
 			continue
 		}
 		merged = append(merged, element)
 	}
+	has := elementsOf(merged)
 	for _, element := range want {
-		if contains(merged, element) || m.differs(p.at(stringify(element)), Difference{Desired: element, Applied: contains(was, element)}) {
+		if has.have(element) || m.differs(p.at(stringify(element)), Difference{Desired: element, Applied: applied.have(element)}) {
 			continue
 		}
 		merged = append(merged, element)
+		has.add(element)
 		changed = true
 	}
 	if !changed {
 		return observed
 	}
 	return merged
-}
-
-func contains(list []any, element any) bool {
-	return slices.ContainsFunc(list, func(e any) bool { return Equal(e, element) })
 }
 
 // same reports whether two values are one and the same, without looking into them.

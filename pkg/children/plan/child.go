@@ -175,17 +175,32 @@ func (c *child) compare(returned []record.Returned) (findings, error) {
 
 // note returns what sorts differences: those that the API server is known to return stay.
 func (f *findings) note(into *[]merge.Difference, returned []record.Returned) merge.Keep {
+	known := pairsOf(returned)
 	return func(d merge.Difference) bool {
 		if ofSystem(d.Path) {
 			return true
 		}
-		if pair := pairOf(d); slices.Contains(returned, pair) {
+		if pair := pairOf(d); known[pair] {
 			f.explained = append(f.explained, pair)
 			return true
 		}
 		*into = append(*into, d)
 		return false
 	}
+}
+
+// pairs are a set of what the API server returns. There may be as many as a hook returns values.
+type pairs map[record.Returned]bool
+
+func pairsOf(list []record.Returned) pairs {
+	if len(list) == 0 {
+		return nil
+	}
+	p := make(pairs, len(list))
+	for _, pair := range list {
+		p[pair] = true
+	}
+	return p
 }
 
 // pairOf returns what is remembered of a difference.

@@ -88,8 +88,10 @@ func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]a
 // applied before.
 func (s Step) differences(o *object.Object, content, last map[string]any) []record.Returned {
 	var list []record.Returned
+	known := pairs{}
 	add := func(d merge.Difference) bool {
-		if pair := pairOf(d); !ofSystem(d.Path) && !slices.Contains(list, pair) {
+		if pair := pairOf(d); !ofSystem(d.Path) && !known[pair] {
+			known[pair] = true
 			list = append(list, pair)
 		}
 		return true

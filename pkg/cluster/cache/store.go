@@ -38,13 +38,13 @@ type store struct {
 	// bytes is the size of the objects' JSON.
 	bytes int64
 	// controlled has the objects that an owner controls, by the owner's UID.
-	controlled map[types.UID][]*object.Object
+	controlled map[types.UID]*controlled
 	// orphans has the objects that no owner controls.
 	orphans group
 }
 
 func newStore() *store {
-	return &store{all: newGroup(), controlled: map[types.UID][]*object.Object{}, orphans: newGroup()}
+	return &store{all: newGroup(), controlled: map[types.UID]*controlled{}, orphans: newGroup()}
 }
 
 func (s *store) get(k key) (*object.Object, bool) {
@@ -96,7 +96,10 @@ func (s *store) named(names []string) []*object.Object {
 func (s *store) controlledBy(owner types.UID) []*object.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.controlled[owner])
+	if c := s.controlled[owner]; c != nil {
+		return slices.Clone(c.objects)
+	}
+	return nil
 }
 
 // put stores o and returns what it takes the place of.
@@ -132,36 +135,43 @@ func (s *store) forget(k key, before *object.Object) {
 	s.unindex(k, before)
 }
 
+// controlled are the objects that one owner controls. The map has a pointer to them: to set the value of a key again would replace the key,
+// too, by one that is a part of another object's JSON.
+type controlled struct{ objects []*object.Object }
+
 func (s *store) index(k key, o *object.Object) {
-	if owner := o.Controller(); owner != nil {
-		held, ok := s.controlled[owner.UID]
-		uid := owner.UID
-		if !ok {
-			// Clone: the text aliases the object's JSON, which a key would keep in memory.
-			uid = types.UID(strings.Clone(string(uid)))
-		}
-		s.controlled[uid] = append(held, o)
+	owner := o.Controller()
+	if owner == nil {
+		s.orphans.add(k, o)
 		return
 	}
-	s.orphans.add(k, o)
+	c := s.controlled[owner.UID]
+	if c == nil {
+		c = &controlled{}
+		// Clone: the text aliases the object's JSON, which a key would keep in memory.
+		s.controlled[types.UID(strings.Clone(string(owner.UID)))] = c
+	}
+	c.objects = append(c.objects, o)
 }
 
 func (s *store) unindex(k key, o *object.Object) {
-	if owner := o.Controller(); owner != nil {
-		rest := s.controlled[owner.UID]
-		if at := slices.Index(rest, o); at >= 0 {
-			last := len(rest) - 1
-			rest[at], rest[last] = rest[last], nil
-			rest = rest[:last]
-		}
-		if len(rest) == 0 {
-			delete(s.controlled, owner.UID)
-		} else {
-			s.controlled[owner.UID] = rest
-		}
+	owner := o.Controller()
+	if owner == nil {
+		s.orphans.remove(k, o)
 		return
 	}
-	s.orphans.remove(k, o)
+	c := s.controlled[owner.UID]
+	if c == nil {
+		return
+	}
+	if at := slices.Index(c.objects, o); at >= 0 {
+		last := len(c.objects) - 1
+		c.objects[at], c.objects[last] = c.objects[last], nil
+		c.objects = c.objects[:last]
+	}
+	if len(c.objects) == 0 {
+		delete(s.controlled, owner.UID)
+	}
 }
 
 // matching returns objects of s.all or s.orphans, of a namespace or of all when it is empty, without looking at all of them where the

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -229,4 +230,36 @@ func names(objects []*object.Object) []string {
 	}
 	slices.SortFunc(found, cmp.Compare[string])
 	return found
+}
+
+func TestWhatIsLeftOfAnOwnersObjectsDoesNotHoldThoseThatAreGone(t *testing.T) {
+	const size, owners = 1 << 18, 32
+	s := newStore()
+	parse := func(owner int, name, more string) *object.Object {
+		o, err := object.Parse(fmt.Appendf(nil, `{"more":%q,"metadata":{"name":"%s-%d","ownerReferences":[{"uid":"owner-%d","controller":true}]}}`,
+			more, name, owner, owner), object.ParseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	inUse := func() int64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := inUse()
+	for owner := range owners {
+		s.put(parse(owner, "small", ""))
+		large := parse(owner, "large", strings.Repeat("x", size))
+		s.put(large)
+		s.remove(key{large.Namespace(), large.Name()})
+	}
+	if grown := inUse() - before; grown > owners*size/4 {
+		t.Errorf("%d objects of %d bytes that are gone keep %d bytes in use", owners, size, grown)
+	}
+	if got := len(s.controlledBy("owner-0")); got != 1 {
+		t.Errorf("%d objects are left of an owner, want 1", got)
+	}
 }

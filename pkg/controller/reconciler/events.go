@@ -266,6 +266,9 @@ func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.K
 
 // failed records a failed sync on the parent.
 func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
+	if !c.parents.has(key) {
+		return // It left meanwhile, and what was remembered of it is forgotten.
+	}
 	c.parents.synced(key)
 	c.obstacles.Record(key, err)
 	if hook.IsRejected(err) {
