@@ -305,6 +305,13 @@ func (c *child) updateBody(f findings) (err error) {
 	if f.migrate {
 		// A reference to the parent in another version is a value that has to be written, though no child is deleted for it.
 		exact := len(f.all()) == 0 && trial.Result != nil
+		if exact {
+			hides, err := hidesOwned(c.observed, trial.Whole)
+			if err != nil {
+				return err
+			}
+			exact = !hides
+		}
 		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, exact, c.in.Now); err != nil {
 			return err
 		}

@@ -266,6 +266,25 @@ func TestAChildIsRecreatedAfterItsFieldsWereMoved(t *testing.T) {
 	}
 }
 
+// The schema does not declare the field that the hook drops when the child is observed and tried, and does again before it is written.
+func TestAFieldThatIsNotShownIsRemovedOnTheWayToServerSideApply(t *testing.T) {
+	for name, dry := range map[string]string{"in the trial neither": `"data":{"k":"1"}`, "in the trial it is": `"data":{"k":"1","dropped":"1"}`} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(v1alpha1.ChildUpdateInPlace)
+			s.serverSide(true)
+			s.want(t, child("a", "1"))
+			shown := func(data string) *object.Object {
+				return managed(t, strings.Replace(mergedText(""), `"data":{"k":"1","dropped":"1"}`, data, 1))
+			}
+			s.Observed = []*object.Object{shown(`"data":{"k":"1"}`)}
+			s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: shown(dry), Whole: shown(dry)} }
+			if step := s.step(t); !strings.Contains(string(step.Migration), `f:dropped`) || len(step.Body) == 0 {
+				t.Errorf("%s because of %v, migration %s, body %s", step.Action, step.Changed, step.Migration, step.Body)
+			}
+		})
+	}
+}
+
 // The API server has a default for a field that the hook leaves to it by a null.
 func TestAFieldThatWasNullIsNotRemovedOnTheWayToServerSideApply(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRecreate)

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
@@ -175,14 +176,10 @@ func migration(observed, whole *object.Object, manager string, exact bool, now t
 	if whole == nil {
 		return nil, nil
 	}
-	raw, _ := whole.Field("metadata", "managedFields")
-	var entries []metav1.ManagedFieldsEntry
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &entries); err != nil {
-			return nil, fmt.Errorf("reading who owns its fields: %w", err)
-		}
+	entries, err := managedFields(whole)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if exact {
 		entries = slices.DeleteFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 			return ofLegacy(e) && !appliedBy(e, manager)
@@ -206,6 +203,75 @@ func migration(observed, whole *object.Object, manager string, exact bool, now t
 		patch = append(patch, map[string]any{"op": "remove", "path": "/metadata/annotations/" + strings.ReplaceAll(merge.Annotation, "/", "~1")})
 	}
 	return json.Marshal(patch)
+}
+
+// hidesOwned reports whether LegacyManager owns fields that an object did not show when it was observed. The schema did not declare them, and may
+// do so again before their ownership is moved: then nobody would own them, and take them off.
+func hidesOwned(observed map[string]any, whole *object.Object) (bool, error) {
+	entries, err := managedFields(whole)
+	if err != nil {
+		return false, err
+	}
+	hides := false
+	for _, e := range entries {
+		if !ofLegacy(e) || e.FieldsV1 == nil {
+			continue
+		}
+		var set fieldpath.Set
+		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
+			return false, fmt.Errorf("reading what %s owns: %w", e.Manager, err)
+		}
+		set.Leaves().Iterate(func(path fieldpath.Path) {
+			hides = hides || !path.Equals(annotationPath) && !shows(observed, path)
+		})
+	}
+	return hides, nil
+}
+
+// shows reports whether an object has a field.
+func shows(has any, path fieldpath.Path) bool {
+	for _, step := range path {
+		switch {
+		case step.FieldName != nil:
+			fields, _ := has.(map[string]any)
+			field, there := fields[*step.FieldName]
+			if !there {
+				return false
+			}
+			has = field
+		case step.Key != nil:
+			list, _ := has.([]any)
+			at := slices.IndexFunc(list, func(element any) bool {
+				fields, _ := element.(map[string]any)
+				return !slices.ContainsFunc(*step.Key, func(key value.Field) bool {
+					return !merge.Equal(fields[key.Name], key.Value.Unstructured())
+				})
+			})
+			if at < 0 {
+				return false
+			}
+			has = list[at]
+		case step.Value != nil:
+			list, _ := has.([]any)
+			return slices.ContainsFunc(list, func(element any) bool { return merge.Equal(element, (*step.Value).Unstructured()) })
+		}
+	}
+	return true
+}
+
+// annotationPath is that of the record of the merge strategy.
+var annotationPath = fieldpath.MakePathOrDie("metadata", "annotations", merge.Annotation) //nolint:gochecknoglobals // It does not change.
+
+// managedFields returns those of an object.
+func managedFields(o *object.Object) ([]metav1.ManagedFieldsEntry, error) {
+	raw, _ := o.Field("metadata", "managedFields")
+	var entries []metav1.ManagedFieldsEntry
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &entries); err != nil {
+			return nil, fmt.Errorf("reading who owns its fields: %w", err)
+		}
+	}
+	return entries, nil
 }
 
 func appliedBy(e metav1.ManagedFieldsEntry, manager string) bool {
@@ -239,7 +305,7 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 		return nil, errs
 	}
 	// The record of the merge strategy goes, so no manager owns it.
-	all = all.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", merge.Annotation)))
+	all = all.Difference(fieldpath.NewSet(annotationPath))
 	if all.Empty() {
 		return kept, nil
 	}
