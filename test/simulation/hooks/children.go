@@ -114,7 +114,7 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 			within(o, "spec")["extra"] = wish.Color
 		}
 	case Deployment:
-		o["spec"] = deploymentSpec(r, wish, step, name)
+		o["spec"] = deploymentSpec(r, wish, step, rule, name)
 	default:
 		o["data"] = configData(r, wish, step)
 	}

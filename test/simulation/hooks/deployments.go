@@ -19,8 +19,8 @@ package hooks
 // Available is the condition of a Deployment whose Pods are available.
 const Available = "Available"
 
-// deploymentSpec returns the spec of a Deployment, whose selector, which cannot be changed, has its name.
-func deploymentSpec(r *Request, wish Wish, step int64, name string) map[string]any {
+// deploymentSpec returns the spec of a Deployment.
+func deploymentSpec(r *Request, wish Wish, step int64, rule Rule, name string) map[string]any {
 	env := []any{map[string]any{"name": "own-color", "value": wish.Color}}
 	if wish.Memory {
 		env = append(env, map[string]any{"name": "own-step", "value": itoa(step)})
@@ -32,7 +32,7 @@ func deploymentSpec(r *Request, wish Wish, step int64, name string) map[string]a
 	if wish.has(WithMore) {
 		containers = append(containers, map[string]any{"name": "own-more", "image": "more:" + itoa(wish.Level)})
 	}
-	selector := map[string]any{"deployment": name}
+	selector := selectorOf(r, wish, rule, name)
 	spec := map[string]any{
 		"selector": map[string]any{"matchLabels": selector},
 		"template": map[string]any{"metadata": map[string]any{"labels": selector}, "spec": map[string]any{"containers": containers}},
@@ -41,6 +41,19 @@ func deploymentSpec(r *Request, wish Wish, step int64, name string) map[string]a
 		spec["replicas"] = wish.Level % 3
 	}
 	return spec
+}
+
+// selectorOf returns the selector of a Deployment, which no update can change. With a method that recreates it follows the wish; otherwise it
+// is that of the Deployment that is there.
+func selectorOf(r *Request, wish Wish, rule Rule, name string) map[string]any {
+	if rule.Method != "Recreate" && rule.Method != "RollingRecreate" {
+		for _, o := range r.Children.All() {
+			if has := within(o, "spec", "selector", "matchLabels"); text(o, "kind") == Kinds[Deployment].Name && Meta(o, "name") == name && len(has) > 0 {
+				return has
+			}
+		}
+	}
+	return map[string]any{"deployment": name, "shade": itoa(wish.Level % 2)}
 }
 
 // Rollout returns the status of a Deployment whose Pods are as its spec says, or not yet.
