@@ -53,7 +53,11 @@ func selectorOf(r *Request, wish Wish, rule Rule, name string) map[string]any {
 			}
 		}
 	}
-	return map[string]any{"deployment": name, "shade": itoa(wish.Level % 2)}
+	selector := map[string]any{"deployment": name}
+	if wish.has(WithProtocol) { // Of a Deployment it changes nothing else.
+		selector["shade"] = "other"
+	}
+	return selector
 }
 
 // Rollout returns the status of a Deployment whose Pods are as its spec says, or not yet.

@@ -46,7 +46,7 @@ const (
 	WithoutSize = 1 << iota
 	// WithExtra gives a field that only some editions of the schema know.
 	WithExtra
-	// WithProtocol gives a defaulted field of the items of a map list.
+	// WithProtocol gives a defaulted field of the items of a map list, and Deployments another selector, which cannot be changed.
 	WithProtocol
 	// WithParts gives an atomic list whose items have a defaulted field.
 	WithParts
