@@ -135,6 +135,16 @@ func (r *runner) restoreKind(s Step) {
 	}
 }
 
+func (r *runner) reselect(s Step) {
+	r.killEngine(s)
+	r.change(placeOf(s.Kind, s.On).path(), func(o map[string]any) {
+		if spec, ok := o["spec"].(map[string]any); ok {
+			spec["shape"] = hooks.WishOf(o).Shape ^ hooks.WithProtocol
+		}
+	})
+	r.startEngine(s)
+}
+
 func (r *runner) start() {
 	if r.engine == none {
 		r.follow()

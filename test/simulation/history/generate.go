@@ -357,6 +357,10 @@ func administratorChoices() []choice {
 		{weight: 1, make: onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{weight: 3, make: onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget), essential: true},
 		{weight: 2, make: some(KillEngine, 1)},
+		{weight: 2, make: func(g *generator) Step {
+			kind := []int{hooks.Thing, hooks.Realm}[g.IntN(2)]
+			return Step{Do: Reselect, Kind: kind, On: g.IntN(g.objects[kind])}
+		}},
 		{weight: 1, make: some(StopEngine, 1)},
 		{weight: 4, make: some(StartEngine, 1), essential: true},
 	}

@@ -248,6 +248,8 @@ const (
 	MissChange Action = "miss"
 	// FaultyHooks has the next Count calls of hooks hang, be lost or be slow, as How says.
 	FaultyHooks Action = "faulty-hooks"
+	// Reselect kills the engine, has the object want of Deployments what no update can change, and starts the engine.
+	Reselect Action = "reselect"
 	// KillLate kills the engine when writes of it are under way, and starts it again after the time. They arrive after Count more decisions,
 	// when the next engine has begun to work.
 	KillLate Action = "kill-late"

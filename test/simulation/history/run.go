@@ -335,7 +335,7 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
 		ConfirmDeletions: (*runner).confirmDeletions, Relent: (*runner).relent, EditPaused: (*runner).editPaused,
 		UpgradeKind: (*runner).upgradeKind, WithdrawVersion: (*runner).withdrawVersion, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
-		KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
+		Reselect: (*runner).reselect, KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
 		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, SlowList: (*runner).slowList,
