@@ -82,7 +82,8 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 			trials[i] = results[doubts[i].Key]
 			trials[i].FreshTried = true
 			trials[i].Fresh, err = a.tryFresh(ctx, &doubts[i])
-			if trials[i].FreshRefused = apierrors.IsInvalid(err) && !ofName(err); trials[i].FreshRefused || apierrors.IsInvalid(err) || impossible(err) {
+			refused := apierrors.IsInvalid(err)
+			if trials[i].FreshRefused = refused && !ofName(err); refused || impossible(err) {
 				return nil
 			}
 			return err

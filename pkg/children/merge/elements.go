@@ -27,7 +27,7 @@ const few = 16
 
 // elements are those of a list. A hook may return very long ones.
 type elements struct {
-	list  []any
+	list  []any        // that of few
 	known map[any]bool // nil for few
 }
 
@@ -40,19 +40,17 @@ func elementsOf(list []any) *elements {
 }
 
 func (e *elements) add(element any) {
-	e.list = append(e.list, element)
-	switch {
-	case e.known != nil:
-		e.remember(e.list[len(e.list)-1:])
-	case len(e.list) > few:
+	if e.known != nil {
+		e.known[mapKey(element)] = true
+		return
+	}
+	if e.list = append(e.list, element); len(e.list) > few {
 		e.remember(e.list)
 	}
 }
 
 func (e *elements) remember(list []any) {
-	if e.known == nil {
-		e.known = make(map[any]bool, len(list))
-	}
+	e.known = make(map[any]bool, len(list))
 	for _, element := range list {
 		e.known[mapKey(element)] = true
 	}

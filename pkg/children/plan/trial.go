@@ -125,14 +125,18 @@ func (c *child) resolve(f findings) (findings, error) {
 			return f, err
 		}
 	}
-	refused := c.refusedInDoubt(t, f)
-	if c.movesFirst(f) || !recreates(c.rule.Method) && len(refused) == 0 || recreates(c.rule.Method) && !c.inDoubt(f.values) {
+	recreated, refused := recreates(c.rule.Method), c.refusedInDoubt(t, f)
+	unsure := len(refused) > 0
+	if recreated {
+		unsure = c.inDoubt(f.values)
+	}
+	if !unsure || c.movesFirst(f) {
 		return f, nil
 	}
 	switch {
 	case t.Fresh != nil:
 		return c.resolveFresh(f, t.Fresh, returned)
-	case !recreates(c.rule.Method) && t.FreshTried:
+	case !recreated && t.FreshTried:
 		for _, d := range refused {
 			c.step.Refused = append(c.step.Refused, d.Path)
 			returned = append(returned, pairOf(d))

@@ -17,32 +17,33 @@ limitations under the License.
 package parent
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // LostOfStatus returns the paths, such as status.phase, of fields that were sent as the status of an object and that it lacks as the API
-// server returned it, in order. Where the schema does not declare a field it is pruned with all of its own, and stands for them. Values that
-// are empty are not missed: kinds that are built in leave them out.
+// server returned it, in order. A field stands for all that was in it; one of elements of a list has a path such as status.nodes[].ready, as
+// often as it is missing. Values that are empty are not missed: kinds that are built in leave them out.
 func LostOfStatus(sent map[string]any, written *object.Object) []string {
 	stored, _, err := StatusOf(written)
 	if err != nil {
 		return nil
 	}
-	return lost(nil, "status", sent, stored)
+	found := lost(nil, "status", sent, stored)
+	slices.Sort(found)
+	return found
 }
 
 func lost(found []string, path string, sent, stored any) []string {
 	switch s := sent.(type) {
 	case map[string]any:
 		now, _ := stored.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(s)) {
+		for name, value := range s {
 			at := path + "." + name
-			if value, there := now[name]; there {
-				found = lost(found, at, s[name], value)
-			} else if !isEmpty(s[name]) {
+			if kept, there := now[name]; there {
+				found = lost(found, at, value, kept)
+			} else if !isEmpty(value) {
 				found = append(found, at)
 			}
 		}

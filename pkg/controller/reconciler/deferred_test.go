@@ -25,7 +25,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -66,11 +65,7 @@ func TestADeferredStatusThatCannotBeWrittenIsNotLost(t *testing.T) {
 			return nil
 		},
 		write: func(sync *reconciler.Sync) error {
-			sync.Observed = s.widgets.ControlledBy("uid-p")
-			sync.Decision = reconciler.Decision{Observed: sync.Observed, Desired: []children.Desired{{
-				Key: children.Key{Group: widgets.Group, Kind: "Widget", Name: "w"}, APIVersion: "example.com/v1",
-				Content: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}},
-			}}}
+			s.wantWidget(sync, nil)
 			if err := sync.ReconcileChildren(t.Context(), "children"); err != nil {
 				return err
 			}

@@ -30,7 +30,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
@@ -95,14 +94,7 @@ func TestAChangeOfASchemaIsNoticedWithoutAnEventOfTheParent(t *testing.T) {
 		running.Wait()
 	})
 	c := s.start(&kind{write: func(sync *reconciler.Sync) error {
-		sync.Observed = s.widgets.ControlledBy("uid-p")
-		sync.Decision = reconciler.Decision{Observed: sync.Observed, Desired: []children.Desired{{
-			Key: children.Key{Group: widgets.Group, Kind: "Widget", Name: "w"}, APIVersion: "example.com/v1",
-			Content: map[string]any{
-				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
-				"spec": map[string]any{"color": "red", "size": "1"},
-			},
-		}}}
+		s.wantWidget(sync, map[string]any{"color": "red", "size": "1"})
 		return sync.ReconcileChildren(t.Context(), "children")
 	}}, nil)
 	created := <-api.stored

@@ -125,19 +125,19 @@ func TestAParentThatIsNotFinalizedIsToldByWhoTakesTheFinalizerOff(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var released, told atomic.Bool
-				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) string {
+				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
 					switch {
 					case r.Method == http.MethodPatch:
 						released.Store(true)
-						return string(thing(t, "a", 2, tc.metadata, "").JSON())
+						return http.StatusOK, string(thing(t, "a", 2, tc.metadata, "").JSON())
 					case strings.Contains(r.URL.Path, "/events"):
 						body, _ := io.ReadAll(r.Body)
 						if strings.Contains(string(body), "FinalizeSkipped") {
 							told.Store(true)
 						}
-						return string(body)
+						return http.StatusOK, string(body)
 					}
-					return `{}`
+					return http.StatusOK, `{}`
 				})})
 				ctx, stop := context.WithCancel(t.Context())
 				var running sync.WaitGroup

@@ -18,10 +18,8 @@ package reconciler_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,26 +33,17 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
-// transport is an API server within the process: time may be that of a test.
-type transport func(*http.Request) string
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(f(r))), Request: r,
-	}, nil
-}
-
 // TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges has the hook return another label each time, until the parent is held back.
 func TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version := int64(1)
 		var label atomic.Value
-		s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) string {
+		s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
 			if r.Method != http.MethodPatch {
-				return `{}`
+				return http.StatusOK, `{}`
 			}
 			version++
-			return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"p","uid":"uid-p","resourceVersion":"%d","labels":{"n":%q}}}`,
+			return http.StatusOK, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"p","uid":"uid-p","resourceVersion":"%d","labels":{"n":%q}}}`,
 				version, label.Load())
 		})})
 		s.exist(thing(t, "p", 1, "", ""))

@@ -18,16 +18,13 @@ package reconciler_test
 
 import (
 	"context"
-	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -82,7 +79,13 @@ func TestNothingIsSyncedBeforeItIsPermitted(t *testing.T) {
 // TestAPreviewSaysNothingAboutWhatAnAccountMay has a plan try an update that the account may not make, and needs not.
 func TestAPreviewSaysNothingAboutWhatAnAccountMay(t *testing.T) {
 	var tried atomic.Bool
-	s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: refusing{&tried}})
+	s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
+		if r.Method != http.MethodPut {
+			return http.StatusOK, `{}`
+		}
+		tried.Store(true)
+		return http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
+	})})
 	account := s.shared.Cluster.Client.As(client.Identity{User: "alice", Observe: func(_ context.Context, r client.Request, _ error) {
 		if r.Verbs[0] == "update" {
 			t.Errorf("it was told of %v", r)
@@ -91,15 +94,9 @@ func TestAPreviewSaysNothingAboutWhatAnAccountMay(t *testing.T) {
 	s.shared.Applier = s.shared.Applier.With(account)
 	s.exist(thing(t, "p", 1, "", ""))
 	c := s.start(&kind{apply: func(ctx context.Context, sync *reconciler.Sync) error {
-		if sync.Observed = s.widgets.ControlledBy("uid-p"); len(sync.Observed) == 0 {
+		if s.wantWidget(sync, map[string]any{"size": "1"}); len(sync.Observed) == 0 {
 			return nil
 		}
-		sync.Decision = reconciler.Decision{Observed: sync.Observed, Desired: []children.Desired{{
-			Key: children.Key{Group: widgets.Group, Kind: "Widget", Name: "w"}, APIVersion: "example.com/v1",
-			Content: map[string]any{
-				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{"size": "1"},
-			},
-		}}}
 		return sync.ReconcileChildren(ctx, "children")
 	}}, func(c *reconciler.Config) { c.Definition.Paused = true })
 	s.update(s.widgets, widget(t, "w", 2, "p", ""))
@@ -107,18 +104,4 @@ func TestAPreviewSaysNothingAboutWhatAnAccountMay(t *testing.T) {
 	if plan.Error != "" || !tried.Load() {
 		t.Errorf("tried %t: %+v", tried.Load(), plan)
 	}
-}
-
-// refusing is an API server that refuses updates.
-type refusing struct{ tried *atomic.Bool }
-
-func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, text := http.StatusOK, `{}`
-	if request.Method == http.MethodPut {
-		r.tried.Store(true)
-		response, text = http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
-	}
-	return &http.Response{
-		StatusCode: response, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: request,
-	}, nil
 }

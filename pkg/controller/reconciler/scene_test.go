@@ -19,6 +19,9 @@ package reconciler_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -208,6 +211,29 @@ func (s *scene) exist(list ...*object.Object) {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// transport is an API server within the process, which returns a status code and a body: time may be that of a test.
+type transport func(*http.Request) (int, string)
+
+// RoundTrip implements http.RoundTripper.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	code, body := f(r)
+	return &http.Response{
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}, nil
+}
+
+// wantWidget has a sync of the parent p want the widget w as its only child. The spec may be nil.
+func (s *scene) wantWidget(sync *reconciler.Sync, spec map[string]any) {
+	content := map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}}
+	if spec != nil {
+		content["spec"] = spec
+	}
+	sync.Observed = s.widgets.ControlledBy("uid-p")
+	sync.Decision = reconciler.Decision{Observed: sync.Observed, Desired: []children.Desired{{
+		Key: children.Key{Group: widgets.Group, Kind: "Widget", Name: "w"}, APIVersion: "example.com/v1", Content: content,
+	}}}
 }
 
 func (s *scene) update(informer *cache.Informer, o *object.Object) {
