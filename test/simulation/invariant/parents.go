@@ -141,6 +141,9 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 		if !ok || !strings.HasPrefix(f, "metacontroller.io/") || finalizes(t.definition(controller), o.kind()) || pauses(t.definition(controller)) {
 			continue
 		}
+		if t.stranded[o.meta("uid")+f] {
+			continue
+		}
 		return New(FinalizersAsDefined, c.At, "%s carries %s, and no controller finalizes it", o, f)
 	}
 	for _, controller := range slices.Sorted(maps.Keys(t.definitions)) {

@@ -18,6 +18,7 @@ package invariant
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -74,6 +75,9 @@ type Tracker struct {
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
 	finalized map[string]int
+	// stranded are the finalizers, by UID and finalizer, that an engine that was killed put on an object late, when their definition was
+	// being deleted or gone: the next engine may have released all parents by then, and nobody is left who looks for more.
+	stranded map[string]bool
 	// revisions are the calls of the last sync: one for each revision where children roll (docs/reference/contract.md#s14.2).
 	revisions map[syncing][]*Call
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
@@ -120,7 +124,7 @@ type state struct {
 func NewTracker(o Options) *Tracker {
 	return &Tracker{
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
-		finalized: map[string]int{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{},
+		finalized: map[string]int{}, stranded: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{},
 		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
 		brakes: map[string]*brakes{},
 	}
@@ -198,6 +202,9 @@ func (t *Tracker) Write(w apiserver.Write) {
 func (t *Tracker) note(c *change) {
 	for _, f := range missing(c.after.finalizers(), c.before.finalizers()) {
 		t.finalized[c.UID+f] = c.index
+		_, controller, _ := strings.Cut(f, "controller-")
+		d := t.definition(controller)
+		t.stranded[c.UID+f] = c.byEngine && t.late(c) && (d == nil || d.deleting())
 	}
 	t.written[c.UID] = c.index
 	if c.after == nil {
