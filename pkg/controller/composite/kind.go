@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -46,6 +47,7 @@ type kind struct {
 	source    reconciler.Source
 	planner   *rollout.Planner
 	revisions *cache.Informer // nil unless something rolls
+	doubts    doubts
 }
 
 // New builds the controller of a CompositeController. It resolves the kinds that the definition names. The error is a
@@ -123,10 +125,26 @@ func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) er
 }
 
 // Acquire implements reconciler.Kind.
-func (k *kind) Acquire(set *informers.Set) {
-	if k.planner.Active() {
-		k.revisions = set.Acquire(k.shared.Own.Cache, cache.Query{Resource: revisionResource})
+func (k *kind) Acquire(set *informers.Set, enqueue func(parent.Key)) {
+	if !k.planner.Active() {
+		return
 	}
+	k.revisions = set.Acquire(k.shared.Own.Cache, cache.Query{Resource: revisionResource})
+	set.Subscribe(k.revisions, func(e cache.Event) {
+		revision := e.New
+		if revision == nil {
+			revision = e.Old
+		}
+		if key, ok := k.doubts.end(types.NamespacedName{Namespace: revision.Namespace(), Name: revision.Name()}); ok {
+			enqueue(key)
+		}
+	})
+}
+
+// Forget implements reconciler.Kind.
+func (k *kind) Forget(key parent.Key) {
+	k.selectors.Forget(key)
+	k.doubts.forget(key)
 }
 
 // Owns implements reconciler.Kind: whatever a parent controls is its child.

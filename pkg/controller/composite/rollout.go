@@ -24,6 +24,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -217,7 +218,9 @@ func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevisi
 // writeRevisions writes what the planner says about revisions, before any child is touched.
 func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []rollout.Write) error {
 	for _, w := range writes {
-		if err := k.writeRevision(ctx, s, w); err != nil {
+		err := k.writeRevision(ctx, s, w)
+		k.doubts.note(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
+		if err != nil {
 			return fmt.Errorf("can't write ControllerRevision %s/%s of %s: %w", w.Revision.Namespace, w.Revision.Name, s.Parent, err)
 		}
 	}

@@ -99,7 +99,7 @@ func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, res
 }
 
 // Acquire implements reconciler.Kind.
-func (k *kind) Acquire(*informers.Set) {}
+func (k *kind) Acquire(*informers.Set, func(parent.Key)) {}
 
 // Remember implements reconciler.Kind.
 func (k *kind) Remember(parent.Key, *object.Object) {}

@@ -209,7 +209,9 @@ func (c *Controller) acquire() {
 		c.watched = append(c.watched, informer)
 		byKind[rule.Kind.GroupKind()] = informer
 	}
-	c.config.Kind.Acquire(c.informers)
+	c.config.Kind.Acquire(c.informers, func(key parent.Key) {
+		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(v1alpha1.SyncOwnWrite))
+	})
 	d := c.config.Definition
 	c.children = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.recorder, Counters: &c.counted, Handlers: c.others,

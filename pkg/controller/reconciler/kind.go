@@ -33,8 +33,9 @@ import (
 // Kind is what CompositeControllers and DecoratorControllers do differently. Methods are safe for concurrent use; those that take a
 // Sync are never called for one parent by two goroutines at once.
 type Kind interface {
-	// Acquire takes the informers that only this kind needs. It is called once, before the first sync.
-	Acquire(set *informers.Set)
+	// Acquire takes the informers that only this kind needs. It is called once, before the first sync. enqueue has a parent synced of which
+	// they show what its last syncs did not see; it does not block.
+	Acquire(set *informers.Set, enqueue func(parent.Key))
 	// Remember notes a parent that the controller handles, as it is now.
 	Remember(key parent.Key, o *object.Object)
 	// Forget drops a parent that was remembered, or was not.

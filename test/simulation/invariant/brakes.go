@@ -209,7 +209,7 @@ func (t *Tracker) childrenWithin(controller string, since time.Duration) (n int)
 	}
 	t.gone = slices.DeleteFunc(t.gone, func(g gone) bool { return g.at < since })
 	for _, g := range t.gone {
-		if mine(g.object) {
+		if mine(g.object) && !mine(t.objects[text(g.object.at("metadata")["uid"])]) {
 			n++
 		}
 	}

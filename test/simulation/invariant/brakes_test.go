@@ -156,6 +156,14 @@ func TestBrakes(t *testing.T) {
 			s.deletion(2*s1, 3*s1)
 			s.deletion(4*s1, 50*s1)
 		}, ""},
+		"TheShareOfTheChildrenBeforeOneWasOrphaned": {func(s *script) {
+			s.braked("", half, 2, 2, "Ready", s1)
+			s.child("user", "", `"color":"red"`, s1)
+			s.write("user", "create", "configmaps", "left", fmt.Sprintf(child, "", `"color":"red"`), s1)
+			s.write("user", "patch", "configmaps", "left", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"left","namespace":"ns0"}}`, s1)
+			s.deletion(2*s1, 3*s1)
+			s.deletion(4*s1, 50*s1)
+		}, ""},
 		"TheShareOfTheChildrenOfLongAgo": {func(s *script) {
 			s.braked("", half, 2, 2, "Ready", s1)
 			s.child("user", "", `"color":"red"`, s1)

@@ -69,7 +69,7 @@ type Tracker struct {
 	// objects are the objects as they are, by UID; written is the number of the last write of each.
 	objects map[string]object
 	written map[string]int
-	// gone are objects as they were last, for as long as somebody asks.
+	// gone are children as they were last with their parents, for as long as somebody asks.
 	gone []gone
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
@@ -94,7 +94,7 @@ type Tracker struct {
 	warned map[string]warnings
 }
 
-// gone is an object that is gone since a time.
+// gone is a child that is gone since a time, or that its parent has controlled until then.
 type gone struct {
 	at     time.Duration
 	object object
@@ -207,10 +207,12 @@ func (t *Tracker) note(c *change) {
 		t.stranded[c.UID+f] = c.byEngine && t.late(c) && (d == nil || d.deleting())
 	}
 	t.written[c.UID] = c.index
-	if c.after == nil {
-		if _, child := c.before.controller(); child {
+	if by, child := c.before.controller(); child {
+		if of, still := c.after.controller(); !still || of.uid != by.uid {
 			t.gone = append(t.gone, gone{c.at, c.before})
 		}
+	}
+	if c.after == nil {
 		delete(t.objects, c.UID)
 		return
 	}
