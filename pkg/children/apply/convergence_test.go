@@ -148,6 +148,7 @@ func (s atomicSteps) Field(name string) merge.Schema { return atomicSteps{name} 
 func (atomicSteps) Item() merge.Schema               { return atomicSteps{} }
 func (atomicSteps) Default() (any, bool)             { return nil, false }
 func (atomicSteps) Shared() bool                     { return false }
+func (atomicSteps) Atomic() bool                     { return false }
 func (s atomicSteps) ListType() (string, []string) {
 	switch s.at {
 	case "ports":

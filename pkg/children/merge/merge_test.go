@@ -45,6 +45,8 @@ func (f *fields) Default() (any, bool) { return orNil(f).standard, orNil(f).stan
 
 func (f *fields) Shared() bool { return orNil(f).shared }
 
+func (f *fields) Atomic() bool { return false }
+
 func orNil(f *fields) *fields {
 	if f == nil {
 		return &fields{}

@@ -28,7 +28,43 @@ type Schema interface {
 	Default() (any, bool)
 	// Shared reports whether an object is a map, to which several clients may add entries.
 	Shared() bool
+	// Atomic reports whether an object, or a map, is written as a whole.
+	Atomic() bool
 }
+
+// Declared returns a schema as server-side apply takes it, where nothing is guessed: a list is atomic if the schema does not say how it is
+// merged. Nil is a schema that declares nothing.
+func Declared(s Schema) Schema { return declared{s} }
+
+type declared struct{ schema Schema }
+
+// Field implements Schema.
+func (d declared) Field(name string) Schema { return declared{field(d.schema, name)} }
+
+// Item implements Schema.
+func (d declared) Item() Schema { return declared{item(d.schema)} }
+
+// ListType implements Schema.
+func (d declared) ListType() (kind string, keys []string) {
+	if kind, keys = listType(d.schema); kind == "" {
+		return "atomic", nil
+	}
+	return kind, keys
+}
+
+// Default implements Schema.
+func (d declared) Default() (any, bool) {
+	if d.schema == nil {
+		return nil, false
+	}
+	return d.schema.Default()
+}
+
+// Shared implements Schema.
+func (d declared) Shared() bool { return d.schema != nil && d.schema.Shared() }
+
+// Atomic implements Schema.
+func (d declared) Atomic() bool { return d.schema != nil && d.schema.Atomic() }
 
 // Source is a schema whose methods return their own type, as package discovery's do, and whose zero value knows nothing.
 type Source[S any] interface {
@@ -38,6 +74,7 @@ type Source[S any] interface {
 	ListType() (kind string, keys []string)
 	Default() (any, bool)
 	Shared() bool
+	Atomic() bool
 }
 
 // SchemaOf returns a source as Schema; nil for its zero value.
@@ -66,6 +103,9 @@ func (a adapted[S]) Default() (any, bool) { return a.source.Default() }
 // Shared implements Schema.
 func (a adapted[S]) Shared() bool { return a.source.Shared() }
 
+// Atomic implements Schema.
+func (a adapted[S]) Atomic() bool { return a.source.Atomic() }
+
 // anything is a schema that knows nothing.
 type anything struct{}
 
@@ -83,6 +123,9 @@ func (anything) Default() (any, bool) { return nil, false }
 
 // Shared implements Schema.
 func (anything) Shared() bool { return false }
+
+// Atomic implements Schema.
+func (anything) Atomic() bool { return false }
 
 // object is the schema of an object: it knows the metadata that all objects have, whatever their kind says of it.
 type object struct {

@@ -73,7 +73,7 @@ func (in *Input) child(d children.Desired) (*child, error) {
 	rule, _ := in.Rules.For(d.GroupKind())
 	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key)}
 	c.step = Step{
-		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.Schemas[kindOf(d)], epoch: in.epoch(d),
+		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.schemaOf(kindOf(d), rule), epoch: in.epoch(d),
 		guesses: in.SchemaErrors[kindOf(d)] != nil,
 	}
 	c.content = in.applicable(d.Content)
@@ -149,7 +149,7 @@ func (c *child) inVersion(o *object.Object) (*object.Object, error) {
 	read, ok := c.in.OtherVersions[c.step.Key]
 	switch {
 	case !ok:
-		c.step.Resource, c.step.schema = c.rule.ResourceIn(o.APIVersion()), c.in.Schemas[o.GroupVersionKind()]
+		c.step.Resource, c.step.schema = c.rule.ResourceIn(o.APIVersion()), c.in.schemaOf(o.GroupVersionKind(), c.rule)
 		return o, nil
 	case read.Err != nil:
 		return nil, fmt.Errorf("reading it in version %s: %w", c.step.Resource.Version, read.Err)

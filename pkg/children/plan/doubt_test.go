@@ -380,6 +380,7 @@ func (oneAtomicList) Field(name string) merge.Schema { return oneAtomicList{name
 func (oneAtomicList) Item() merge.Schema             { return nil }
 func (oneAtomicList) Default() (any, bool)           { return nil, false }
 func (oneAtomicList) Shared() bool                   { return false }
+func (oneAtomicList) Atomic() bool                   { return false }
 func (a oneAtomicList) ListType() (string, []string) {
 	if a.name == "list" {
 		return "atomic", nil

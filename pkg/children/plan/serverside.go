@@ -25,15 +25,26 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
+
+// schemaOf returns the schema by which the children of a rule are compared, nil if nothing is known.
+func (in *Input) schemaOf(kind schema.GroupVersionKind, rule children.Rule) merge.Schema {
+	s := in.Schemas[kind]
+	if rule.ServerSide && in.SchemaErrors[kind] == nil {
+		return merge.Declared(s)
+	}
+	return s
+}
 
 // LegacyManager is the field manager of Metacontroller, and of this server's writes that are no server-side apply.
 const LegacyManager = "metacontroller"
@@ -54,7 +65,7 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 		f.record = managedPlace
 		if c.last == nil {
 			var err error
-			if c.last, err = c.appliedBefore(owned.Outline); err != nil {
+			if c.last, err = c.appliedBefore(c.outline); err != nil {
 				return f, err
 			}
 		}
@@ -64,7 +75,7 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 	}
 	part, err := owned.Extract(c.observed, fields)
 	if err == nil {
-		c.last, err = owned.Outline(c.observed, fields)
+		c.last, err = c.outline(c.observed, fields)
 	}
 	if err != nil {
 		return f, fmt.Errorf("reading what %s owns: %w", c.in.Manager, err)
@@ -82,6 +93,11 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 	})
 	f.separateOwner(c.in.Parent)
 	return f, nil
+}
+
+// outline returns what was applied of an object, as far as FieldsV1 tell.
+func (c *child) outline(content map[string]any, fields []byte) (map[string]any, error) {
+	return owned.Outline(content, fields, c.step.schema)
 }
 
 // separateOwner moves differences in the reference to the parent to the ownership: which version of the parent it names is our own

@@ -328,4 +328,9 @@ func TestMapsAreSharedAndStructsAreNot(t *testing.T) {
 	if s.Field("spec").Shared() {
 		t.Error("a struct is shared")
 	}
+	for name, want := range map[string]bool{"values": false, "whole": true, "list": false, "none": false} {
+		if got := s.Field("spec").Field(name).Atomic(); got != want {
+			t.Errorf("%s: written as a whole %t, want %t", name, got, want)
+		}
+	}
 }

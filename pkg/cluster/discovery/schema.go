@@ -150,6 +150,9 @@ func (s *Schema) Default() (any, bool) {
 	return s.node.Default, true
 }
 
+// Atomic reports whether an object, or a map, is written as a whole: no two clients own parts of it.
+func (s *Schema) Atomic() bool { return s != nil && s.node.MapType == "atomic" }
+
 // Shared reports whether an object is a map to which several clients may add entries: not a struct, nor one that is written as a whole.
 func (s *Schema) Shared() bool {
 	if s == nil || len(s.node.Properties) > 0 || s.node.MapType == "atomic" {
