@@ -87,6 +87,9 @@ func (m *merger) value(p *path, observed any, present bool, last any, was bool, 
 
 func (m *merger) object(p *path, observed map[string]any, last, desired any, schema Schema) (map[string]any, error) {
 	was, _ := last.(map[string]any) // Applied in another version of the kind, it may have been anything.
+	if d, ok := schema.(declared); ok && d.Atomic() {
+		was = observed
+	}
 	want, err := asObject(p, desired)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type Schema interface {
 }
 
 // Declared returns a schema as server-side apply takes it, where nothing is guessed: a list is atomic if the schema does not say how it is
-// merged. Nil is a schema that declares nothing.
+// merged, and whatever is in an atomic object and not desired is a difference, applied before or not. Nil is a schema that declares nothing.
 func Declared(s Schema) Schema { return declared{s} }
 
 type declared struct{ schema Schema }

@@ -31,19 +31,15 @@ import (
 // be changed; it has the order of content in its lists. Fields that content does not have are left out. It fails if fields is
 // no FieldsV1.
 func Extract(content map[string]any, fields []byte) (map[string]any, error) {
-	return extractObject(content, fields, nil, func(leaf any, _ merge.Schema) any { return leaf })
+	return extractObject(content, fields, func(leaf any) any { return leaf })
 }
 
-// Outline is Extract, with lists that are owned as a whole left empty, and so with objects of which only that they are there is owned. What
-// is in those is others', or a default. An object that the schema says is written as a whole stays: what is in it was applied, apart from
-// defaults with which the API server completes it. A nil schema says so of none.
-func Outline(content map[string]any, fields []byte, schema merge.Schema) (map[string]any, error) {
-	return extractObject(content, fields, schema, func(leaf any, of merge.Schema) any {
+// Outline is Extract, with values that are owned as a whole left empty. The API server completes such values with defaults, so not
+// all that is in them was applied.
+func Outline(content map[string]any, fields []byte) (map[string]any, error) {
+	return extractObject(content, fields, func(leaf any) any {
 		switch leaf.(type) {
 		case map[string]any:
-			if of != nil && of.Atomic() {
-				return leaf
-			}
 			return map[string]any{}
 		case []any:
 			return []any{}
@@ -53,22 +49,19 @@ func Outline(content map[string]any, fields []byte, schema merge.Schema) (map[st
 	})
 }
 
-// leaves say what is returned of a value that is owned as a whole, and of which the schema may be nil.
-type leaves func(value any, schema merge.Schema) any
-
-func extractObject(content map[string]any, fields []byte, schema merge.Schema, leaf leaves) (map[string]any, error) {
+func extractObject(content map[string]any, fields []byte, leaf func(any) any) (map[string]any, error) {
 	var set map[string]any
 	if err := json.Unmarshal(fields, &set); err != nil {
 		return nil, fmt.Errorf("reading the fields of a field manager: %w", err)
 	}
-	part, _ := extract(content, set, schema, leaf).(map[string]any)
+	part, _ := extract(content, set, leaf).(map[string]any)
 	return part, nil
 }
 
-// extract returns the owned part of a value.
-func extract(value any, set map[string]any, schema merge.Schema, leaf leaves) any {
+// extract returns the owned part of a value; leaf says what is returned of a value that is owned as a whole.
+func extract(value any, set map[string]any, leaf func(any) any) any {
 	if len(set) == 0 {
-		return leaf(value, schema)
+		return leaf(value)
 	}
 	switch value := value.(type) {
 	case map[string]any:
@@ -79,18 +72,18 @@ func extract(value any, set map[string]any, schema merge.Schema, leaf leaves) an
 				continue
 			}
 			if field, ok := value[name]; ok {
-				part[name] = extract(field, asSet(below), fieldOf(schema, name), leaf)
+				part[name] = extract(field, asSet(below), leaf)
 			}
 		}
 		return part
 	case []any:
-		return extractItems(value, set, itemOf(schema), leaf)
+		return extractItems(value, set, leaf)
 	default:
 		return value
 	}
 }
 
-func extractItems(list []any, set map[string]any, schema merge.Schema, leaf leaves) []any {
+func extractItems(list []any, set map[string]any, leaf func(any) any) []any {
 	part := make([]any, 0, min(len(list), len(set)))
 	matchers := make([]matcher, 0, len(set))
 	for _, key := range slices.Sorted(maps.Keys(set)) {
@@ -101,26 +94,12 @@ func extractItems(list []any, set map[string]any, schema merge.Schema, leaf leav
 	for i, item := range list {
 		for _, m := range matchers {
 			if m.matches(i, item) {
-				part = append(part, extract(item, m.below, schema, leaf))
+				part = append(part, extract(item, m.below, leaf))
 				break
 			}
 		}
 	}
 	return part
-}
-
-func fieldOf(s merge.Schema, name string) merge.Schema {
-	if s == nil {
-		return nil
-	}
-	return s.Field(name)
-}
-
-func itemOf(s merge.Schema) merge.Schema {
-	if s == nil {
-		return nil
-	}
-	return s.Item()
 }
 
 func asSet(below any) map[string]any {

@@ -22,23 +22,12 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 )
 
 const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","labels":{"ours":"1","theirs":"2"},"annotations":{}},
 "spec":{"clusterIP":"10.0.0.1","ports":[{"port":53,"protocol":"UDP","name":"u","targetPort":53},{"port":53,"protocol":"TCP","name":"t"},
-{"port":80,"protocol":"TCP"}],"externalIPs":["1.1.1.1","2.2.2.2"],"selector":{"app":"web"}}}`
-
-// atomicSelector is a schema in which every field named selector is written as a whole.
-type atomicSelector struct{ at string }
-
-func (atomicSelector) Field(name string) merge.Schema         { return atomicSelector{name} }
-func (atomicSelector) Item() merge.Schema                     { return nil }
-func (atomicSelector) ListType() (kind string, keys []string) { return "", nil }
-func (atomicSelector) Default() (any, bool)                   { return nil, false }
-func (atomicSelector) Shared() bool                           { return false }
-func (a atomicSelector) Atomic() bool                         { return a.at == "selector" }
+{"port":80,"protocol":"TCP"}],"externalIPs":["1.1.1.1","2.2.2.2"]}}`
 
 func parsed(t *testing.T, text string) map[string]any {
 	t.Helper()
@@ -76,10 +65,10 @@ func TestExtractReturnsWhatIsOwned(t *testing.T) {
 	}
 }
 
-func TestOutlineLeavesEmptyWhatMayHoldDefaults(t *testing.T) {
-	const fields = `{"f:metadata":{"f:labels":{}},"f:spec":{"f:selector":{},"f:externalIPs":{},"f:clusterIP":{},"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}`
-	const want = `{"metadata":{"labels":{}},"spec":{"selector":{"app":"web"},"externalIPs":[],"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`
-	got, err := owned.Outline(parsed(t, service), []byte(fields), atomicSelector{})
+func TestOutlineLeavesValuesThatAreOwnedAsAWholeEmpty(t *testing.T) {
+	const fields = `{"f:metadata":{"f:labels":{}},"f:spec":{"f:externalIPs":{},"f:clusterIP":{},"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}`
+	const want = `{"metadata":{"labels":{}},"spec":{"externalIPs":[],"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`
+	got, err := owned.Outline(parsed(t, service), []byte(fields))
 	if err != nil || !reflect.DeepEqual(got, parsed(t, want)) {
 		t.Errorf("got %v, %v, want %s", got, err, want)
 	}

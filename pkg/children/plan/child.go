@@ -306,7 +306,7 @@ func (c *child) updateBody(f findings) (err error) {
 		// A reference to the parent in another version is a value that has to be written, though no child is deleted for it.
 		exact := len(f.all()) == 0 && trial.Result != nil
 		if exact {
-			hides, err := hidesOwned(c.observed, trial.Whole)
+			hides, err := hidesOwned(c.observed, trial.Whole, s.Manager)
 			if err != nil {
 				return err
 			}

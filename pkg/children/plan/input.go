@@ -233,8 +233,7 @@ func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rul
 		return true
 	}
 	_, recorded := o.Annotation(merge.Annotation)
-	_, legacy := o.AppliedFields(LegacyManager)
-	migrates := recorded || legacy && in.Manager != LegacyManager
+	migrates := recorded || len(in.former(o)) > 0
 	return !migrates && (in.Comparing || rule.Force || !recreates(rule.Method))
 }
 

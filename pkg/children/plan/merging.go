@@ -67,21 +67,19 @@ func (c *child) readRecord() error {
 
 // appliedBefore returns what server-side apply has applied to the observed child; nil if nothing.
 func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]any, error)) (map[string]any, error) {
-	for _, manager := range []string{c.in.Manager, LegacyManager} {
-		fields, ok := c.step.Observed.AppliedFields(manager)
-		if !ok || manager == "" {
-			continue
-		}
-		part, err := extract(c.observed, fields)
-		if err != nil {
-			return nil, fmt.Errorf("reading what %s owns: %w", manager, err)
-		}
-		c.owned = true
-		part = c.in.applicable(part)
-		part["kind"], part["apiVersion"] = c.step.Observed.Kind(), c.step.Observed.APIVersion()
-		return part, nil
+	o := c.step.Observed
+	fields, err := ownedBy(o, append(c.in.former(o), c.in.Manager))
+	if err != nil || fields == nil {
+		return nil, err
 	}
-	return nil, nil
+	part, err := extract(c.observed, fields)
+	if err != nil {
+		return nil, err
+	}
+	c.owned = true
+	part = c.in.applicable(part)
+	part["kind"], part["apiVersion"] = o.Kind(), o.APIVersion()
+	return part, nil
 }
 
 // differences returns where an object differs from what is desired, as what the API server returned for it. Last is what was

@@ -71,3 +71,18 @@ func (o *Object) AppliedFields(manager string) (fields json.RawMessage, ok bool)
 	at, ok := member(o.applied, manager)
 	return bytesOf(at), ok
 }
+
+// Appliers returns the field managers of which [Object.AppliedFields] knows that they own fields.
+func (o *Object) Appliers() []string {
+	if o.applied == "" {
+		return nil
+	}
+	var managers []string
+	s := scanner{data: bytesOf(o.applied)}
+	_ = s.members(func(at span, _ bool) error { // It was encoded here.
+		managers = append(managers, unquote(o.applied[at.start:at.end]))
+		_, err := s.value()
+		return err
+	})
+	return managers
+}

@@ -34,8 +34,8 @@ var wholeFields = map[string]struct {
 	changed string
 	there   []string
 }{
-	"spec.policyTypes":       {"spec.policyTypes spec.podSelector", []string{`"policyTypes":["Ingress","Egress"]`, `"podSelector":{}`}},
-	"spec.selector.app":      {"spec.selector.app", []string{`"selector":{"app":"web"}`}},
+	"spec.policyTypes":       {"spec.podSelector.matchLabels spec.policyTypes", []string{`"policyTypes":["Ingress","Egress"]`, `"podSelector":{}`}},
+	"spec.selector.app":      {"spec.selector.theirs spec.selector.app", []string{`"selector":{"app":"web"}`}},
 	"binaryData.blob data.a": {"binaryData.blob data.a", []string{`"a":""`, `"theirs":"x"`, `"blob":"AAECAwQF"`}},
 	"spec.limits":            {"spec.limits", []string{`"cpu":"8"`}},
 }

@@ -37,6 +37,8 @@ var (
 	merged       = strategy{"Merge", false, manager}
 	applied      = strategy{"ServerSide", true, manager}
 	theirApplied = strategy{"Metacontroller's server-side apply", true, plan.LegacyManager}
+	// formerApplied is that of a controller of another name, whose children this one has now.
+	formerApplied = strategy{"ServerSide of another name", true, manager + "-before"}
 )
 
 // use changes how the declared children are written, in a process that knows nothing of them.
@@ -51,7 +53,7 @@ func (s *scene) use(way strategy) {
 // TestAMoveBetweenStrategiesKeepsEveryChild has children written in one way, and then in another: each is written once at most, and
 // nothing of it but our own record changes. Metacontroller's dynamic apply writes what our Merge does.
 func TestAMoveBetweenStrategiesKeepsEveryChild(t *testing.T) {
-	moves := [][]strategy{{merged, applied, merged, applied}, {applied, merged, applied}, {theirApplied, applied, merged}, {theirApplied, merged, applied}}
+	moves := [][]strategy{{merged, applied, merged, applied}, {applied, merged, applied}, {theirApplied, applied, merged}, {theirApplied, merged, applied}, {formerApplied, applied}}
 	for _, file := range []string{
 		"pod.yaml", "deployment.yaml", "statefulset.yaml", "service-dns.yaml", "service-nodeport.yaml", "configmap.yaml", "secret.yaml", "gadget",
 	} {
@@ -130,6 +132,8 @@ func TestFieldsDroppedInAMoveAreRemoved(t *testing.T) {
 		{theirApplied, merged},
 		{theirApplied, merged, applied},
 		{theirApplied, applied, merged, applied},
+		{formerApplied, applied},
+		{formerApplied, merged},
 	} {
 		var names []string
 		for _, way := range move {

@@ -115,8 +115,9 @@ func (r *runner) editEntries(m map[string]any, names ...string) {
 
 // editSpec changes the spec of a Gadget somewhere.
 func (r *runner) editSpec(spec map[string]any) {
-	ports, _ := spec["ports"].([]any) // Absent: none.
-	switch r.random.IntN(9) {
+	ports, _ := spec["ports"].([]any)   // Absent: none.
+	stages, _ := spec["stages"].([]any) // Likewise.
+	switch r.random.IntN(12) {
 	case 0:
 		spec["color"] = "foreign"
 	case 1:
@@ -143,6 +144,14 @@ func (r *runner) editSpec(spec map[string]any) {
 		}
 	case 8:
 		spec["foreign"], spec["mode"] = r.color(), r.color()
+	case 9:
+		r.editEntries(field(spec, "matching"), "own-color", "own-more")
+	case 10:
+		spec["stages"] = append(stages, map[string]any{"name": fmt.Sprintf("f-%d", r.random.IntN(1000))})
+	case 11:
+		if len(stages) > 0 {
+			spec["stages"] = stages[1:]
+		}
 	}
 }
 

@@ -154,17 +154,19 @@ func gadgetSpec(r *Request, wish Wish, step int64) map[string]any {
 	if related := relatedText(r); related != "" {
 		settings["own-related"] = related
 	}
-	ports := []any{}
+	ports, stages := []any{}, []any{}
 	for i := range 1 + wish.Level%3 {
 		port := map[string]any{"name": "own-" + itoa(i), "port": 8000 + wish.Level}
+		stage := map[string]any{"name": "own-" + itoa(i)}
 		if wish.has(WithProtocol) {
-			port["protocol"] = "UDP"
+			port["protocol"], stage["note"] = "UDP", "noted"
 		}
-		ports = append(ports, port)
+		ports, stages = append(ports, port), append(stages, stage)
 	}
 	spec := map[string]any{
 		"color": wish.Color, "level": wish.Level, "settings": settings, "ports": ports,
 		"tags": []any{wish.Color, "step " + itoa(step)}, "tolerations": []any{"own"},
+		"matching": maps.Clone(settings), "stages": stages,
 	}
 	if !wish.has(WithoutSize) {
 		spec["size"] = 1 + wish.Level%3

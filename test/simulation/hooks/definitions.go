@@ -115,7 +115,14 @@ func gadgetSchema(e Edition) map[string]any {
 	port["required"] = []any{"name"}
 	ports := list("map", port)
 	ports["x-kubernetes-list-map-keys"] = []any{"name"}
+	// As many custom resources do, it does not say how the stages are merged.
+	stages := map[string]any{"type": "array", "items": object(map[string]any{
+		"name": typed("string"), "note": typed("string"), "weight": defaulted("integer", 1),
+	})}
+	matching := stringMap()
+	matching["x-kubernetes-map-type"] = "atomic"
 	properties := map[string]any{
+		"matching": matching, "stages": stages,
 		"size": defaulted("integer", 1), "color": typed("string"), "level": typed("integer"), "mode": defaulted("string", "auto"),
 		"settings": stringMap(), "ports": ports, "tags": list("atomic", typed("string")), "tolerations": list("atomic", typed("string")),
 		"foreign": typed("string"),

@@ -51,10 +51,10 @@ func difference(want, have object, e hooks.Edition) string {
 		}
 		var d string
 		switch name {
-		case "settings":
-			d = entries("spec.settings", want.at("spec", "settings"), have.at("spec", "settings"))
-		case "ports":
-			d = ports(value, got[name])
+		case "settings", "matching":
+			d = entries("spec."+name, want.at("spec", name), have.at("spec", name))
+		case "ports", "stages":
+			d = items("spec."+name, value, got[name])
 		case "parts":
 			d = parts(value, got[name])
 		case "template":
@@ -101,19 +101,22 @@ func named(list any) map[string]map[string]any {
 	return byName
 }
 
-// ports compares lists that are maps by name.
-func ports(want, have any) string {
+// items compares lists that are maps by name. A note is of the hook alone.
+func items(where string, want, have any) string {
 	wanted, got := named(want), named(have)
 	for name, item := range wanted {
 		for field, value := range item {
 			if !reflect.DeepEqual(value, got[name][field]) {
-				return fmt.Sprintf("spec.ports[%s].%s is %v, not %v", name, field, got[name][field], value)
+				return fmt.Sprintf("%s[%s].%s is %v, not %v", where, name, field, got[name][field], value)
 			}
+		}
+		if note := got[name]["note"]; item["note"] == nil && note != nil {
+			return fmt.Sprintf("%s[%s].note is %v, and not wanted any more", where, name, note)
 		}
 	}
 	for name := range got {
 		if _, ok := wanted[name]; !ok && strings.HasPrefix(name, own) {
-			return fmt.Sprintf("spec.ports[%s] is there, and not wanted any more", name)
+			return fmt.Sprintf("%s[%s] is there, and not wanted any more", where, name)
 		}
 	}
 	return ""

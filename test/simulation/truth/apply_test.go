@@ -63,6 +63,13 @@ var applyRows = []row{
 		c.apply(409, "one", things+"/a", thing("a", `{"order":[1,2],"plain":[{"a":"1"}]}`))
 		c.apply(200, "one", things+"/a?force=true", thing("a", `{"order":[1,2],"plain":[{"a":"1"}]}`))
 	}},
+	{"apply removes what it leaves out of atomic maps and lists", func(c *client) {
+		c.apply(201, "one", things+"/a", thing("a", `{"whole":{"a":"1","b":"2"},"plain":[{"a":"1"},{"a":"2"}],"order":[1,2]}`))
+		c.apply(200, "one", things+"/a", thing("a", `{"whole":{"a":"1"},"plain":[{"a":"2"}],"order":[2,1]}`))
+		c.patch(200, mergeType, things+"/a", `{"spec":{"whole":{"c":"3"}}}`)
+		c.apply(409, "one", things+"/a", thing("a", `{"whole":{"a":"1"}}`))
+		c.apply(200, "one", things+"/a?force=true", thing("a", `{"whole":{"a":"1"}}`))
+	}},
 	{"apply with a UID", func(c *client) {
 		body := func(uid string) string {
 			return `{"apiVersion":"truth.example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"` + uid + `"},"spec":{"replicas":2}}`

@@ -37,6 +37,7 @@ const thingSchema = `{"type":"object","properties":{
   "nested":{"type":"object","properties":{"deep":{"type":"string","default":"x"},"ratio":{"type":"number"},"on":{"type":"boolean"}}},
   "nullable":{"type":"string","nullable":true},
   "limits":{"type":"object","additionalProperties":{"type":"string"}},
+  "whole":{"type":"object","additionalProperties":{"type":"string"},"x-kubernetes-map-type":"atomic"},
   "template":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}},
  "status":{"type":"object","properties":{"phase":{"type":"string","enum":["Ready","Failed"]},"observed":{"type":"integer"},
   "conditions":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["type"],
