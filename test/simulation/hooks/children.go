@@ -106,7 +106,11 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 	if Meta(r.Parent, "namespace") == "" {
 		meta["namespace"] = Namespaces[int(i)%len(Namespaces)]
 	}
-	o := map[string]any{"apiVersion": kind.APIVersion(rule.Version), "kind": kind.Name, "metadata": meta}
+	version := rule.Version
+	if other := slices.IndexFunc(kind.Versions, func(v string) bool { return v != version }); other >= 0 && i%2 == 1 && wish.has(InOtherVersion) {
+		version = kind.Versions[other]
+	}
+	o := map[string]any{"apiVersion": kind.APIVersion(version), "kind": kind.Name, "metadata": meta}
 	switch rule.Kind {
 	case Gadget:
 		o["spec"] = gadgetSpec(r, wish, step)

@@ -60,6 +60,8 @@ const (
 	FinalizeOneByOne
 	// WithResync asks for a resync while something is missing.
 	WithResync
+	// InOtherVersion gives every second child in another version than its rule's, where its kind has one.
+	InOtherVersion
 
 	// Shapes is the number of values of Wish.Shape.
 	Shapes = 1 << iota
