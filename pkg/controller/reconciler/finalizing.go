@@ -204,7 +204,8 @@ func (s *Sync) PutOffFinalizer() {
 // finalizedEarly reports whether the hook had the finalizer taken off a parent on which the next sync puts it again
 // (docs/reference/contract.md#s6).
 func (s *Sync) finalizedEarly() bool {
-	return s.Decision.Finalized && s.Parent != nil && s.controller.hooks.Finalize != nil && !s.finalizing()
+	c := s.controller
+	return s.Decision.Finalized && s.Parent != nil && c.hooks.Finalize != nil && !s.finalizing() && !c.finalizer.On(s.Parent)
 }
 
 // deletedAll reports whether all children were deleted that were to be, and none of them is to be created again.

@@ -17,12 +17,14 @@ limitations under the License.
 package reconciler_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -36,16 +38,7 @@ import (
 // TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges has the hook return another label each time, until the parent is held back.
 func TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		version := int64(1)
-		var label atomic.Value
-		s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
-			if r.Method != http.MethodPatch {
-				return http.StatusOK, `{}`
-			}
-			version++
-			return http.StatusOK, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"p","uid":"uid-p","resourceVersion":"%d","labels":{"n":%q}}}`,
-				version, label.Load())
-		})})
+		s, _, label := newLabelScene(t)
 		s.exist(thing(t, "p", 1, "", ""))
 		var syncs atomic.Int64
 		c := s.start(&kind{write: func(sync *reconciler.Sync) error {
@@ -67,4 +60,59 @@ func TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges(t *testing.T) {
 			t.Error("it is not synced at once")
 		}
 	})
+}
+
+// TestAParentThatDoesNotSettleIsHeldBackWhileItsSyncsFail has the hook return another label each time, or in some syncs, beside a child that
+// cannot be written.
+func TestAParentThatDoesNotSettleIsHeldBackWhileItsSyncsFail(t *testing.T) {
+	const endless = 1000
+	for name, tc := range map[string]struct {
+		reason string
+		// writes says which syncs write.
+		writes  func(sync int64) bool
+		differs int
+	}{
+		"each sync writes":            {"The writes have it synced again and again.", func(int64) bool { return true }, 1},
+		"none writes":                 {"The back-off slows it down.", func(int64) bool { return false }, 0},
+		"the next one does not write": {"It is the hook that asks to be called again.", func(sync int64) bool { return sync%2 == 1 }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, version, label := newLabelScene(t)
+				s.exist(thing(t, "p", 1, "", ""))
+				var syncs atomic.Int64
+				c := s.start(&kind{write: func(sync *reconciler.Sync) error {
+					n := syncs.Add(1)
+					failed := errors.New("another child cannot be written")
+					sync.Decision.ResyncAfter = 5 * time.Second
+					if n > endless || !tc.writes(n) {
+						return failed
+					}
+					text := strconv.FormatInt(n, 10)
+					label.Store(text)
+					return errors.Join(failed, sync.WriteParent(t.Context(), parent.Changes{Labels: map[string]*string{"n": &text}}))
+				}}, nil)
+				<-time.After(5 * time.Minute)
+				synctest.Wait()
+				if h := c.Health(); h.Differing != tc.differs || h.Failing != 1 || syncs.Load() >= endless {
+					t.Errorf("%d parents differ and %d fail after %d syncs and %d writes, want %d and 1: %s",
+						h.Differing, h.Failing, syncs.Load(), version.Load()-1, tc.differs, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+// newLabelScene returns a scene whose API server takes a label of the parent as it is stored last.
+func newLabelScene(t *testing.T) (s *scene, version *atomic.Int64, label *atomic.Value) {
+	t.Helper()
+	version, label = new(atomic.Int64), new(atomic.Value)
+	version.Store(1)
+	return newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
+		if r.Method != http.MethodPatch {
+			return http.StatusOK, `{}`
+		}
+		return http.StatusOK, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"p","uid":"uid-p","resourceVersion":"%d","labels":{"n":%q}}}`,
+			version.Add(1), label.Load())
+	})}), version, label
 }

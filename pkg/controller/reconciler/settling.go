@@ -46,11 +46,16 @@ var seed = maphash.MakeSeed() //nolint:gochecknoglobals // It does not change, a
 // unsettled has the last message about a parent that does not settle, for each cause.
 type unsettled struct{ differs, changedBack atomic.Pointer[string] }
 
-// settle takes note of what a sync wrote. It returns for how long the parent is held back, zero for not at all.
-func (c *Controller) settle(ctx context.Context, s *Sync) time.Duration {
+// settle takes note of what a sync wrote, which failed if there is an error. It returns for how long the parent is held back, zero for not at
+// all.
+func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Duration {
 	places, wrote := s.places()
 	if s.Parent == nil || !wrote {
-		c.settling.Rested(s.Key, time.Now())
+		if err == nil {
+			c.settling.Rested(s.Key, time.Now())
+		} else {
+			c.settling.Failed(s.Key)
+		}
 		return 0
 	}
 	before, after := parentState(s.opened), parentState(s.Parent)

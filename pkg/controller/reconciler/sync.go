@@ -162,12 +162,11 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 		}
 		return worker.Result{}, nil
 	}
-	if err == nil {
-		c.parents.synced(key)
-	}
 	again := worker.Earliest(s.Decision.ResyncAfter, s.result.Again)
-	if err == nil {
-		again = worker.Earliest(again, c.settle(ctx, s))
+	// What a sync that fails has written may cause the next one, without a back-off.
+	if pause := c.settle(ctx, s, err); err == nil {
+		c.parents.synced(key)
+		again = worker.Earliest(again, pause)
 	}
 	return worker.Result{ResyncAfter: again, Wrote: s.wroteChildren()}, err
 }

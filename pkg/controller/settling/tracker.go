@@ -85,6 +85,8 @@ type entry struct {
 	at     time.Time
 	seen   uint64
 	places uint64
+	// failed says that a sync followed that wrote nothing and failed.
+	failed bool
 	// loops counts the syncs in a row that were caused by nothing but the one before, and same those of them that wrote the same places.
 	// children is the most children that there were meanwhile.
 	loops, same, children int
@@ -127,7 +129,7 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 	}
 	cause := e.count(s, now)
 	t.blame(e, cause)
-	e.left, e.at, e.seen, e.places = s.After, now, s.Before.Written, s.Places
+	e.left, e.at, e.seen, e.places, e.failed = s.After, now, s.Before.Written, s.Places, false
 	if cause == None {
 		return None, 0
 	}
@@ -143,6 +145,8 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 func (e *entry) count(s Sync, now time.Time) Cause {
 	same := s.Before.Content == e.left.Content && s.Before.Children == e.left.Children && !s.Rolling && !e.expired(now)
 	switch {
+	case same && s.Before.Written == e.left.Written && e.failed:
+		// The failure may have caused it, and back-off sees to those.
 	case same && s.Before.Written == e.left.Written:
 		e.loops++
 		e.children = max(e.children, s.Children)
@@ -198,6 +202,16 @@ func (t *Tracker) Rested(key parent.Key, now time.Time) {
 		e.start()
 	default:
 		e.loops, e.same = 0, 0
+	}
+}
+
+// Failed takes note of a sync that failed and wrote nothing: whether responses come to an end is not known, and the sync that follows may be made
+// because of the failure alone.
+func (t *Tracker) Failed(key parent.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok {
+		e.failed = true
 	}
 }
 

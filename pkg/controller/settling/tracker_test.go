@@ -147,6 +147,20 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				h.tracker.Rested(key, h.now)
 			}
 		}, settling.None},
+		{"a hook that says something new each time, and fails now and then", func(h *history) {
+			for n := range 30 {
+				if h.sync(2, 0, h.status); n%3 == 0 {
+					h.tracker.Failed(key)
+				}
+			}
+		}, settling.Differs},
+		{"a hook that is called again because a child fails, and then says something new once", func(h *history) {
+			for range many {
+				h.now = h.now.Add(time.Second)
+				h.sync(2, 0, h.status)
+				h.tracker.Failed(key)
+			}
+		}, settling.None},
 		{"another client writes its own status back", func(h *history) {
 			for range 20 {
 				h.state.Written = 1
