@@ -116,3 +116,56 @@ func newLabelScene(t *testing.T) (s *scene, version *atomic.Int64, label *atomic
 			version.Add(1), label.Load())
 	})}), version, label
 }
+
+// TestAParentThatIsPolledSettlesWhereItsStatusIsIgnored has the hook return another status each time. Where changes of the status are ignored no
+// sync follows from the write, and all are those of the period.
+func TestAParentThatIsPolledSettlesWhereItsStatusIsIgnored(t *testing.T) {
+	const period, periods = 10 * time.Second, 100
+	for name, tc := range map[string]struct {
+		reason string
+		// labeled says that a label is another one each time, too; fails that the syncs fail.
+		labeled, fails bool
+		polled         bool
+	}{
+		"only the status is written": {"Nothing follows from that.", false, false, true},
+		"and the syncs fail":         {"The back-off slows down what follows from that.", false, true, true},
+		"a label is written":         {"It has the parent synced again.", true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var syncs atomic.Int64
+				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
+					if r.Method != http.MethodPatch {
+						return http.StatusOK, `{}`
+					}
+					n, labels := int(syncs.Load()), ""
+					if tc.labeled {
+						labels = fmt.Sprintf(`,"labels":{"n":"%d"}`, n)
+					}
+					return http.StatusOK, string(thing(t, "p", n+1, labels, fmt.Sprintf(`,"status":{"n":%d}`, n)).JSON())
+				})})
+				s.exist(thing(t, "p", 1, "", ""))
+				c := s.start(&kind{write: func(sync *reconciler.Sync) error {
+					n := syncs.Add(1)
+					changes := parent.Changes{Status: map[string]any{"n": n}}
+					if tc.labeled {
+						changes.Labels = map[string]*string{"n": new(strconv.FormatInt(n, 10))}
+					}
+					if err := sync.WriteParent(t.Context(), changes); err != nil || !tc.fails {
+						return err
+					}
+					return errors.New("a child cannot be written")
+				}}, func(c *reconciler.Config) {
+					c.Sources[0].IgnoreStatus = true
+					c.Definition.ResyncPeriodSeconds = new(int32(period / time.Second))
+				})
+				<-time.After(periods*period + time.Second)
+				synctest.Wait()
+				differing := c.Health().Differing
+				if settles, polled := differing == 0, syncs.Load() > periods; settles != tc.polled || polled != tc.polled {
+					t.Errorf("%d parents differ after %d syncs in %d periods: %s", differing, syncs.Load(), periods, tc.reason)
+				}
+			})
+		})
+	}
+}

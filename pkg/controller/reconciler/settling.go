@@ -62,7 +62,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	before.Children, after.Children = sum(s.Observed), s.left()
 	cause, pause := c.settling.Wrote(s.Key, settling.Sync{
 		Before: before, After: after, Places: places, Children: len(s.Observed), WroteParent: s.writesParent(),
-		Rolling: c.parents.rolls(s.Key), Again: s.Decision.ResyncAfter,
+		Rolling: c.parents.rolls(s.Key), Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	if cause == settling.None {
 		return 0
@@ -205,6 +205,11 @@ func (s *Sync) places() (places uint64, wrote bool) {
 
 // writesParent reports whether the sync wrote the parent, in a way that has the next sync write it as well.
 func (s *Sync) writesParent() bool { return s.wroteParent || s.finalizedEarly() }
+
+// ends reports whether no sync follows from what the sync wrote, because it is nothing but a status of which changes are ignored.
+func (s *Sync) ends() bool {
+	return s.Source.IgnoreStatus && !s.wroteChildren() && !s.finalizedEarly() && parent.StatusOnly(s.opened, s.Parent)
+}
 
 // differs says which place of the responses differs each time.
 func (s *Sync) differs() string {

@@ -72,6 +72,8 @@ type Sync struct {
 	Children int
 	// WroteParent says that it wrote to the parent.
 	WroteParent bool
+	// Ends says that no sync follows from what it wrote.
+	Ends bool
 	// Rolling says that it is a step of a rolling update, which is no reason to hold the parent back.
 	Rolling bool
 	// Again is after which time the hook wants to be called again, zero for never. The parent is not held back for longer.
@@ -144,10 +146,13 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 // count counts a sync, and returns why the parent does not settle.
 func (e *entry) count(s Sync, now time.Time) Cause {
 	same := s.Before.Content == e.left.Content && s.Before.Children == e.left.Children && !s.Rolling && !e.expired(now)
+	unchanged := same && s.Before.Written == e.left.Written
 	switch {
-	case same && s.Before.Written == e.left.Written && e.failed:
+	case unchanged && s.Ends:
+		e.start()
+	case unchanged && e.failed:
 		// The failure may have caused it, and back-off sees to those.
-	case same && s.Before.Written == e.left.Written:
+	case unchanged:
 		e.loops++
 		e.children = max(e.children, s.Children)
 		if s.Places == e.places {

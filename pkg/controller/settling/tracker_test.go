@@ -161,6 +161,24 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				h.tracker.Failed(key)
 			}
 		}, settling.None},
+		{"a hook that says something new each time, from which nothing follows", func(h *history) {
+			for range many {
+				h.now = h.now.Add(time.Second)
+				h.record(settling.Sync{Places: 2, Ends: true}, h.status)
+			}
+		}, settling.None},
+		{"a time in a child, and in the status, from which nothing follows", func(h *history) {
+			for range 20 {
+				h.sync(1, 1, h.child)
+				h.record(settling.Sync{Places: 2, Ends: true}, h.status)
+			}
+		}, settling.None},
+		{"another client writes its own status back, and nothing follows", func(h *history) {
+			for range 20 {
+				h.state.Written = 1
+				h.record(settling.Sync{Places: 2, Ends: true}, func(s *settling.State) { s.Written = 2 })
+			}
+		}, settling.ChangedBack},
 		{"another client writes its own status back", func(h *history) {
 			for range 20 {
 				h.state.Written = 1
