@@ -175,7 +175,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	last := s.OptsOut()
 	if last {
 		err = s.ReconcileChildren(ctx, "children")
-		s.PutOffFinalizer()
+		err = errors.Join(err, s.PutOffFinalizer())
 	}
 	if s.Decision.Finalized {
 		if err := s.RemoveFinalizer(ctx); err != nil {

@@ -152,7 +152,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	}
 	if s.OptsOut() && !s.Decision.Delete {
 		err := s.ReconcileChildren(ctx, "attachments")
-		s.PutOffFinalizer()
+		err = errors.Join(err, s.PutOffFinalizer())
 		return errors.Join(parent.IgnoreGone(k.writeTarget(ctx, s)), err)
 	}
 	if manages && k.statusLast(s) {

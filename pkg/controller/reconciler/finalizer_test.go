@@ -154,3 +154,69 @@ func TestAParentThatIsNotFinalizedIsToldByWhoTakesTheFinalizerOff(t *testing.T) 
 		})
 	}
 }
+
+// TestAParentThatIsNotSelectedStaysWhileItsChildrenCannotBeSeen has the finalize hook say that a parent is finalized, of which it is shown no
+// children because their kind is not served.
+func TestAParentThatIsNotSelectedStaysWhileItsChildrenCannotBeSeen(t *testing.T) {
+	const deselected, deleted = `,"labels":{"out":""}`, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+	gadgets := v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "gadgets"}
+	for name, tc := range map[string]struct {
+		reason   string
+		metadata string
+		declared []v1alpha1.ResourceRule
+		missing  v1alpha1.ResourceRule
+		stays    bool
+	}{
+		"not selected":                   {"Nobody would delete them.", deselected, []v1alpha1.ResourceRule{gadgets}, gadgets, true},
+		"not selected, and in deletion":  {"The garbage collector does.", deselected + deleted, []v1alpha1.ResourceRule{gadgets}, gadgets, false},
+		"not selected, and no such kind": {"There can be none.", deselected, nil, gadgets, false},
+		"not selected, and another version": {
+			"They are shown in that.", deselected,
+			[]v1alpha1.ResourceRule{{APIVersion: "example.com/v2", Resource: "widgets"}},
+			v1alpha1.ResourceRule{APIVersion: "example.com/v2", Resource: "widgets"},
+			false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var released atomic.Bool
+				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
+					if r.Method == http.MethodPatch {
+						released.Store(true)
+						return http.StatusOK, string(thing(t, "a", 2, tc.metadata, "").JSON())
+					}
+					return http.StatusOK, `{}`
+				})})
+				s.exist(thing(t, "a", 1, tc.metadata+`,"finalizers":[`+ours+`]`, ""))
+				c := s.start(&kind{
+					decide: func(sync *reconciler.Sync) error {
+						sync.Decision = reconciler.Decision{Settled: true, Finalized: true}
+						return nil
+					},
+					apply: func(ctx context.Context, sync *reconciler.Sync) error {
+						err := sync.ReconcileChildren(ctx, "children")
+						if sync.OptsOut() {
+							err = errors.Join(err, sync.PutOffFinalizer())
+						}
+						if sync.Decision.Finalized {
+							err = errors.Join(err, sync.RemoveFinalizer(ctx))
+						}
+						return err
+					},
+				}, func(c *reconciler.Config) {
+					c.Definition.Finalize, c.Definition.Children = c.Definition.Sync, tc.declared
+					c.Missing = []v1alpha1.ResourceRule{tc.missing}
+				})
+				<-time.After(time.Minute)
+				synctest.Wait()
+				told := ""
+				for _, e := range c.LastErrors() {
+					told += e.Message
+				}
+				if said := strings.Contains(told, "does not serve gadgets in example.com/v1"); released.Load() == tc.stays || said != tc.stays {
+					t.Errorf("released %t, told %q, want it to stay: %t. %s", released.Load(), told, tc.stays, tc.reason)
+				}
+			})
+		})
+	}
+}

@@ -19,9 +19,12 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
@@ -196,9 +199,27 @@ func (s *Sync) OptsOut() bool {
 }
 
 // PutOffFinalizer keeps the finalizer on the parent if ReconcileChildren left children that the hook does not want, so that the next sync
-// deletes them, or it failed.
-func (s *Sync) PutOffFinalizer() {
+// deletes them, or it failed. The error says that there may be children that cannot be observed.
+func (s *Sync) PutOffFinalizer() error {
 	s.Decision.Finalized = s.Decision.Finalized && s.deletedChildren
+	unobserved := s.controller.unobserved()
+	if !s.Decision.Finalized || len(unobserved) == 0 {
+		return nil
+	}
+	// The controller is built again when the cluster serves them, and syncs all parents.
+	s.Decision.Finalized = false
+	return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), fmt.Errorf("the finalizer stays on, because this object may have "+
+		"children that the hook is not shown: the cluster does not serve %s; install that, or take it out of the spec", strings.Join(unobserved, ", ")))
+}
+
+// unobserved returns the declared kinds of children that the cluster does not serve, in no version that is declared.
+func (c *Controller) unobserved() (kinds []string) {
+	for _, missing := range unserved(c.config) {
+		if !slices.ContainsFunc(c.config.Children, func(rule children.Rule) bool { return rule.Resource.GroupResource() == missing.GroupResource() }) {
+			kinds = append(kinds, fmt.Sprintf("%s in %s", missing.Resource, missing.GroupVersion()))
+		}
+	}
+	return kinds
 }
 
 // finalizedEarly reports whether the hook had the finalizer taken off a parent on which the next sync puts it again
