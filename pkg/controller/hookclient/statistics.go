@@ -38,6 +38,8 @@ const (
 	// is repeated, says nothing. A hook that only asks for patience is given postponedAfter.
 	failingAfter   = 500 * time.Millisecond
 	postponedAfter = time.Minute
+	// maxRow is how many parents are remembered with which calls have failed in a row.
+	maxRow = 16
 	// maxCause bounds the texts of causes, which may hold what a hook returned.
 	maxCause = 400
 )
@@ -125,6 +127,9 @@ type statistics struct {
 	// hook asked to be called later.
 	since   time.Time
 	patient bool
+	// row are the parents of the failures in a row that are not gone, and more says that there may be others.
+	row  []webhook.RootKey
+	more bool
 	// cause is the error that is shown of the failures in a row, and about is its parent; the zero value is that of none.
 	cause error
 	about webhook.RootKey
@@ -170,7 +175,14 @@ func (s *statistics) failed(parent webhook.RootKey, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since.IsZero() {
-		s.since, s.patient, s.cause = now, true, nil
+		s.since, s.patient, s.cause, s.row, s.more = now, true, nil, s.row[:0], false
+	}
+	switch {
+	case slices.Contains(s.row, parent):
+	case len(s.row) < maxRow:
+		s.row = append(s.row, parent)
+	default:
+		s.more = true
 	}
 	// What concerns one parent is shown until that parent fails in other words: whoever waits for the condition is not told another
 	// parent's error with each retry. What concerns all calls is shown at once.
@@ -181,12 +193,17 @@ func (s *statistics) failed(parent webhook.RootKey, err error) {
 	s.patient = s.patient && later
 }
 
-// forget drops a parent that is gone: the error of another one is shown when it fails next.
+// forget drops a parent that is gone: the error of another one is shown when it fails next. If calls have failed for those alone that are gone,
+// and not for a cause that concerns all calls, nothing is known against the hook any more.
 func (s *statistics) forget(parent webhook.RootKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.about == parent {
 		s.about = webhook.RootKey{}
+	}
+	s.row = slices.DeleteFunc(s.row, func(failed webhook.RootKey) bool { return failed == parent })
+	if _, missing := errors.AsType[*webhook.CredentialsError](s.err); len(s.row) == 0 && !s.more && !missing && !unreachable(s.err) {
+		s.since = time.Time{}
 	}
 }
 

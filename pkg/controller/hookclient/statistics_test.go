@@ -19,7 +19,9 @@ package hookclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +55,15 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 		return func(s *statistics) {
 			s.called(webhook.RootKey{Name: name}, time.Millisecond, &webhook.StatusError{Code: 500, Body: name + " is bad"})
 		}
+	}
+	leave := func(name string) func(*statistics) {
+		return func(s *statistics) { s.forget(webhook.RootKey{Name: name}) }
+	}
+	many := func(each func(string) func(*statistics)) (steps []func(*statistics)) {
+		for n := range 100 {
+			steps = append(steps, each(fmt.Sprint("parent ", n)))
+		}
+		return steps
 	}
 	succeed := func(s *statistics) { s.called(webhook.RootKey{Name: "p"}, time.Millisecond, nil); s.succeeded() }
 	reject := func(s *statistics) {
@@ -102,10 +113,38 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 		"TheParentLeaves": {
 			"Another one is named when it fails next.",
 			[]func(*statistics){
-				failFor("a"), failFor("b"), wait(time.Second), func(s *statistics) { s.forget(webhook.RootKey{Name: "a"}) }, failFor("c"), failFor("b"),
+				failFor("a"), failFor("b"), wait(time.Second), leave("a"), failFor("c"), failFor("b"),
 			},
 			[]string{"body: c is bad"},
 			false, false, 0,
+		},
+		"AllParentsLeave": {
+			"Nothing is known of calls for others.",
+			[]func(*statistics){failFor("a"), failFor("b"), failFor("a"), wait(time.Second), leave("b"), leave("a")},
+			nil, false, false, 0,
+		},
+		"AParentComesAfterAllHaveLeft": {
+			"It fails since its own first call.",
+			[]func(*statistics){failFor("a"), leave("a"), wait(time.Minute), failFor("b"), wait(time.Second)},
+			[]string{"body: b is bad"},
+			false, false, time.Minute,
+		},
+		"MoreParentsLeaveThanAreRemembered": {
+			"It is not known that there is no other one.",
+			slices.Concat(many(failFor), []func(*statistics){wait(time.Second)}, many(leave)),
+			[]string{"body: parent 0 is bad"},
+			false, false, 0,
+		},
+		"AllParentsLeaveWhileItIsRefused": {
+			"The next parent would find it so.",
+			[]func(*statistics){fail(refused), wait(time.Second), leave("p")},
+			[]string{"connection refused"},
+			true, false, 0,
+		},
+		"AllParentsLeaveAfterItWasRefused": {
+			"That was over.",
+			[]func(*statistics){fail(refused), wait(time.Second), failFor("a"), leave("p"), leave("a")},
+			nil, false, false, 0,
 		},
 		"OneOfManyParentsThenRefused": {
 			"What concerns all calls is named at once.",

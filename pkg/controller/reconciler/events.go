@@ -185,8 +185,8 @@ func (c *Controller) forget(s *Source, o *object.Object) {
 	key := s.key(o)
 	c.config.Kind.Forget(key)
 	c.pool.Forget(key)
-	c.active()
 	c.forgetSynced(key, s.root(o), o.UID())
+	c.active()
 }
 
 // forgetSynced drops what syncs of a parent remember.
