@@ -262,7 +262,8 @@ func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.
 		return nil
 	}
 	wanted := readsOf(resources)
-	unknown := a.need(key, wanted)
+	// A review that began before this may end at any time, and knows nothing of what is found out here.
+	unknown, denied := a.need(key, wanted)
 	if len(unknown) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -271,14 +272,13 @@ func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.
 			return err
 		}
 		a.learn(unknown, missing)
+		denied = append(denied, missing...)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	missing := slices.DeleteFunc(wanted, func(right rights.Right) bool { return !a.denied[right] })
-	if len(missing) > 0 {
-		return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
+	if len(denied) == 0 {
+		return nil
 	}
-	return nil
+	missing := slices.DeleteFunc(wanted, func(right rights.Right) bool { return !slices.Contains(denied, right) })
+	return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
 }
 
 // Permits is Relate for a parent of which nothing is to be remembered.
@@ -317,8 +317,8 @@ func (a *Access) Forget(key parent.Key) {
 	}
 }
 
-// need notes the rights that a parent needs, and returns those that were never reviewed.
-func (a *Access) need(key parent.Key, wanted []rights.Right) (unknown []rights.Right) {
+// need notes the rights that a parent needs, and returns those that were never reviewed, and those that were missing.
+func (a *Access) need(key parent.Key, wanted []rights.Right) (unknown, denied []rights.Right) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	former := a.related[key]
@@ -338,11 +338,14 @@ func (a *Access) need(key parent.Key, wanted []rights.Right) (unknown []rights.R
 		}
 	}
 	for _, right := range wanted {
-		if !a.known[right] {
+		switch {
+		case !a.known[right]:
 			unknown = append(unknown, right)
+		case a.denied[right]:
+			denied = append(denied, right)
 		}
 	}
-	return unknown
+	return unknown, denied
 }
 
 // learn takes what was found out about rights beside the reviews.

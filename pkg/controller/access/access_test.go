@@ -347,6 +347,35 @@ func TestRelatedObjects(t *testing.T) {
 	})
 }
 
+// TestAReviewThatBeganBeforeAParentNamedAResourcePermitsNothing has reviews end all the time that did not ask for the rights on it.
+func TestAReviewThatBeganBeforeAParentNamedAResourcePermitsNothing(t *testing.T) {
+	c := &cluster{denied: map[rights.Account][]rights.Right{alice: {listSecrets}}}
+	a := New(Config{Account: alice, Needs: needs(), Cluster: c})
+	done := make(chan struct{})
+	var reviewing sync.WaitGroup
+	for range 8 {
+		reviewing.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					a.mu.Lock()
+					a.accept(finding{exists: true, impersonates: true}, a.reads)
+					a.mu.Unlock()
+				}
+			}
+		})
+	}
+	defer reviewing.Wait()
+	defer close(done)
+	for n := range 10_000 {
+		if err := a.Relate(t.Context(), key, secrets); !IsNotPermitted(err) {
+			t.Fatalf("at attempt %d: got %v", n, err)
+		}
+	}
+}
+
 func TestNoAccountIsNoLimit(t *testing.T) {
 	var none *Access
 	none.Run(t.Context(), func() { t.Error("something changed") })
