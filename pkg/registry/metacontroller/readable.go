@@ -17,6 +17,7 @@ limitations under the License.
 package metacontroller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -62,7 +64,7 @@ func (e *UnreadableError) Unwrap() error { return e.Err }
 // CheckReadable returns an *UnreadableError if a stored object is encrypted with a key that the server was not given, which would come up
 // and never be ready. Transformers are those of the configuration of encryption, with which all objects are read. Nil: there is no such
 // configuration, and one object of each resource is read, which costs nothing and finds that it was forgotten. An etcd that does not
-// answer is no error here.
+// answer is no error here, and neither is what the plugin of a KMS says: it may start later than the server.
 func CheckReadable(ctx context.Context, config *storagebackend.Config, transformers value.ResourceTransformers) error {
 	ctx, cancel := context.WithTimeout(ctx, readableTimeout)
 	defer cancel()
@@ -121,7 +123,11 @@ func readThrough(ctx context.Context, client *clientv3.Client, root string, reso
 			return fmt.Errorf("reading %s: %w", resource, err)
 		}
 		for _, kv := range page.Kvs {
-			if _, _, err := transformer.TransformFromStorage(ctx, kv.GetValue(), value.DefaultContext(kv.GetKey())); err != nil {
+			_, _, err := transformer.TransformFromStorage(ctx, kv.GetValue(), value.DefaultContext(kv.GetKey()))
+			if err != nil && ofPlugin(kv.GetValue(), err) {
+				return fmt.Errorf("asking the plugin of a KMS to decrypt %s: %w", kv.GetKey(), err)
+			}
+			if err != nil {
 				return &UnreadableError{Key: string(kv.GetKey()), Err: err}
 			}
 			key = string(kv.GetKey()) + "\x00"
@@ -130,4 +136,12 @@ func readThrough(ctx context.Context, client *clientv3.Client, root string, reso
 			return nil
 		}
 	}
+}
+
+// ofPlugin reports whether the error of decrypting a stored object may be the word of the plugin of a KMS. Whatever its code, that is not
+// known to last: a plugin whose KMS is out of its reach chooses the code itself.
+func ofPlugin(stored []byte, err error) bool {
+	_, answered := status.FromError(err)
+	// Plugins of version 1 are asked for their version first, and that error has lost its code.
+	return answered || bytes.HasPrefix(stored, []byte("k8s:enc:kms:v1:"))
 }
