@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -63,16 +64,15 @@ func Save(ctx context.Context, dir string, out io.Writer) (size int64, err error
 }
 
 // SaveFile is Save to a file. It is written beside it first, so that a file which is there is replaced by a whole snapshot or not at all.
-// Only its owner may read it.
+// Several saves of one path may overlap. Only the owner of the file may read it.
 func SaveFile(ctx context.Context, dir, path string) (err error) {
-	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-")
 	if err != nil {
 		return fmt.Errorf("making the file of the snapshot: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(part))
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}()
 	if _, err := Save(ctx, dir, f); err != nil {
@@ -81,7 +81,7 @@ func SaveFile(ctx context.Context, dir, path string) (err error) {
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("writing the snapshot to disk: %w", err)
 	}
-	if err := os.Rename(part, path); err != nil {
+	if err := os.Rename(f.Name(), path); err != nil {
 		return fmt.Errorf("naming the snapshot: %w", err)
 	}
 	return f.Close()

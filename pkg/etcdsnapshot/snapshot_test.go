@@ -197,6 +197,31 @@ func TestASnapshotIsOfOneMoment(t *testing.T) {
 	}
 }
 
+func TestSavesOfOneFileAtOnceAreEachWhole(t *testing.T) {
+	dir := t.TempDir()
+	client, _ := start(t, dir)
+	put(t, client, "/root/kept", strings.Repeat("x", 1<<20))
+	file := filepath.Join(t.TempDir(), "backup.db")
+	var saves sync.WaitGroup
+	for range 4 {
+		saves.Go(func() {
+			if err := SaveFile(t.Context(), dir, file); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	saves.Wait()
+	if _, err := ReadStatus(file); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("got %v, error %v, want a file that its owner alone may read", info, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("got the files %v, error %v, want that of the snapshot alone", left, err)
+	}
+}
+
 func TestBrokenSnapshotsAreNotRestored(t *testing.T) {
 	file, _, _ := saved(t)
 	whole, err := os.ReadFile(file)
