@@ -42,6 +42,8 @@ type leases struct {
 	watchers map[*watch.RaceFreeFakeWatcher]struct{}
 	// namespace says whether the namespace of the Lease is there.
 	namespace bool
+	// late is how long ago a write says at most that it is.
+	late time.Duration
 }
 
 func newLeases() *leases {
@@ -122,6 +124,7 @@ func (a *access) put(l *coordinationv1.Lease, check func() error, event watch.Ev
 		return nil, err
 	}
 	a.version++
+	a.late = max(a.late, time.Since(l.Spec.RenewTime.Time))
 	a.lease = l.DeepCopy()
 	a.lease.ResourceVersion = string(rune('a' + a.version))
 	for w := range a.watchers {
@@ -276,6 +279,68 @@ func TestALeaseIsHandedOver(t *testing.T) {
 func (f *Fence) passes() bool {
 	t := f.term.Load()
 	return t != nil && t.holds()
+}
+
+func TestALeaseTellsWhenItWasTaken(t *testing.T) {
+	for name, leave := range map[string]func(*candidate, *leases){
+		"from one that released it": func(c *candidate, _ *leases) { c.stop() },
+		"from one that was killed":  func(c *candidate, _ *leases) { c.access.set(true) },
+		"from one whose Lease was deleted": func(c *candidate, l *leases) {
+			c.access.set(true)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.lease = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, l := time.Now(), newLeases()
+				first := start(t, began, l, "first")
+				<-first.begun
+				second := start(t, began, l, "second")
+				time.Sleep(time.Minute) //nolint:forbidigo // It is the time of a bubble.
+				leave(first, l)
+				taken := <-second.begun
+				if acquired, renewed, late := l.times(began); acquired != taken || renewed != taken || late != 0 {
+					t.Errorf("it was taken after %s, and tells %s, and that it was renewed after %s, and %s before", taken, acquired, renewed, late)
+				}
+				for _, write := range []string{"of the version that is known", "of another version"} {
+					if write == "of another version" {
+						l.touch(t)
+					}
+					const pause = 2*retry + time.Millisecond
+					before := time.Since(began)
+					time.Sleep(pause) //nolint:forbidigo // It is the time of a bubble.
+					if acquired, renewed, _ := l.times(began); acquired != taken || renewed <= before {
+						t.Errorf("it was taken after %s, and tells %s after a renewal %s, at %s", taken, acquired, write, renewed)
+					}
+				}
+				first.finish()
+				second.finish()
+			})
+		})
+	}
+}
+
+// times are those that the Lease tells, and how late the latest write was.
+func (l *leases) times(began time.Time) (acquired, renewed, late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease.Spec.AcquireTime.Sub(began), l.lease.Spec.RenewTime.Sub(began), l.late
+}
+
+// touch changes the version of the Lease, and nothing that the holder wrote.
+func (l *leases) touch(t *testing.T) {
+	t.Helper()
+	other := &access{leases: l}
+	lease, err := other.Get(t.Context(), "", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Labels = map[string]string{"touched": "true"}
+	if _, err := other.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestACandidateThatWasCutOffStandsAgain(t *testing.T) {

@@ -42,6 +42,8 @@ type lock struct {
 	observed *observed
 	// tried says that the Lease may have been written.
 	tried bool
+	// acquired is when the term began, as the Lease tells.
+	acquired metav1.Time
 }
 
 // Get implements resourcelock.Interface.
@@ -125,6 +127,12 @@ func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 	defer cancel()
 	requested := time.Now()
 	l.tried = true
+	if !l.term.begun() {
+		l.acquired = metav1.NewTime(requested)
+		record.RenewTime = l.acquired
+	}
+	// The elector took its time before Get waited, and has each renewal repeat that.
+	record.AcquireTime = l.acquired
 	if err := write(ctx, record); err != nil {
 		return err
 	}
