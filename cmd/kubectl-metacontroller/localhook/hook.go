@@ -36,8 +36,8 @@ import (
 const (
 	// timeout is how long a call may take.
 	timeout = time.Minute
-	// maxResponse is how many bytes of a response are read: what a server of the API takes in a request.
-	maxResponse = 3 << 20
+	// maxResponse is how many bytes of a response are read: what a server takes of a hook by default.
+	maxResponse = 32 << 20
 	// maxShown is how many bytes of a response other than 200 are shown.
 	maxShown = 500
 )
@@ -130,7 +130,7 @@ func (h *Hook) Call(ctx context.Context, name string, body []byte) ([]byte, erro
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s returned status %d: %s", address, response.StatusCode, shown(read))
 	case len(read) > maxResponse:
-		return nil, fmt.Errorf("%s returned more than %d bytes, which is the most that a server takes", address, maxResponse)
+		return nil, fmt.Errorf("%s returned more than %d bytes, which is the most that a server takes without --hook-response-limit", address, maxResponse)
 	case !json.Valid(read):
 		return nil, fmt.Errorf("%s returned no JSON: %s", address, shown(read))
 	}

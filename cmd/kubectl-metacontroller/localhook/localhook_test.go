@@ -32,6 +32,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
@@ -104,6 +105,29 @@ func TestCalls(t *testing.T) {
 	}
 	if _, err := h.Call(t.Context(), Finalize, nil); err == nil || !strings.Contains(err.Error(), "--hook finalize=URL") {
 		t.Errorf("it is not known where it is: %v", err)
+	}
+}
+
+func TestLargeResponses(t *testing.T) {
+	const large = 4 << 20 // More than an API server takes in a request.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size := large
+		if r.URL.Path == "/finalize" {
+			size = webhook.DefaultMaxResponseBytes + 1
+		}
+		fmt.Fprint(w, `{}`, strings.Repeat(" ", size-len(`{}`)))
+	}))
+	t.Cleanup(server.Close)
+	h, err := New([]string{server.URL + "/sync"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Call(t.Context(), Sync, []byte(`{}`)); err != nil || len(got) != large {
+		t.Errorf("got %d bytes, %v, want %d", len(got), err, large)
+	}
+	want := fmt.Sprintf("more than %d bytes, which is the most that a server takes without --hook-response-limit", webhook.DefaultMaxResponseBytes)
+	if _, err := h.Call(t.Context(), Finalize, []byte(`{}`)); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
 

@@ -133,13 +133,16 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 		*all = *part
 		return nil
 	})
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return failing(p, fmt.Errorf("a plan cannot be given the responses of the hook, whether or not a sync takes them: %w", err)), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("planning for %s: %w", subresource.NameOf(p), err)
 	}
 	return all, nil
 }
 
-// failing is the plan of a parent for which the hook has no response.
+// failing is the plan of a parent for which the hook has no response that can be planned with.
 func failing(p v1alpha1.ParentReference, err error) *v1alpha1.ControllerPlanStatus {
 	return &v1alpha1.ControllerPlanStatus{
 		Summary: v1alpha1.PlanSummary{Parents: 1, Failing: 1},
