@@ -88,8 +88,8 @@ func decode(document []byte) ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if !o.IsList() {
-		if _, ok := kindOf(o); !ok {
-			return nil, fmt.Errorf("%s %s is neither a controller nor a ControllerRevision", o.GetKind(), o.GetName())
+		if err := accept(o); err != nil {
+			return nil, err
 		}
 		return []*unstructured.Unstructured{o}, nil
 	}
@@ -99,10 +99,22 @@ func decode(document []byte) ([]*unstructured.Unstructured, error) {
 	}
 	var objects []*unstructured.Unstructured
 	for i := range list.Items {
-		if _, ok := kindOf(&list.Items[i]); !ok {
-			return nil, fmt.Errorf("%s %s is neither a controller nor a ControllerRevision", list.Items[i].GetKind(), list.Items[i].GetName())
+		if err := accept(&list.Items[i]); err != nil {
+			return nil, err
 		}
 		objects = append(objects, &list.Items[i])
 	}
 	return objects, nil
+}
+
+// accept refuses an object of a kind that does not move. It takes the namespace off one of a kind that has none, as API servers do with a body.
+func accept(o *unstructured.Unstructured) error {
+	k, ok := kindOf(o)
+	if !ok {
+		return fmt.Errorf("%s %s is neither a controller nor a ControllerRevision", o.GetKind(), o.GetName())
+	}
+	if !k.namespaced {
+		o.SetNamespace("") // It would be part of the address.
+	}
+	return nil
 }

@@ -84,6 +84,19 @@ func TestWhatIsExportedAndRead(t *testing.T) {
 	}
 }
 
+func TestNamespacesOfControllersAreLeftOut(t *testing.T) {
+	objects, err := read(strings.NewReader(strings.ReplaceAll(stored, "    name: web\n", "    name: web\n    namespace: default\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		want := map[string]string{"ControllerRevision": "team", "CompositeController": ""}[o.GetKind()]
+		if got := o.GetNamespace(); got != want {
+			t.Errorf("the namespace of the %s is %q, want %q", o.GetKind(), got, want)
+		}
+	}
+}
+
 func TestOtherObjectsAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"AnotherKind":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n",
