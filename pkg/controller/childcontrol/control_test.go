@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -113,6 +114,12 @@ func newControl(t *testing.T, a *api) *control {
 
 func newControlOf(t *testing.T, a *api, method v1alpha1.ChildUpdateMethod) *control {
 	t.Helper()
+	return newControlBy(t, a, children.Rule{Method: method})
+}
+
+// newControlBy returns a Control whose rule for ConfigMaps has the given strategy.
+func newControlBy(t *testing.T, a *api, rule children.Rule) *control {
+	t.Helper()
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	window, err := cluster.New(cluster.Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
@@ -120,12 +127,11 @@ func newControlOf(t *testing.T, a *api, method v1alpha1.ChildUpdateMethod) *cont
 		t.Fatal(err)
 	}
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	rule.Kind, rule.Resource, rule.Namespaced = kind, kind.GroupVersion().WithResource("configmaps"), true
 	c := &control{parent: parse(t, theParent)}
 	c.Control = childcontrol.New(childcontrol.Config{
 		Cluster: window, Applier: apply.New(apply.Options{Client: window.Client}), Recorder: &c.events, Counters: &c.counters,
-		Rules: children.NewRules([]children.Rule{{
-			Kind: kind, Resource: kind.GroupVersion().WithResource("configmaps"), Namespaced: true, Method: method,
-		}}),
+		Rules:        children.NewRules([]children.Rule{rule}),
 		Informers:    map[schema.GroupKind]*cache.Informer{kind.GroupKind(): {}},
 		Expectations: &c.expected, Mine: func(_, _ *object.Object) bool { return c.mine },
 	})
@@ -150,13 +156,15 @@ func (c *control) reconcile(t *testing.T, observed ...*object.Object) (time.Dura
 // reconcileTo syncs the parent with one desired child, which has a value.
 func (c *control) reconcileTo(t *testing.T, value string, observed ...*object.Object) (time.Duration, error) {
 	t.Helper()
-	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	desired := []children.Desired{{
-		Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}, APIVersion: "v1",
-		Content: map[string]any{
-			"apiVersion": "v1", "kind": kind.Kind, "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": value},
-		},
-	}}
+	return c.reconcileWith(t, map[string]any{"data": map[string]any{"k": value}}, observed...)
+}
+
+// reconcileWith syncs the parent with one desired child, which has the given fields.
+func (c *control) reconcileWith(t *testing.T, fields map[string]any, observed ...*object.Object) (time.Duration, error) {
+	t.Helper()
+	content := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "ns"}}
+	maps.Copy(content, fields)
+	desired := []children.Desired{{Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}, APIVersion: "v1", Content: content}}
 	in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
 	if err != nil {
 		t.Fatal(err)

@@ -183,7 +183,7 @@ func enumerate(names []string) string {
 }
 
 // reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
-// (docs/reference/contract.md#s12.2). A hook that returns the status that it was shown sets nothing.
+// (docs/reference/contract.md#s12.2, #s13). A hook that returns the status that it was shown sets nothing.
 func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 	for i := range in.Desired {
 		d := &in.Desired[i]
@@ -196,7 +196,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 			if same, err := parent.HasStatus(in.Observed[at], status); same && err == nil {
 				continue
 			}
-		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus {
+		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus && !rule.ServerSide {
 			continue
 		}
 		c.told.tell(in.Parent, topicStatus+d.GroupKind().String())

@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
 // of returns the events of a reason.
@@ -89,6 +90,33 @@ func TestWhatTheAPIServerWarnsAboutIsToldOnce(t *testing.T) {
 				if !strings.Contains(events[0], part) {
 					t.Errorf("the event is %q, want %q in it", events[0], part)
 				}
+			}
+		})
+	}
+}
+
+func TestAStatusThatIsNotSentIsToldAtTheCreation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rule children.Rule
+		sent bool
+	}{
+		"merged, and the kind has the subresource":  {children.Rule{HasStatus: true}, false},
+		"merged, and the kind has none":             {children.Rule{}, true},
+		"applied, and the kind has the subresource": {children.Rule{HasStatus: true, ServerSide: true}, false},
+		"applied, and the kind has none":            {children.Rule{ServerSide: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.rule.Method = v1alpha1.ChildUpdateInPlace
+			a := &api{answers: map[string]string{http.MethodPost: theChild, http.MethodPatch: theChild}}
+			c := newControlBy(t, a, tc.rule)
+			if _, err := c.reconcileWith(t, map[string]any{"status": map[string]any{"phase": "Done"}}); err != nil {
+				t.Fatal(err)
+			}
+			if len(a.writes) != 1 || !tc.rule.HasStatus && strings.Contains(a.writes[0], "Done") != tc.sent {
+				t.Errorf("writes %q, want the status in one: %t", a.writes, tc.sent)
+			}
+			if events := c.events.of("ChildStatusIgnored"); (len(events) == 0) != tc.sent {
+				t.Errorf("events %q for a status that is sent: %t", events, tc.sent)
 			}
 		})
 	}
