@@ -19,6 +19,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"net/url"
 	"slices"
@@ -203,7 +204,7 @@ func (r *runner) editObject(s Step) { r.editAt(placeOf(s.Kind, s.On)) }
 func (r *runner) editAt(p place) {
 	w := r.wish()
 	spec := map[string]any{}
-	switch r.random.IntN(6) {
+	switch r.random.IntN(7) {
 	case 0, 1:
 		spec["color"] = w.Color
 	case 2:
@@ -217,6 +218,9 @@ func (r *runner) editAt(p place) {
 		if r.random.IntN(8) == 0 {
 			spec["expired"] = true
 		}
+	case 6:
+		r.vary(p)
+		return
 	}
 	switch p.kind {
 	case hooks.ConfigMap:
@@ -226,6 +230,16 @@ func (r *runner) editAt(p place) {
 	default:
 		r.merge(p.path(), "", map[string]any{"spec": spec})
 	}
+}
+
+// vary changes one thing that children have, and nothing else.
+func (r *runner) vary(p place) {
+	varied := int64(1) << r.random.IntN(bits.Len(hooks.Shapes)-1)
+	r.change(p.path(), func(o map[string]any) {
+		if spec, ok := o["spec"].(map[string]any); ok && p.kind != hooks.Gadget {
+			spec["shape"] = hooks.WishOf(o).Shape ^ varied
+		}
+	})
 }
 
 func (r *runner) selectObject(s Step) { r.selectAt(placeOf(s.Kind, s.On)) }

@@ -163,14 +163,21 @@ func gadgetSpec(r *Request, wish Wish, step int64) map[string]any {
 		port := map[string]any{"name": "own-" + itoa(i), "port": 8000 + wish.Level}
 		stage := map[string]any{"name": "own-" + itoa(i)}
 		if wish.has(WithProtocol) {
-			port["protocol"], stage["note"] = "UDP", "noted"
+			port["protocol"] = "UDP"
+		}
+		if wish.has(WithNotes) {
+			stage["note"] = "noted"
 		}
 		ports, stages = append(ports, port), append(stages, stage)
+	}
+	matching := map[string]any{"own-color": wish.Color}
+	if wish.has(WithMatch) {
+		matching["own-more"] = "yes"
 	}
 	spec := map[string]any{
 		"color": wish.Color, "level": wish.Level, "settings": settings, "ports": ports,
 		"tags": []any{wish.Color, "step " + itoa(step)}, "tolerations": []any{"own"},
-		"matching": maps.Clone(settings), "stages": stages,
+		"matching": matching, "stages": stages,
 	}
 	if !wish.has(WithoutSize) {
 		spec["size"] = 1 + wish.Level%3

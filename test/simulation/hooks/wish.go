@@ -62,6 +62,9 @@ const (
 	WithResync
 	// InOtherVersion gives every second child in another version than its rule's, where its kind has one.
 	InOtherVersion
+	// WithMatch gives a further entry of an atomic map, WithNotes a further field of the elements of a list whose type is not declared.
+	WithMatch
+	WithNotes
 
 	// Shapes is the number of values of Wish.Shape.
 	Shapes = 1 << iota
