@@ -100,9 +100,10 @@ func NewRules(list []Rule, missing ...schema.GroupVersionResource) Rules {
 	return r
 }
 
-// mayBeMissing reports whether an undeclared kind of a group may be that of a missing resource.
-func (r Rules) mayBeMissing(group string) bool {
-	return slices.ContainsFunc(r.missing, func(m schema.GroupVersionResource) bool { return m.Group == group })
+// MayBeMissing reports whether a kind, which has no rule, may be that of a missing resource: it is of the same group.
+func (r Rules) MayBeMissing(kind schema.GroupKind) bool {
+	_, ok := r.byKind[kind]
+	return !ok && slices.ContainsFunc(r.missing, func(m schema.GroupVersionResource) bool { return m.Group == kind.Group })
 }
 
 // For returns the rule for a kind.

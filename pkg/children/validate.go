@@ -89,7 +89,7 @@ func (s Scope) validate(rules Rules, child map[string]any) (d Desired, served bo
 		return d, false, err
 	}
 	rule, ok := rules.For(d.GroupKind())
-	if !ok && rules.mayBeMissing(d.Group) {
+	if rules.MayBeMissing(d.GroupKind()) {
 		d.Namespace, _ = text(metadata, "namespace")
 		return d, false, nil
 	}

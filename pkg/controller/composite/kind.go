@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
@@ -98,6 +99,7 @@ func (k *kind) resolveParents(ctx context.Context) error {
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
 func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) error {
 	rolling := map[schema.GroupKind]rollout.Rule{}
+	var missing []schema.GroupVersionResource
 	for i := range k.spec.ChildResources {
 		declared := &k.spec.ChildResources[i]
 		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.CompositeControllerChildUpdateStrategy{})
@@ -105,17 +107,21 @@ func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) er
 		if err != nil {
 			return fmt.Errorf("child resource: %w", err)
 		}
+		rolls, ok := rollout.RuleOf(declared.UpdateStrategy)
 		if !found {
+			if version, err := schema.ParseGroupVersion(declared.APIVersion); err == nil && ok {
+				missing = append(missing, version.WithResource(declared.Resource))
+			}
 			continue
 		}
 		delete(rolling, rule.Kind.GroupKind())
-		if rolls, ok := rollout.RuleOf(declared.UpdateStrategy); ok {
+		if ok {
 			rolling[rule.Kind.GroupKind()] = rolls
 		}
 	}
 	config := rollout.Config{
 		Resource: k.source.Resource.GroupVersionResource, Kind: k.source.Resource.Kind, GenerateSelector: k.generate,
-		Namespace: k.shared.Options.ServerNamespace, Rules: rolling,
+		Namespace: k.shared.Options.ServerNamespace, Rules: rolling, Unserved: children.NewRules(r.Children, missing...).MayBeMissing,
 	}
 	if history := k.spec.ParentResource.RevisionHistory; history != nil {
 		config.FieldPaths = history.FieldPaths

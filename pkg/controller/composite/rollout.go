@@ -89,19 +89,8 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	slices.SortFunc(s.Decision.Unserved, children.Key.Compare)
 	s.Decision.Unserved = slices.Compact(s.Decision.Unserved)
 	assign(s, p, responses)
-	s.Rollout(p.Updated.Status != metav1.ConditionTrue, outdated(p))
+	s.Rollout(p.Updated.Status != metav1.ConditionTrue, p.Outdated)
 	return nil
-}
-
-// outdated returns how many children are not on the latest revision.
-func outdated(p *rollout.Plan) int {
-	n := 0
-	for _, a := range p.Children {
-		if a.Keep || a.Revision > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // plan lets the planner decide how the rollout continues.

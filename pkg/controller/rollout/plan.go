@@ -18,6 +18,8 @@ package rollout
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +86,9 @@ type Config struct {
 	Namespace string
 	// Rules of the child kinds that roll.
 	Rules map[schema.GroupKind]Rule
+	// Unserved reports whether a kind without a rule may be one that rolls and that the cluster does not serve at present: which kind that
+	// is cannot be known then. Nil: there is none.
+	Unserved func(schema.GroupKind) bool
 }
 
 // Planner plans the rollouts of one controller's parents. It is immutable and safe for concurrent use.
@@ -111,6 +116,12 @@ func (p *Planner) Active() bool { return len(p.config.Rules) > 0 }
 func (p *Planner) rolls(key children.Key) bool {
 	_, ok := p.config.Rules[key.GroupKind()]
 	return ok
+}
+
+// unserved reports whether children of a kind may roll when the cluster serves it again.
+func (p *Planner) unserved(kind schema.GroupKind) bool {
+	_, ok := p.config.Rules[kind]
+	return !ok && p.config.Unserved != nil && p.config.Unserved(kind)
 }
 
 // Response is what the hook returned for one revision.
@@ -158,6 +169,8 @@ type Plan struct {
 	Writes []Write
 	// Updated is the parent's condition of that type.
 	Updated Condition
+	// Outdated is how many children are not on the latest revision, also those that the cluster does not serve at present.
+	Outdated int
 	// ResyncAfter is the smallest of the responses; 0 for none.
 	ResyncAfter time.Duration
 	// Finalized is true when all responses say so.
@@ -182,6 +195,7 @@ func (p *Planner) Plan(in Input) (*Plan, error) {
 	plan := &Plan{Finalized: true}
 	plan.Updated = r.advance()
 	plan.Moved = r.moved
+	plan.Outdated = r.claims.outdated()
 	plan.Children = r.assignments()
 	plan.Writes = p.writes(parent, in.Revisions, r.claims)
 	for _, a := range in.Responses {
@@ -251,7 +265,7 @@ func (r *run) settle() {
 // its own kind than the rule's limit.
 func (r *run) advance() Condition {
 	order := r.in.Responses[0].Desired
-	if r.finished() {
+	if r.claims.outdated() == 0 {
 		return onLatest(r.in.Revisions[0].Object.Name)
 	}
 	work := r.inWork(order)
@@ -275,17 +289,18 @@ func (r *run) advance() Condition {
 	if len(r.moved) > 0 {
 		return progressing(r.namespace, r.moved)
 	}
-	return waiting(work.reasons)
+	return waiting(append(work.reasons, r.withdrawn()...))
 }
 
-// finished reports whether all children are on the latest revision.
-func (r *run) finished() bool {
-	for _, index := range r.claims {
-		if index != 0 {
-			return false
+// withdrawn are the reasons why children that the cluster does not serve at present are not on the latest revision, in a fixed order.
+func (r *run) withdrawn() []string {
+	var reasons []string
+	for _, key := range slices.SortedFunc(maps.Keys(r.claims), children.Key.Compare) {
+		if r.claims[key] != 0 && !r.desired[key] {
+			reasons = append(reasons, "the cluster does not serve child "+key.Kind+" "+relativeName(r.namespace, key)+" at present")
 		}
 	}
-	return true
+	return reasons
 }
 
 // work counts the children in work.

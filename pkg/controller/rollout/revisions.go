@@ -212,21 +212,32 @@ func repaired(r Revision) ([]byte, bool) {
 }
 
 // claims is the index of the revision that each rolling child is on. Children that the latest revision does not desire have no
-// entry.
+// entry, unless the cluster does not serve their kind at present.
 type claims map[children.Key]int
+
+// outdated returns how many children are not on the latest revision.
+func (c claims) outdated() int {
+	n := 0
+	for _, index := range c {
+		if index != 0 {
+			n++
+		}
+	}
+	return n
+}
 
 // claimsOf reads what the revisions claim (docs/reference/contract.md#s14.3). Kinds that no longer roll and children that are no longer
 // desired are dropped. A child that two revisions claim, because a write was interrupted, is on the newer one.
+//
+// Of a kind that is not served, nothing is dropped: its children may all be there, and would move at once when it is served again.
 func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[children.Key]bool) claims {
 	out := claims{}
 	for index, r := range revisions {
 		for _, claimed := range r.Object.Children {
-			if _, ok := p.config.Rules[schema.GroupKind{Group: claimed.APIGroup, Kind: claimed.Kind}]; !ok {
-				continue
-			}
+			unserved := p.unserved(schema.GroupKind{Group: claimed.APIGroup, Kind: claimed.Kind})
 			for _, name := range claimed.Names {
 				key := absoluteKey(parentNamespace, claimed.APIGroup, claimed.Kind, name)
-				if _, taken := out[key]; desired[key] && !taken {
+				if _, taken := out[key]; (unserved || desired[key]) && !taken {
 					out[key] = index
 				}
 			}

@@ -34,7 +34,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
-var pods = schema.GroupKind{Kind: "Pod"}
+var (
+	pods       = schema.GroupKind{Kind: "Pod"}
+	configMaps = schema.GroupKind{Kind: "ConfigMap"}
+)
 
 // pod is an observed child of the simulation. Its version is what the hook derived from spec.template.
 type pod struct {
@@ -79,7 +82,10 @@ type simulation struct {
 	lingering bool
 	// crash makes the next sync end before children are touched.
 	crash bool
-	now   time.Time
+	// more are children of another kind, which the hook returns after the pods. They are not observed and not touched while away is set.
+	more []children.Key
+	away bool
+	now  time.Time
 }
 
 func newSimulation(t *testing.T, namespace string, rule Rule, replicas int64) *simulation {
@@ -135,12 +141,15 @@ func (s *simulation) hook(parent map[string]any) (Response, string) {
 			a.Desired = append(a.Desired, s.key(name))
 		}
 	}
+	if !s.away {
+		a.Desired = append(a.Desired, s.more...)
+	}
 	return a, fmt.Sprint(version)
 }
 
 func (s *simulation) observe(key children.Key) (Child, bool) {
 	p, ok := s.pods[key]
-	if !ok {
+	if !ok || s.away && slices.Contains(s.more, key) {
 		return nil, false
 	}
 	return p, true
@@ -213,7 +222,7 @@ func (s *simulation) apply(plan *Plan, versions []string) {
 		}
 	}
 	for key := range s.pods {
-		if !wanted[key] {
+		if !wanted[key] && (!s.away || !slices.Contains(s.more, key)) {
 			s.remove(key)
 		}
 	}

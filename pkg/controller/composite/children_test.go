@@ -1,0 +1,102 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+)
+
+// kindsOf are the kinds of the resources that a cluster serves.
+type kindsOf map[string]string
+
+// Resource implements dependencies.Served.
+func (k kindsOf) Resource(_ context.Context, apiVersion, resource string) (discovery.Resource, error) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	kind, ok := k[resource]
+	if err != nil || !ok {
+		return discovery.Resource{}, &discovery.NotFoundError{APIVersion: apiVersion, Resource: resource}
+	}
+	return discovery.Resource{GroupVersionResource: version.WithResource(resource), Kind: kind, Namespaced: true}, nil
+}
+
+// TestChildrenOfAnUnservedKindStayOnTheirRevision plans for a controller of which the kind B is not served, with an older revision that has a
+// child of a kind.
+func TestChildrenOfAnUnservedKindStayOnTheirRevision(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// a, b and c are the methods of the rules; the kind A is of another group.
+		a, b, c v1alpha1.ChildUpdateMethod
+		served  kindsOf
+		claimed schema.GroupKind
+		left    int
+	}{
+		"it rolls":            {"It is waited for.", "RollingInPlace", "RollingRecreate", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "B"}, 1},
+		"it does not roll":    {"It would not wait.", "RollingInPlace", "InPlace", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "B"}, 0},
+		"another kind":        {"It is served, and does not roll.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "C"}, 0},
+		"another group":       {"Nobody declares it.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "h", Kind: "B"}, 0},
+		"it is served again":  {"The hook does not return it.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "A", "bs": "B", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "B"}, 0},
+		"two are not served":  {"One of them rolls.", "RollingInPlace", "InPlace", "RollingInPlace", kindsOf{"as": "A"}, schema.GroupKind{Group: "g", Kind: "B"}, 1},
+		"a kind of that name": {"It is another one.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "B", "cs": "C"}, schema.GroupKind{Group: "a", Kind: "B"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := func(apiVersion, resource string, method v1alpha1.ChildUpdateMethod) v1alpha1.CompositeControllerChildResourceRule {
+				return v1alpha1.CompositeControllerChildResourceRule{
+					ResourceRule:   v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource},
+					UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{Method: method},
+				}
+			}
+			k := &kind{shared: &dependencies.Shared{Served: tc.served}, selectors: newSelectors(false), spec: &v1alpha1.CompositeControllerSpec{
+				ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("a/v1", "as", tc.a), rule("g/v1", "bs", tc.b), rule("g/v1", "cs", tc.c)},
+			}}
+			if err := k.resolveChildren(t.Context(), &dependencies.Resolver{Shared: k.shared}); err != nil {
+				t.Fatal(err)
+			}
+			revisions := func(n int64, stored ...*v1alpha1.ControllerRevision) []rollout.Revision {
+				list, err := k.planner.Revisions(map[string]any{"metadata": map[string]any{"name": "p", "uid": "u"}, "spec": map[string]any{"n": n}}, stored)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return list
+			}
+			old := revisions(1)[0].Object
+			old.Children = []v1alpha1.ControllerRevisionChildren{{APIGroup: tc.claimed.Group, Kind: tc.claimed.Kind, Names: []string{"b0"}}}
+			var desired []children.Key
+			if tc.claimed.Kind == "C" {
+				desired = append(desired, children.Key{Group: "g", Kind: "C", Name: "b0"})
+			}
+			plan, err := k.planner.Plan(rollout.Input{Revisions: revisions(2, old), Responses: []rollout.Response{{Desired: desired}, {Desired: desired}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan.Outdated != tc.left {
+				t.Errorf("%d children are left, want %d. %s", plan.Outdated, tc.left, tc.reason)
+			}
+			if last := plan.Writes[len(plan.Writes)-1].Operation; (last == rollout.Delete) != (tc.left == 0) {
+				t.Errorf("the last write of a revision is to %s it. %s", last, tc.reason)
+			}
+		})
+	}
+}
