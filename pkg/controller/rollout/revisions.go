@@ -159,7 +159,8 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 	return append(changes, deletions...)
 }
 
-// update returns the revision with the children, its owner, whether it is superseded, and, when it is the latest, with the right patch.
+// update returns the revision with the children, its owner, whether it is superseded, the field paths that it records, and, when it is the latest,
+// with the right patch. It reports whether it had something else before.
 func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children []v1alpha1.ControllerRevisionChildren, latest bool) (*v1alpha1.ControllerRevision, bool) {
 	updated, changed := r.Object.DeepCopy(), false
 	if !sameChildren(updated.Children, children) {
@@ -176,14 +177,29 @@ func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children
 		if patch, ok := repaired(r); ok {
 			updated.ParentPatch.Raw, changed = patch, true
 		}
-		if changed && updated.Annotations[AnnotationFieldPaths] != p.recordedPaths() {
-			if updated.Annotations == nil {
-				updated.Annotations = map[string]string{}
-			}
-			updated.Annotations[AnnotationFieldPaths] = p.recordedPaths()
-		}
+	}
+	if p.recordPaths(parent, r, updated, latest && changed) {
+		changed = true
 	}
 	return updated, changed
+}
+
+// recordPaths says on a revision that it records the present field paths, and reports whether it said something else before. One that says
+// nothing is left alone, unless always is set.
+func (p *Planner) recordPaths(parent *unstructured.Unstructured, r Revision, updated *v1alpha1.ControllerRevision, always bool) bool {
+	recorded, says := updated.Annotations[AnnotationFieldPaths]
+	if recorded == p.recordedPaths() || !says && !always {
+		return false
+	}
+	if !reflect.DeepEqual(restore(parent.Object, r.patch, p.paths, p.config.FieldPaths), r.Parent) {
+		// An older one may be without a field only because that was no part of revisions: its children have it.
+		return false
+	}
+	if updated.Annotations == nil {
+		updated.Annotations = map[string]string{}
+	}
+	updated.Annotations[AnnotationFieldPaths] = p.recordedPaths()
+	return true
 }
 
 // mark says on a revision whether it is superseded, and reports whether it said otherwise before.
