@@ -43,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
 
 // responses has the same status and body for each request.
@@ -70,11 +71,29 @@ func (m midRollout) Decide(ctx context.Context, s *reconciler.Sync) error {
 	return nil
 }
 
-// rolling runs a CompositeController whose children roll, over a cluster that has nothing but one parent, until the test ends.
-func rolling(t *testing.T, hooks *v1alpha1.CompositeControllerHooks, hook responses, p *object.Object) (*reconciler.Controller, *cache.Informer) {
+// rolling is a CompositeController whose children roll, over a cluster that has nothing but one parent and revisions.
+type rolling struct {
+	hooks v1alpha1.CompositeControllerHooks
+	// hook answers the calls of hooks, and own the writes of revisions, which fail if it is nil.
+	hook, own http.RoundTripper
+	parent    *object.Object
+	stored    []any
+	// decides replaces a part of the kind, unless it is nil.
+	decides func(*kind) reconciler.Kind
+}
+
+// run runs the controller until the test ends. It returns the informers of parents and revisions, too.
+func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions *cache.Informer) {
 	t.Helper()
 	config := &rest.Config{Host: "http://api", Transport: responses{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`}}
 	host, err := cluster.New(cluster.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.own == nil {
+		r.own = config.Transport
+	}
+	own, err := versioned.NewForConfig(&rest.Config{Host: "http://own", Transport: r.own})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +102,8 @@ func rolling(t *testing.T, hooks *v1alpha1.CompositeControllerHooks, hook respon
 		t.Fatal(err)
 	}
 	shared := &dependencies.Shared{
-		Options: dependencies.Options{HookTransport: hook}.WithDefaults(), Cluster: host, Own: dependencies.Own{Cache: host.Cache}, Recorder: recorder,
+		Options: dependencies.Options{HookTransport: r.hook}.WithDefaults(), Cluster: host, Recorder: recorder,
+		Own:     dependencies.Own{Cache: host.Cache, Client: own},
 		Applier: apply.New(apply.Options{Client: host.Client}), Expectations: &expectations.Registry{},
 	}
 	k := &kind{
@@ -94,17 +114,22 @@ func rolling(t *testing.T, hooks *v1alpha1.CompositeControllerHooks, hook respon
 			Labels:   labels.Everything(), Selected: func(*object.Object) bool { return true },
 		},
 	}
-	c, err := reconciler.New(reconciler.Config{
-		Dependencies: shared, Kind: midRollout{k}, Sources: []*reconciler.Source{&k.source},
+	var decides reconciler.Kind = k
+	if r.decides != nil {
+		decides = r.decides(k)
+	}
+	c, err = reconciler.New(reconciler.Config{
+		Dependencies: shared, Kind: decides, Sources: []*reconciler.Source{&k.source},
 		Definition: definition.OfComposite(&v1alpha1.CompositeController{
-			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: hooks},
+			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: &r.hooks},
 		}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	parents := host.Cache.Acquire(cache.Query{Resource: k.source.Resource.GroupVersionResource})
-	for informer, list := range map[*cache.Informer][]any{parents: {p}, host.Cache.Acquire(cache.Query{Resource: revisionResource}): nil} {
+	parents = host.Cache.Acquire(cache.Query{Resource: k.source.Resource.GroupVersionResource})
+	revisions = host.Cache.Acquire(cache.Query{Resource: revisionResource})
+	for informer, list := range map[*cache.Informer][]any{parents: {r.parent}, revisions: r.stored} {
 		if err := informer.Replace(list, "1"); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +142,7 @@ func rolling(t *testing.T, hooks *v1alpha1.CompositeControllerHooks, hook respon
 		running.Wait()
 	})
 	<-c.Started()
-	return c, parents
+	return c, parents, revisions
 }
 
 // TestARolloutEndsWithTheManagementOfChildren deletes a parent in the middle of a rolling update, which its finalizers keep.
@@ -156,7 +181,9 @@ func TestARolloutEndsWithTheManagementOfChildren(t *testing.T) {
 					return parsed(t, `{"apiVersion":"g/v1","kind":"Thing","metadata":{"name":"a","uid":"u","resourceVersion":"%d","finalizers":[%s]%s}}`,
 						version, finalizers, metadata)
 				}
-				c, parents := rolling(t, &tc.hooks, tc.hook, thing(1, tc.before, ""))
+				c, parents, _ := rolling{
+					hooks: tc.hooks, hook: tc.hook, parent: thing(1, tc.before, ""), decides: func(k *kind) reconciler.Kind { return midRollout{k} },
+				}.run(t)
 				<-time.After(time.Second)
 				if h := c.Health(); h.Rolling != 1 || h.Outdated != 2 {
 					t.Fatalf("before the deletion %d parents are rolling with %d children left, want 1 and 2", h.Rolling, h.Outdated)

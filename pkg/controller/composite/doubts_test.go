@@ -1,0 +1,153 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package composite
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+)
+
+// TestAnEventOfARevisionInDoubtWakesItsParentOnce has writes of the revision r of the parent a, and then an event of it.
+func TestAnEventOfARevisionInDoubtWakesItsParentOnce(t *testing.T) {
+	lost := io.ErrUnexpectedEOF
+	a, b := parent.Key{Namespace: "ns", Name: "a"}, parent.Key{Namespace: "ns", Name: "b"}
+	r := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+	for name, tc := range map[string]struct {
+		reason string
+		before func(d *doubts)
+		woken  bool
+	}{
+		"nothing":                {"Nobody has written it.", func(*doubts) {}, false},
+		"a write that was lost":  {"It may have been done.", func(d *doubts) { d.note(r("r"), a, lost) }, true},
+		"a write that was done":  {"The sync knows of it.", func(d *doubts) { d.note(r("r"), a, nil) }, false},
+		"lost, and done then":    {"It would have been a conflict.", func(d *doubts) { d.note(r("r"), a, lost); d.note(r("r"), a, nil) }, false},
+		"done, and lost then":    {"The last one counts.", func(d *doubts) { d.note(r("r"), a, nil); d.note(r("r"), a, lost) }, true},
+		"lost twice":             {"The event shows both.", func(d *doubts) { d.note(r("r"), a, lost); d.note(r("r"), a, lost) }, true},
+		"lost, of another one":   {"The event says nothing of it.", func(d *doubts) { d.note(r("other"), a, lost) }, false},
+		"the parent is gone":     {"There is nothing to sync.", func(d *doubts) { d.note(r("r"), a, lost); d.forget(a) }, false},
+		"another parent is gone": {"It is not of that one.", func(d *doubts) { d.note(r("r"), a, lost); d.note(r("other"), b, lost); d.forget(b) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d doubts
+			tc.before(&d)
+			if key, woken := d.end(r("r")); woken != tc.woken || woken && key != a {
+				t.Errorf("the event wakes %v: %t, want %t. %s", key, woken, tc.woken, tc.reason)
+			}
+			if key, woken := d.end(r("r")); woken {
+				t.Errorf("the next event wakes %v again", key)
+			}
+		})
+	}
+}
+
+// ownAPI does what it is asked to do with revisions, but for losing some responses.
+type ownAPI struct {
+	mu sync.Mutex
+	// lose is how many responses are lost from now on.
+	lose int
+	// sent are the requests: the method, and the number that is in the revision.
+	sent []string
+	// created are the revisions that were created, as they are stored.
+	created []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *ownAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	what, body := r.Method+" "+path.Base(r.URL.Path), `{"kind":"Status","apiVersion":"v1","status":"Success"}`
+	if r.Method == http.MethodPost {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		var revision v1alpha1.ControllerRevision
+		if err := json.Unmarshal(sent, &revision); err != nil {
+			return nil, err
+		}
+		what = "POST " + revision.Name
+		revision.UID, revision.ResourceVersion = "r", fmt.Sprint(len(a.created)+4)
+		revision.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision"))
+		stored, err := json.Marshal(&revision)
+		if err != nil {
+			return nil, err
+		}
+		body = string(stored)
+		a.created = append(a.created, body)
+	}
+	a.sent = append(a.sent, what)
+	if a.lose > 0 {
+		a.lose--
+		return nil, io.ErrUnexpectedEOF
+	}
+	return responses{http.StatusOK, body}.RoundTrip(r)
+}
+
+// requests returns what was sent and what was created.
+func (a *ownAPI) requests() (sent, created []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.sent), slices.Clone(a.created)
+}
+
+var syncHook = v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}}
+
+// numbered is a parent in a state that has a number.
+func numbered(t *testing.T, n int) *object.Object {
+	t.Helper()
+	return parsed(t, `{"apiVersion":"g/v1","kind":"Thing","metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"%d","generation":%d},"spec":{"n":%d}}`, n, n, n)
+}
+
+// TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt loses the response to the creation of a revision. The parent changes before
+// that revision is seen, so that the next sync succeeds without it.
+func TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &ownAPI{lose: 1}
+		c, parents, revisions := rolling{hooks: syncHook, hook: responses{http.StatusOK, `{"children":[]}`}, own: api, parent: numbered(t, 1)}.run(t)
+		synctest.Wait()
+		if err := parents.Update(numbered(t, 2)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		sent, created := api.requests()
+		if len(sent) != 2 || len(created) != 2 || c.Health().Failing != 0 {
+			t.Fatalf("%q was sent and %d parents fail, want two creations and none", sent, c.Health().Failing)
+		}
+		if err := revisions.Add(parsed(t, "%s", created[0])); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		sent, _ = api.requests()
+		if want := strings.Replace(sent[0], "POST", "DELETE", 1); !slices.Equal(sent[2:], []string{want}) {
+			t.Errorf("when the revision is seen %q is sent, want %q", sent[2:], want)
+		}
+	})
+}
