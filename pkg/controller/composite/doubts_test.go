@@ -33,6 +33,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // TestAnEventOfARevisionInDoubtWakesItsParentOnce has writes of the revision r of the parent a, and then an event of it.
@@ -129,25 +131,38 @@ func numbered(t *testing.T, n int) *object.Object {
 // TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt loses the response to the creation of a revision. The parent changes before
 // that revision is seen, so that the next sync succeeds without it.
 func TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := &ownAPI{lose: 1}
-		c, parents, revisions := rolling{hooks: syncHook, hook: responses{http.StatusOK, `{"children":[]}`}, own: api, parent: numbered(t, 1)}.run(t)
-		synctest.Wait()
-		if err := parents.Update(numbered(t, 2)); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		sent, created := api.requests()
-		if len(sent) != 2 || len(created) != 2 || c.Health().Failing != 0 {
-			t.Fatalf("%q was sent and %d parents fail, want two creations and none", sent, c.Health().Failing)
-		}
-		if err := revisions.Add(parsed(t, "%s", created[0])); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		sent, _ = api.requests()
-		if want := strings.Replace(sent[0], "POST", "DELETE", 1); !slices.Equal(sent[2:], []string{want}) {
-			t.Errorf("when the revision is seen %q is sent, want %q", sent[2:], want)
-		}
-	})
+	for name, meanwhile := range map[string]func(*testing.T, *reconciler.Controller){
+		"nothing else": func(*testing.T, *reconciler.Controller) {},
+		"a plan is made": func(t *testing.T, c *reconciler.Controller) {
+			made, _ := c.Plan(t.Context(), v1alpha1.ParentReference{Group: "g", Resource: "things", Namespace: "ns", Name: "a"}, inspection.PlanOptions{})
+			if len(made.Revisions) != 1 {
+				t.Errorf("the plan is %+v, want one that creates the revision", made)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &ownAPI{lose: 1}
+				c, parents, revisions := rolling{hooks: syncHook, hook: responses{http.StatusOK, `{"children":[]}`}, own: api, parent: numbered(t, 1)}.run(t)
+				synctest.Wait()
+				meanwhile(t, c)
+				if err := parents.Update(numbered(t, 2)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				sent, created := api.requests()
+				if len(sent) != 2 || len(created) != 2 || c.Health().Failing != 0 {
+					t.Fatalf("%q was sent and %d parents fail, want two creations and none", sent, c.Health().Failing)
+				}
+				if err := revisions.Add(parsed(t, "%s", created[0])); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				sent, _ = api.requests()
+				if want := strings.Replace(sent[0], "POST", "DELETE", 1); !slices.Equal(sent[2:], []string{want}) {
+					t.Errorf("when the revision is seen %q is sent, want %q", sent[2:], want)
+				}
+			})
+		})
+	}
 }

@@ -207,6 +207,9 @@ func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevisi
 // writeRevisions writes what the planner says about revisions, before any child is touched.
 func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []rollout.Write) error {
 	for _, w := range writes {
+		if s.WouldWriteRevision(string(w.Operation), w.Revision.Name) {
+			continue
+		}
 		err := k.writeRevision(ctx, s, w)
 		k.doubts.note(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
 		if err != nil {
@@ -217,9 +220,6 @@ func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []
 }
 
 func (k *kind) writeRevision(ctx context.Context, s *reconciler.Sync, w rollout.Write) error {
-	if s.WouldWriteRevision(string(w.Operation), w.Revision.Name) {
-		return nil
-	}
 	client := k.shared.Own.Client.MetacontrollerV1alpha1().ControllerRevisions(w.Revision.Namespace)
 	var written *v1alpha1.ControllerRevision
 	var err error
