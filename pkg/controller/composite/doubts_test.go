@@ -27,10 +27,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -45,28 +47,46 @@ func TestAnEventOfARevisionInDoubtWakesItsParentOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		before func(d *doubts)
-		woken  bool
+		// why the parent is synced then; empty if it is not.
+		why v1alpha1.SyncReason
 	}{
-		"nothing":                {"Nobody has written it.", func(*doubts) {}, false},
-		"a write that was lost":  {"It may have been done.", func(d *doubts) { d.note(r("r"), a, lost) }, true},
-		"a write that was done":  {"The sync knows of it.", func(d *doubts) { d.note(r("r"), a, nil) }, false},
-		"lost, and done then":    {"It would have been a conflict.", func(d *doubts) { d.note(r("r"), a, lost); d.note(r("r"), a, nil) }, false},
-		"done, and lost then":    {"The last one counts.", func(d *doubts) { d.note(r("r"), a, nil); d.note(r("r"), a, lost) }, true},
-		"lost twice":             {"The event shows both.", func(d *doubts) { d.note(r("r"), a, lost); d.note(r("r"), a, lost) }, true},
-		"lost, of another one":   {"The event says nothing of it.", func(d *doubts) { d.note(r("other"), a, lost) }, false},
-		"the parent is gone":     {"There is nothing to sync.", func(d *doubts) { d.note(r("r"), a, lost); d.forget(a) }, false},
-		"another parent is gone": {"It is not of that one.", func(d *doubts) { d.note(r("r"), a, lost); d.note(r("other"), b, lost); d.forget(b) }, true},
+		"nothing":                {"Nobody has written it.", func(*doubts) {}, ""},
+		"a write that was lost":  {"It may have been done.", func(d *doubts) { d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
+		"a write that was done":  {"The sync knows of it.", func(d *doubts) { d.wrote(r("r"), a, nil) }, ""},
+		"lost, and done then":    {"It would have been a conflict.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("r"), a, nil) }, ""},
+		"done, and lost then":    {"The last one counts.", func(d *doubts) { d.wrote(r("r"), a, nil); d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
+		"lost twice":             {"The event shows both.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
+		"lost, of another one":   {"The event says nothing of it.", func(d *doubts) { d.wrote(r("other"), a, lost) }, ""},
+		"the parent is gone":     {"There is nothing to sync.", func(d *doubts) { d.wrote(r("r"), a, lost); d.forget(a) }, ""},
+		"unreadable":             {"It may be readable, or gone.", func(d *doubts) { d.unreadable(r("r"), a) }, v1alpha1.SyncRetry},
+		"unreadable, then gone":  {"There is nothing to sync.", func(d *doubts) { d.unreadable(r("r"), a); d.forget(a) }, ""},
+		"another parent is gone": {"It is not of that one.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("other"), b, lost); d.forget(b) }, v1alpha1.SyncOwnWrite},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d doubts
 			tc.before(&d)
-			if key, woken := d.end(r("r")); woken != tc.woken || woken && key != a {
-				t.Errorf("the event wakes %v: %t, want %t. %s", key, woken, tc.woken, tc.reason)
+			ended, woken := d.end(r("r"))
+			if woken != (tc.why != "") || woken && ended != (doubt{a, tc.why}) {
+				t.Errorf("the event ends the doubt %v, want one of %v for %q. %s", ended, a, tc.why, tc.reason)
 			}
-			if key, woken := d.end(r("r")); woken {
-				t.Errorf("the next event wakes %v again", key)
+			if ended, woken := d.end(r("r")); woken {
+				t.Errorf("the next event ends the doubt %v again", ended)
 			}
 		})
+	}
+}
+
+func TestAnUnreadableRevisionIsReadAgainUnlessItsEventsAreAwaited(t *testing.T) {
+	var d doubts
+	revision, a := types.NamespacedName{Namespace: "ns", Name: "r"}, parent.Key{Namespace: "ns", Name: "a"}
+	for _, want := range []bool{true, false} {
+		if got := d.unreadable(revision, a); got != want {
+			t.Errorf("it is news: %t, want %t", got, want)
+		}
+	}
+	d.end(revision)
+	if !d.unreadable(revision, a) {
+		t.Error("it is no news after an event")
 	}
 }
 
@@ -120,6 +140,26 @@ func (a *ownAPI) requests() (sent, created []string) {
 	return slices.Clone(a.sent), slices.Clone(a.created)
 }
 
+// calls counts the calls of a hook that wants no children.
+type calls struct {
+	mu sync.Mutex
+	n  int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return responses{http.StatusOK, `{"children":[]}`}.RoundTrip(r)
+}
+
+func (c *calls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
 var syncHook = v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}}
 
 // numbered is a parent in a state that has a number.
@@ -143,7 +183,7 @@ func TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &ownAPI{lose: 1}
-				c, parents, revisions := rolling{hooks: syncHook, hook: responses{http.StatusOK, `{"children":[]}`}, own: api, parent: numbered(t, 1)}.run(t)
+				c, parents, revisions := rolling{hooks: syncHook, hook: &calls{}, own: api, parent: numbered(t, 1)}.run(t)
 				synctest.Wait()
 				meanwhile(t, c)
 				if err := parents.Update(numbered(t, 2)); err != nil {
@@ -161,6 +201,55 @@ func TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt(t *testing.T) {
 				sent, _ = api.requests()
 				if want := strings.Replace(sent[0], "POST", "DELETE", 1); !slices.Equal(sent[2:], []string{want}) {
 					t.Errorf("when the revision is seen %q is sent, want %q", sent[2:], want)
+				}
+			})
+		})
+	}
+}
+
+// TestAParentIsSyncedWhenItsUnreadableRevisionIsDeletedOrRepaired has a parent with a revision that somebody changed. Its next attempt would
+// be minutes later.
+func TestAParentIsSyncedWhenItsUnreadableRevisionIsDeletedOrRepaired(t *testing.T) {
+	revision := func(t *testing.T, version int, owner, patch string) *object.Object {
+		t.Helper()
+		return parsed(t, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision","metadata":{"namespace":"ns",
+			"name":"things-87a22c00385a810f60b0c588ab11563100da7674","uid":"r","resourceVersion":"%d",
+			"labels":{"metacontroller.k8s.io/apiGroup":"","metacontroller.k8s.io/resource":""},
+			"ownerReferences":[{"apiVersion":"g/v1","kind":"Thing","name":"a","uid":%q,"controller":true}]},"parentPatch":%s,"children":[]}`, version, owner, patch)
+	}
+	for name, tc := range map[string]struct {
+		changed func(*testing.T, *cache.Informer) error
+		synced  bool
+	}{
+		"deleted":                {func(t *testing.T, i *cache.Informer) error { return i.Delete(revision(t, 9, "u", `{}`)) }, true},
+		"given to another":       {func(t *testing.T, i *cache.Informer) error { return i.Update(revision(t, 9, "v", `{}`)) }, true},
+		"repaired":               {func(t *testing.T, i *cache.Informer) error { return i.Update(revision(t, 9, "u", `{"spec":{"n":0}}`)) }, true},
+		"changed, and no better": {func(t *testing.T, i *cache.Informer) error { return i.Update(revision(t, 9, "u", `{"spec":{"n":9}}`)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hook := &calls{}
+				c, _, revisions := rolling{hooks: syncHook, hook: hook, own: &ownAPI{}, parent: numbered(t, 1), stored: []any{revision(t, 1, "u", `{}`)}}.run(t)
+				<-time.After(time.Hour)
+				if hook.count() > 0 || c.Health().Failing != 1 {
+					t.Fatalf("%d calls of the hook, and %d parents fail; want none and one", hook.count(), c.Health().Failing)
+				}
+				if err := tc.changed(t, revisions); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if synced := hook.count() > 0 && c.Health().Failing == 0; synced != tc.synced {
+					t.Fatalf("%d calls of the hook, and %d parents fail; want it to be synced: %t", hook.count(), c.Health().Failing, tc.synced)
+				}
+				if tc.synced {
+					return
+				}
+				if err := revisions.Delete(revision(t, 10, "u", `{}`)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if hook.count() == 0 || c.Health().Failing != 0 {
+					t.Errorf("when it is deleted then: %d calls of the hook, and %d parents fail; want some and none", hook.count(), c.Health().Failing)
 				}
 			})
 		})

@@ -131,7 +131,7 @@ func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) er
 }
 
 // Acquire implements reconciler.Kind.
-func (k *kind) Acquire(set *informers.Set, enqueue func(parent.Key)) {
+func (k *kind) Acquire(set *informers.Set, enqueue func(parent.Key, v1alpha1.SyncReason)) {
 	if !k.planner.Active() {
 		return
 	}
@@ -141,8 +141,8 @@ func (k *kind) Acquire(set *informers.Set, enqueue func(parent.Key)) {
 		if revision == nil {
 			revision = e.Old
 		}
-		if key, ok := k.doubts.end(types.NamespacedName{Namespace: revision.Namespace(), Name: revision.Name()}); ok {
-			enqueue(key)
+		if ended, ok := k.doubts.end(types.NamespacedName{Namespace: revision.Namespace(), Name: revision.Name()}); ok {
+			enqueue(ended.parent, ended.reason)
 		}
 	})
 }

@@ -19,6 +19,7 @@ package composite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,11 +56,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	if err != nil {
 		return err
 	}
-	stored, err := k.storedRevisions(s)
-	if err != nil {
-		return err
-	}
-	revisions, err := k.planner.Revisions(content, stored)
+	revisions, err := k.readRevisions(s, content)
 	if err != nil {
 		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
@@ -186,6 +183,22 @@ type formerParent struct {
 // JSON implements wire.Object.
 func (p formerParent) JSON() []byte { return p.encoded }
 
+// readRevisions returns the revisions of a parent. When one cannot be read, the parent is synced again with the next event of that.
+func (k *kind) readRevisions(s *reconciler.Sync, content map[string]any) ([]rollout.Revision, error) {
+	for {
+		stored, err := k.storedRevisions(s)
+		if err != nil {
+			return nil, err
+		}
+		revisions, err := k.planner.Revisions(content, stored)
+		broken, ok := errors.AsType[*rollout.UnreadableError](err)
+		if !ok || !s.Remembers() || !k.doubts.unreadable(types.NamespacedName{Namespace: broken.Namespace, Name: broken.Name}, s.Key) {
+			return revisions, err
+		}
+		// An event between the reading and the note has woken nobody.
+	}
+}
+
 // storedRevisions returns the ControllerRevisions that may be the parent's.
 func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevision, error) {
 	namespace := s.Key.Namespace
@@ -211,7 +224,7 @@ func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []
 			continue
 		}
 		err := k.writeRevision(ctx, s, w)
-		k.doubts.note(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
+		k.doubts.wrote(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
 		if err != nil {
 			return fmt.Errorf("can't write ControllerRevision %s/%s of %s: %w", w.Revision.Namespace, w.Revision.Name, s.Parent, err)
 		}

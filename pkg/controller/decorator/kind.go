@@ -99,7 +99,7 @@ func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, res
 }
 
 // Acquire implements reconciler.Kind.
-func (k *kind) Acquire(*informers.Set, func(parent.Key)) {}
+func (k *kind) Acquire(*informers.Set, func(parent.Key, v1alpha1.SyncReason)) {}
 
 // Remember implements reconciler.Kind.
 func (k *kind) Remember(parent.Key, *object.Object) {}

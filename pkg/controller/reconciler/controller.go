@@ -209,8 +209,8 @@ func (c *Controller) acquire() {
 		c.watched = append(c.watched, informer)
 		byKind[rule.Kind.GroupKind()] = informer
 	}
-	c.config.Kind.Acquire(c.informers, func(key parent.Key) {
-		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(v1alpha1.SyncOwnWrite))
+	c.config.Kind.Acquire(c.informers, func(key parent.Key, why v1alpha1.SyncReason) {
+		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(why))
 	})
 	d := c.config.Definition
 	c.children = childcontrol.New(childcontrol.Config{

@@ -21,6 +21,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -34,8 +35,8 @@ import (
 // Sync are never called for one parent by two goroutines at once.
 type Kind interface {
 	// Acquire takes the informers that only this kind needs. It is called once, before the first sync. enqueue has a parent synced of which
-	// they show what its last syncs did not see; it does not block.
-	Acquire(set *informers.Set, enqueue func(parent.Key))
+	// they show what its last syncs did not see, and ends its back-off; it does not block.
+	Acquire(set *informers.Set, enqueue func(parent.Key, v1alpha1.SyncReason))
 	// Remember notes a parent that the controller handles, as it is now.
 	Remember(key parent.Key, o *object.Object)
 	// Forget drops a parent that was remembered, or was not.

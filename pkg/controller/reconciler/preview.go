@@ -76,6 +76,9 @@ var errEnough = errors.New("nothing more was asked for")
 // OnlyAsks reports whether nothing but the requests of the hook is wanted of the sync: Call returns no response then.
 func (s *Sync) OnlyAsks() bool { return s.preview != nil && s.preview.asks }
 
+// Remembers reports whether what the sync finds out may be remembered for those that follow: it may not in a preview.
+func (s *Sync) Remembers() bool { return s.preview == nil }
+
 // Requests implements inspection.Controller.
 func (c *Controller) Requests(
 	ctx context.Context, ref v1alpha1.ParentReference, o inspection.RequestOptions,

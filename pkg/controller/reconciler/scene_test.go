@@ -66,7 +66,7 @@ type kind struct {
 	parents map[parent.Key]string
 }
 
-func (k *kind) Acquire(*informers.Set, func(parent.Key)) {}
+func (k *kind) Acquire(*informers.Set, func(parent.Key, v1alpha1.SyncReason)) {}
 
 func (k *kind) Remember(key parent.Key, o *object.Object) {
 	k.mu.Lock()
