@@ -85,8 +85,8 @@ type Config struct {
 	Manager string
 	// Rules are the declared kinds.
 	Rules children.Rules
-	// Informers has the informer for each declared kind.
-	Informers map[schema.GroupKind]*cache.Informer
+	// Informers has the informers of each declared kind: several of one that is declared in several versions.
+	Informers map[schema.GroupKind][]*cache.Informer
 	// Expectations receive what was written.
 	Expectations Expectations
 	// Controller is the controller object, and Guard decides about deletions; nil: all are carried out.
@@ -270,11 +270,11 @@ func (c *Control) Plan(in plan.Input) (p plan.Plan, held bool, err error) {
 // Conflict returns why a child cannot be created: an object of its name is there that is no child of the parent and this controller, as
 // far as the cache shows. Nil if it can be.
 func (c *Control) Conflict(key parent.Key, parent *object.Object, child children.Key) error {
-	informer := c.config.Informers[child.GroupKind()]
-	if informer == nil {
+	informers := c.config.Informers[child.GroupKind()]
+	if len(informers) == 0 {
 		return nil
 	}
-	existing, ok := informer.Get(child.Namespace, child.Name)
+	existing, ok := informers[0].Get(child.Namespace, child.Name)
 	if !ok {
 		return nil
 	}
@@ -288,17 +288,17 @@ func (c *Control) Conflict(key parent.Key, parent *object.Object, child children
 	return apply.NewConflict(child, parent.String(), existing)
 }
 
-// expect lets the parent wait until the cache shows what was done.
+// expect lets the parent wait until the cache shows what was done, in every version in which the kind is declared.
 func (c *Control) expect(key parent.Key, o *plan.Outcome) {
-	informer := c.config.Informers[o.GroupKind()]
-	switch {
-	case informer == nil:
-	case o.Done && o.Written != nil:
-		c.config.Expectations.Wrote(key, informer, o.Written)
-	case o.Done:
-		c.config.Expectations.Deleted(key, informer, o.Observed)
-	case o.Moved != nil:
-		c.config.Expectations.Wrote(key, informer, o.Moved)
+	for _, informer := range c.config.Informers[o.GroupKind()] {
+		switch {
+		case o.Done && o.Written != nil:
+			c.config.Expectations.Wrote(key, informer, o.Written)
+		case o.Done:
+			c.config.Expectations.Deleted(key, informer, o.Observed)
+		case o.Moved != nil:
+			c.config.Expectations.Wrote(key, informer, o.Moved)
+		}
 	}
 }
 

@@ -132,7 +132,7 @@ func newControlBy(t *testing.T, a *api, rule children.Rule) *control {
 	c.Control = childcontrol.New(childcontrol.Config{
 		Cluster: window, Applier: apply.New(apply.Options{Client: window.Client}), Recorder: &c.events, Counters: &c.counters,
 		Rules:        children.NewRules([]children.Rule{rule}),
-		Informers:    map[schema.GroupKind]*cache.Informer{kind.GroupKind(): {}},
+		Informers:    map[schema.GroupKind][]*cache.Informer{kind.GroupKind(): {{}}},
 		Expectations: &c.expected, Mine: func(_, _ *object.Object) bool { return c.mine },
 	})
 	return c

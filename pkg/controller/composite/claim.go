@@ -82,7 +82,7 @@ func (c *claiming) rule(ctx context.Context, rule *children.Rule, informer *cach
 		if namespace != "" && o.Namespace() != namespace {
 			continue
 		}
-		claimed, err := c.one(ctx, rule, informer, o)
+		claimed, err := c.one(ctx, rule, o)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -95,7 +95,7 @@ func (c *claiming) rule(ctx context.Context, rule *children.Rule, informer *cach
 }
 
 // one adopts or releases a candidate where that is due, and returns it as it is then, nil if it is not a child.
-func (c *claiming) one(ctx context.Context, rule *children.Rule, informer *cache.Informer, o *object.Object) (*object.Object, error) {
+func (c *claiming) one(ctx context.Context, rule *children.Rule, o *object.Object) (*object.Object, error) {
 	target := client.Target{Resource: rule.Resource, Namespace: o.Namespace(), Name: o.Name()}
 	switch c.parent.Decide(o) {
 	case claim.Claim:
@@ -105,15 +105,15 @@ func (c *claiming) one(ctx context.Context, rule *children.Rule, informer *cache
 			// A rule for another version of the same kind has adopted it.
 			return o, nil
 		}
-		return c.adopt(ctx, target, informer, o)
+		return c.adopt(ctx, target, o)
 	case claim.Release:
-		return nil, c.release(ctx, target, informer, o)
+		return nil, c.release(ctx, target, o)
 	case claim.Ignore:
 	}
 	return nil, nil
 }
 
-func (c *claiming) adopt(ctx context.Context, target client.Target, informer *cache.Informer, o *object.Object) (*object.Object, error) {
+func (c *claiming) adopt(ctx context.Context, target client.Target, o *object.Object) (*object.Object, error) {
 	if alive, err := c.parentLives(ctx); err != nil || !alive {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
-	written, err := c.sync.AdoptChild(ctx, target, informer, o, patch)
+	written, err := c.sync.AdoptChild(ctx, target, o, patch)
 	if client.IsGone(err) {
 		return nil, nil
 	}
@@ -133,13 +133,13 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, informer *ca
 	return written, nil
 }
 
-func (c *claiming) release(ctx context.Context, target client.Target, informer *cache.Informer, o *object.Object) error {
+func (c *claiming) release(ctx context.Context, target client.Target, o *object.Object) error {
 	patch, err := claim.ReleasePatch(o, c.parent.UID)
 	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
-	err = c.sync.ReleaseChild(ctx, target, informer, o, patch)
+	err = c.sync.ReleaseChild(ctx, target, o, patch)
 	if client.IsGone(err) || apierrors.IsGone(err) {
 		return nil
 	}

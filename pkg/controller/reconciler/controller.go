@@ -202,12 +202,12 @@ func (c *Controller) acquire() {
 	for _, s := range c.config.Sources {
 		s.informer = c.informers.Acquire(c.shared.Cluster.Cache, c.query(s))
 	}
-	byKind := make(map[schema.GroupKind]*cache.Informer, len(c.config.Children))
+	byKind := make(map[schema.GroupKind][]*cache.Informer, len(c.config.Children))
 	for i := range c.config.Children {
 		rule := &c.config.Children[i]
 		informer := c.informers.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: rule.Resource})
 		c.watched = append(c.watched, informer)
-		byKind[rule.Kind.GroupKind()] = informer
+		byKind[rule.Kind.GroupKind()] = append(byKind[rule.Kind.GroupKind()], informer)
 	}
 	c.config.Kind.Acquire(c.informers, func(key parent.Key, why v1alpha1.SyncReason) {
 		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(why))

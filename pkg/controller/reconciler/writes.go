@@ -244,29 +244,31 @@ func (s *Sync) unserved() error {
 }
 
 // AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
-func (s *Sync) AdoptChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) (*object.Object, error) {
+func (s *Sync) AdoptChild(ctx context.Context, t client.Target, o *object.Object, patch []byte) (*object.Object, error) {
 	if s.preview != nil {
 		return s.preview.notes.Claim(v1alpha1.ChildAdopt, o, patch)
 	}
-	return s.patchChild(ctx, v1alpha1.ChildAdopt, t, informer, patch)
+	return s.patchChild(ctx, v1alpha1.ChildAdopt, t, patch)
 }
 
 // ReleaseChild takes the parent off the owners of an object, by a merge patch.
-func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, informer *cache.Informer, o *object.Object, patch []byte) error {
+func (s *Sync) ReleaseChild(ctx context.Context, t client.Target, o *object.Object, patch []byte) error {
 	if s.preview != nil {
 		_, err := s.preview.notes.Claim(v1alpha1.ChildRelease, o, patch)
 		return err
 	}
-	_, err := s.patchChild(ctx, v1alpha1.ChildRelease, t, informer, patch)
+	_, err := s.patchChild(ctx, v1alpha1.ChildRelease, t, patch)
 	return err
 }
 
-func (s *Sync) patchChild(
-	ctx context.Context, action v1alpha1.ChildAction, t client.Target, informer *cache.Informer, patch []byte,
-) (*object.Object, error) {
+func (s *Sync) patchChild(ctx context.Context, action v1alpha1.ChildAction, t client.Target, patch []byte) (*object.Object, error) {
 	written, err := s.controller.shared.Applier.Patch(ctx, t, patch)
 	if err == nil {
-		s.controller.expectations.Wrote(s.Key, informer, written)
+		for _, informer := range s.controller.watched {
+			if informer.Query().Resource.GroupResource() == t.Resource.GroupResource() {
+				s.controller.expectations.Wrote(s.Key, informer, written)
+			}
+		}
 		s.recording.Claimed(action, t.Resource.Resource, written)
 	}
 	return written, err
