@@ -62,8 +62,8 @@ type Discovery struct {
 
 	mu          sync.Mutex
 	definitions []*cache.Informer // both while Run runs
-	versions    *responses[map[string]Resource]
-	schemas     *responses[map[string]*Schema]
+	versions    *responses[Resource]
+	schemas     *responses[*Schema]
 	groups      map[string]*group
 	// listed is of all groups: it counts that the definitions are listed for the first time, since nothing tells which of them came after
 	// kinds had been asked for.
@@ -73,7 +73,7 @@ type Discovery struct {
 	epochs      epochs
 }
 
-// group is a group of which a definition changed.
+// group is a group of which a definition changed, or the kinds without one.
 type group struct {
 	// changes counts the changes of definitions, and the times after them at which a response may be new.
 	changes int
@@ -99,7 +99,12 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
 	}
-	d.versions, d.schemas = newResponses(0, d.ask, d.kindsNow), newResponses(schemasTrusted, d.askSchemas, d.now)
+	d.versions = &responses[Resource]{
+		ask: d.ask, now: d.kindsNow, known: map[schema.GroupVersion]*entry[Resource]{}, replaced: d.kindsReplaced,
+	}
+	d.schemas = &responses[*Schema]{
+		ask: d.askSchemas, now: d.now, known: map[schema.GroupVersion]*entry[*Schema]{}, trusted: schemasTrusted, recheck: schemasRecheck,
+	}
 	return d, nil
 }
 
@@ -113,6 +118,7 @@ func (d *Discovery) Run(ctx context.Context) {
 	defer running.Wait()
 	running.Go(func() { d.watchAdmission(ctx) })
 	running.Go(func() { d.awaitLists(ctx, crds, apiServices) })
+	running.Go(func() { d.recheckRegularly(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -232,12 +238,17 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 	name = strings.Clone(name)
 	d.epochs.count(name, e, d.clock.Now())
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.groupChanged(name)
+}
+
+// groupChanged notes that a group changed. It is called with the lock held.
+func (d *Discovery) groupChanged(name string) {
 	if d.groups[name] == nil {
 		d.groups[name] = &group{}
 	}
 	d.groups[name].changes++
 	d.groups[name].repeating = true
-	d.mu.Unlock()
 	d.poke()
 }
 

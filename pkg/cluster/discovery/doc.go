@@ -16,6 +16,7 @@ limitations under the License.
 
 // Package discovery knows which kinds the cluster serves and what their fields look like.
 //
-// Nothing polls: group-versions are read when they are first needed, and kept until a CustomResourceDefinition or
-// APIService of their group changes, which is watched by metadata alone. When reading fails, the last response stays.
+// Group-versions are read when they are first needed, and kept until a CustomResourceDefinition or APIService of their group
+// changes, which is watched by metadata alone. Those whose kinds may change without one, the built-in and aggregated ones, are
+// read again now and then. When reading fails, the last response stays.
 package discovery

@@ -1,0 +1,95 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package discovery
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// recheckInterval is how often kinds are asked for of which no object tells.
+	recheckInterval = time.Minute
+	// schemasRecheck is the age at which schemas are read again of which no object tells: a response can be megabytes.
+	schemasRecheck = 10 * time.Minute
+)
+
+// automanagedLabel is on APIServices that kube-apiserver itself makes. Its value is automanaged for those of CustomResourceDefinitions.
+const (
+	automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+	automanaged      = "true"
+)
+
+// recheckRegularly finds until ctx ends what changes without an object that tells of it: the kinds of built-in and aggregated
+// group-versions change with the server that serves them, as when it is replaced by a newer one without downtime.
+func (d *Discovery) recheckRegularly(ctx context.Context) {
+	ticker := d.clock.NewTicker(recheckInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		recheck(ctx, d, d.versions)
+		recheck(ctx, d, d.schemas)
+	}
+}
+
+// recheck asks again for the group-versions of which no object tells. Meanwhile the last responses count: nobody waits for it.
+func recheck[V any](ctx context.Context, d *Discovery, a *responses[V]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for version, e := range maps.Clone(a.known) {
+		if e.response != nil && d.clock.Since(e.requested) >= a.recheck && !d.told(version) {
+			_ = read(ctx, d, a, version, e) // The last response stays.
+		}
+	}
+}
+
+// told reports whether an object tells of every change of a group-version's kinds: those of CustomResourceDefinitions. It is called with
+// the lock held.
+func (d *Discovery) told(version schema.GroupVersion) bool {
+	if d.now(version.Group) < 0 {
+		return false
+	}
+	for _, definitions := range d.definitions {
+		if definitions.Query().Resource == apiServiceResource {
+			o, ok := definitions.Get("", version.Version+"."+version.Group)
+			if !ok {
+				return false
+			}
+			value, _ := o.Label(automanagedLabel)
+			return value == automanaged
+		}
+	}
+	return false
+}
+
+// kindsReplaced has subscribers notified of kinds that differ from those that they were told, unless they are about to be. It is called
+// with the lock held.
+func (d *Discovery) kindsReplaced(group string, before, after map[string]Resource) {
+	g := d.groups[group]
+	if d.listed.repeating || g != nil && g.repeating || reflect.DeepEqual(before, after) {
+		return
+	}
+	d.groupChanged(group)
+}
