@@ -18,5 +18,5 @@ limitations under the License.
 //
 // Group-versions are read when they are first needed, and kept until a CustomResourceDefinition or APIService of their group
 // changes, which is watched by metadata alone. Those whose kinds may change without one, the built-in and aggregated ones, are
-// read again now and then. When reading fails, the last response stays.
+// read again now and then. When reading fails, the last response stays. Those that are not served are forgotten after a while.
 package discovery

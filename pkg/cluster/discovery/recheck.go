@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// recheckInterval is how often kinds are asked for of which no object tells.
+	// recheckInterval is how often kinds are asked for of which no object tells, and for how long at least it is remembered that a
+	// group-version is not served.
 	recheckInterval = time.Minute
 	// schemasRecheck is the age at which schemas are read again of which no object tells: a response can be megabytes.
 	schemasRecheck = 10 * time.Minute
@@ -54,15 +55,25 @@ func (d *Discovery) recheckRegularly(ctx context.Context) {
 	}
 }
 
-// recheck asks again for the group-versions of which no object tells. Meanwhile the last responses count: nobody waits for it.
+// recheck asks again for the group-versions of which no object tells, and forgets those that are not served. Meanwhile the last responses
+// count: nobody waits for it.
 func recheck[V any](ctx context.Context, d *Discovery, a *responses[V]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	a.forget(d.clock.Now().Add(-recheckInterval))
 	for version, e := range maps.Clone(a.known) {
 		if e.response != nil && d.clock.Since(e.requested) >= a.recheck && !d.told(version) {
 			_ = read(ctx, d, a, version, e) // The last response stays.
 		}
 	}
+}
+
+// forget drops group-versions that are not served, as of a time before. Their number is not bounded, since hooks name them; and when one is
+// served, an object tells.
+func (a *responses[V]) forget(before time.Time) {
+	maps.DeleteFunc(a.known, func(_ schema.GroupVersion, e *entry[V]) bool {
+		return e.response == nil && len(e.turn) == 0 && !e.requested.After(before)
+	})
 }
 
 // told reports whether an object tells of every change of a group-version's kinds: those of CustomResourceDefinitions. It is called with

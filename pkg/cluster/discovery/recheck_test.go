@@ -298,3 +298,42 @@ func TestWhileAnAPIIsUnavailableTheLastResponseIsNotWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+func TestVersionsThatAreNotServedAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &quiet{}
+		d := q.run(t)
+		ask := func(version string) {
+			if _, err := d.Kind(t.Context(), "example.com/"+version, "Thing"); err == nil {
+				t.Errorf("%s is served", version)
+			}
+			if found, err := d.Schema(t.Context(), schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Thing"}); err != nil ||
+				(found != nil) != (version == "v1") {
+				t.Errorf("%s: schema %v, %v", version, found, err)
+			}
+		}
+		ask("v1")
+		for n := range 1000 {
+			ask(fmt.Sprintf("v%d", 2+n))
+		}
+		before := q.count("/apis/example.com/v2")
+		for range 100 {
+			ask("v2")
+		}
+		if got := q.count("/apis/example.com/v2"); got != before {
+			t.Errorf("asked %d times more for a version that was not served a moment ago", got-before)
+		}
+		pass(2 * recheckInterval)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for version := range d.versions.known {
+			if version.Group == "example.com" && version.Version != "v1" {
+				t.Errorf("%s is remembered", version)
+				break
+			}
+		}
+		if len(d.schemas.known) != 1 {
+			t.Errorf("%d documents are remembered of one", len(d.schemas.known))
+		}
+	})
+}
