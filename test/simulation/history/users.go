@@ -232,9 +232,15 @@ func (r *runner) editAt(p place) {
 	}
 }
 
-// vary changes one thing that children have, and nothing else.
+// vary changes one thing that children have, and nothing else: often one that only its own change shows.
 func (r *runner) vary(p place) {
 	varied := int64(1) << r.random.IntN(bits.Len(hooks.Shapes)-1)
+	switch r.random.IntN(3) {
+	case 0:
+		varied = hooks.WithMatch
+	case 1:
+		varied = hooks.WithNotes
+	}
 	r.change(p.path(), func(o map[string]any) {
 		if spec, ok := o["spec"].(map[string]any); ok && p.kind != hooks.Gadget {
 			spec["shape"] = hooks.WishOf(o).Shape ^ varied
