@@ -20,6 +20,8 @@ import (
 	"context"
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,8 +63,9 @@ func recheck[V any](ctx context.Context, d *Discovery, a *responses[V]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a.forget(d.clock.Now().Add(-recheckInterval))
-	for version, e := range maps.Clone(a.known) {
-		if e.response != nil && d.clock.Since(e.requested) >= a.recheck && !d.told(version) {
+	byName := func(v, w schema.GroupVersion) int { return strings.Compare(v.String(), w.String()) }
+	for _, version := range slices.SortedFunc(maps.Keys(a.known), byName) {
+		if e := a.known[version]; e != nil && e.response != nil && d.clock.Since(e.requested) >= a.recheck && !d.told(version) {
 			_ = read(ctx, d, a, version, e) // The last response stays.
 		}
 	}
