@@ -19,6 +19,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -36,6 +37,8 @@ type Options struct {
 	KeepManagedFields bool
 	// Managers are the prefixes of the field managers whose managedFields objects keep. Empty: of none.
 	Managers []string
+	// KindsRecheck is how often kinds are asked for of which no object of the cluster tells. Default: every minute.
+	KindsRecheck time.Duration
 }
 
 // Cluster is the cluster as the engine sees it.
@@ -62,6 +65,9 @@ func New(o Options) (*Cluster, error) {
 	kinds, err := discovery.New(o.Config, objects)
 	if err != nil {
 		return nil, err
+	}
+	if o.KindsRecheck > 0 {
+		kinds.Recheck(o.KindsRecheck)
 	}
 	writer, err := client.New(o.Config)
 	if err != nil {

@@ -60,6 +60,9 @@ type Discovery struct {
 	cache  *cache.Cache
 	clock  clock.WithTicker
 
+	// interval is that of rechecks.
+	interval time.Duration
+
 	mu          sync.Mutex
 	definitions []*cache.Informer // both while Run runs
 	versions    *responses[Resource]
@@ -95,7 +98,7 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 		return nil, fmt.Errorf("creating a client for discovery: %w", err)
 	}
 	d := &Discovery{
-		client: client, cache: c, clock: clock.RealClock{},
+		client: client, cache: c, clock: clock.RealClock{}, interval: recheckInterval,
 		groups:      map[string]*group{},
 		subscribers: map[*func()]struct{}{}, changed: make(chan struct{}, 1),
 	}

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// recheckInterval is how often kinds are asked for of which no object tells, and for how long at least it is remembered that a
-	// group-version is not served.
+	// recheckInterval is how often kinds are asked for of which no object tells, unless the caller says otherwise, and for how long at least it
+	// is remembered that a group-version is not served.
 	recheckInterval = time.Minute
 	// schemasRecheck is the age at which schemas are read again of which no object tells: a response can be megabytes.
 	schemasRecheck = 10 * time.Minute
@@ -41,10 +41,13 @@ const (
 	automanaged      = "true"
 )
 
+// Recheck sets how often kinds are asked for of which no object tells, in place of every minute. It is called before Run.
+func (d *Discovery) Recheck(interval time.Duration) { d.interval = interval }
+
 // recheckRegularly finds until ctx ends what changes without an object that tells of it: the kinds of built-in and aggregated
 // group-versions change with the server that serves them, as when it is replaced by a newer one without downtime.
 func (d *Discovery) recheckRegularly(ctx context.Context) {
-	ticker := d.clock.NewTicker(recheckInterval)
+	ticker := d.clock.NewTicker(d.interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -62,7 +65,7 @@ func (d *Discovery) recheckRegularly(ctx context.Context) {
 func recheck[V any](ctx context.Context, d *Discovery, a *responses[V]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a.forget(d.clock.Now().Add(-recheckInterval))
+	a.forget(d.clock.Now().Add(-d.interval))
 	byName := func(v, w schema.GroupVersion) int { return strings.Compare(v.String(), w.String()) }
 	for _, version := range slices.SortedFunc(maps.Keys(a.known), byName) {
 		if e := a.known[version]; e != nil && e.response != nil && d.clock.Since(e.requested) >= a.recheck && !d.told(version) {

@@ -101,6 +101,8 @@ type Options struct {
 	Workers int
 	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.
 	CacheFlushInterval time.Duration
+	// KindsRecheck is how often built-in and aggregated kinds are looked for that come or go without an object that tells. Default 1 min.
+	KindsRecheck time.Duration
 	// ClientQPS and ClientBurst limit the requests to the cluster. Zero or negative: no limit.
 	ClientQPS   float32
 	ClientBurst int

@@ -91,7 +91,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	config := rest.CopyConfig(c.Cluster)
 	config.QPS, config.Burst = options.ClientQPS, options.ClientBurst
 	reached, err := cluster.New(cluster.Options{
-		Config: config, KeepManagedFields: options.HookManagedFields, Managers: options.Managers(),
+		Config: config, KeepManagedFields: options.HookManagedFields, Managers: options.Managers(), KindsRecheck: options.KindsRecheck,
 	})
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func newRunner(h History, logged bool) *runner {
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
-		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs},
+		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})
 	r.seed(0)
 	r.prepare()
