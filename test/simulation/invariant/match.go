@@ -76,6 +76,14 @@ func difference(want, have object, e hooks.Edition) string {
 	return ""
 }
 
+// addedToWholes reports whether others have added to what server-side apply takes as a whole: that is a difference then, and stays where
+// fields are merged.
+func addedToWholes(have object) bool {
+	begins := func(name string) bool { return strings.HasPrefix(name, foreign) }
+	return slices.ContainsFunc(slices.Collect(maps.Keys(have.at("spec", "matching"))), begins) ||
+		slices.ContainsFunc(slices.Collect(maps.Keys(named(have.at("spec")["stages"]))), begins)
+}
+
 // entries compares maps: what is wanted is there, and no entry of a name that hooks alone give is left over.
 func entries(where string, want, have map[string]any) string {
 	for name, value := range want {

@@ -72,3 +72,16 @@ func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatOthersAddToWholes(t *testing.T) {
+	for spec, want := range map[string]bool{
+		`{"matching":{"own-color":"red"},"stages":[{"name":"own-0"}]}`: false,
+		`{"matching":{"own-color":"red","f-own-color":"x"}}`:           true,
+		`{"stages":[{"name":"own-0"},{"name":"f-7"}]}`:                 true,
+		`{"settings":{"f-own-color":"x"}}`:                             false,
+	} {
+		if got := addedToWholes(decode([]byte(`{"spec":` + spec + `}`))); got != want {
+			t.Errorf("%s: %t, want %t", spec, got, want)
+		}
+	}
+}

@@ -217,7 +217,7 @@ func wantsAsItIs(call *Call, have object) bool {
 			continue
 		}
 		// It may differ by what was applied before and is not wanted any more; the annotation, or who owns its fields, tells.
-		if difference(want, have, hooks.Edition{Extra: true}) != "" || !appliedAs(want, have) || !ownedAs(call.Controller, want, have) {
+		if difference(want, have, hooks.Edition{Extra: true}) != "" || addedToWholes(have) || !appliedAs(want, have) || !ownedAs(call.Controller, want, have) {
 			return false
 		}
 	}
