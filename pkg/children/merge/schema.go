@@ -34,37 +34,28 @@ type Schema interface {
 
 // Declared returns a schema as server-side apply takes it, where nothing is guessed: a list is atomic if the schema does not say how it is
 // merged, and whatever is in an atomic object and not desired is a difference, applied before or not. Nil is a schema that declares nothing.
-func Declared(s Schema) Schema { return declared{s} }
+func Declared(s Schema) Schema {
+	if s == nil {
+		s = anything{}
+	}
+	return declared{s}
+}
 
-type declared struct{ schema Schema }
+type declared struct{ Schema }
 
 // Field implements Schema.
-func (d declared) Field(name string) Schema { return declared{field(d.schema, name)} }
+func (d declared) Field(name string) Schema { return Declared(d.Schema.Field(name)) }
 
 // Item implements Schema.
-func (d declared) Item() Schema { return declared{item(d.schema)} }
+func (d declared) Item() Schema { return Declared(d.Schema.Item()) }
 
 // ListType implements Schema.
 func (d declared) ListType() (kind string, keys []string) {
-	if kind, keys = listType(d.schema); kind == "" {
+	if kind, keys = d.Schema.ListType(); kind == "" {
 		return "atomic", nil
 	}
 	return kind, keys
 }
-
-// Default implements Schema.
-func (d declared) Default() (any, bool) {
-	if d.schema == nil {
-		return nil, false
-	}
-	return d.schema.Default()
-}
-
-// Shared implements Schema.
-func (d declared) Shared() bool { return d.schema != nil && d.schema.Shared() }
-
-// Atomic implements Schema.
-func (d declared) Atomic() bool { return d.schema != nil && d.schema.Atomic() }
 
 // Source is a schema whose methods return their own type, as package discovery's do, and whose zero value knows nothing.
 type Source[S any] interface {

@@ -50,23 +50,36 @@ func (in *Input) former(o *object.Object) []string {
 
 // ownedBy returns as FieldsV1 what some managers own together, nil if they own nothing.
 func ownedBy(o *object.Object, managers []string) (json.RawMessage, error) {
-	var only json.RawMessage
-	all, several := fieldpath.NewSet(), false
-	for _, manager := range managers {
-		fields, ok := o.AppliedFields(manager)
-		if !ok {
-			continue
-		}
-		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(fields)); err != nil {
-			return nil, fmt.Errorf("reading what %s owns: %w", manager, err)
-		}
-		only, several, all = fields, only != nil, all.Union(&set)
-	}
-	if !several {
+	managers = slices.DeleteFunc(managers, func(manager string) bool {
+		_, ok := o.AppliedFields(manager)
+		return !ok
+	})
+	switch len(managers) {
+	case 0:
+		return nil, nil
+	case 1:
+		only, _ := o.AppliedFields(managers[0])
 		return only, nil
 	}
+	all := fieldpath.NewSet()
+	for _, manager := range managers {
+		owned, _ := o.AppliedFields(manager)
+		set, err := setOf(manager, owned)
+		if err != nil {
+			return nil, err
+		}
+		all = all.Union(set)
+	}
 	return all.ToJSON()
+}
+
+// setOf decodes FieldsV1 of a manager.
+func setOf(manager string, fields []byte) (*fieldpath.Set, error) {
+	var set fieldpath.Set
+	if err := set.FromJSON(bytes.NewReader(fields)); err != nil {
+		return nil, fmt.Errorf("reading what %s owns: %w", manager, err)
+	}
+	return &set, nil
 }
 
 // migration returns the JSON patch that gives a manager what was applied to an object in other ways, by plain writes of ours and by
@@ -118,9 +131,9 @@ func hidesOwned(observed map[string]any, whole *object.Object, manager string) (
 		if !ofFormer(e, manager) || appliedBy(e, manager) || e.FieldsV1 == nil {
 			continue
 		}
-		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-			return false, fmt.Errorf("reading what %s owns: %w", e.Manager, err)
+		set, err := setOf(e.Manager, e.FieldsV1.GetRawBytes())
+		if err != nil {
+			return false, err
 		}
 		set.Leaves().Iterate(func(path fieldpath.Path) {
 			hides = hides || !path.Equals(annotationPath) && !shows(observed, path)
@@ -196,12 +209,12 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 		if !appliedBy(e, manager) && !ofFormer(e, manager) || e.FieldsV1 == nil {
 			return false
 		}
-		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-			errs = fmt.Errorf("reading what %s owns: %w", e.Manager, err)
+		set, err := setOf(e.Manager, e.FieldsV1.GetRawBytes())
+		if err != nil {
+			errs = err
 			return false
 		}
-		all = all.Union(&set)
+		all = all.Union(set)
 		return true
 	})
 	if errs != nil {

@@ -155,7 +155,7 @@ func (s *Schema) Atomic() bool { return s != nil && s.node.MapType == "atomic" }
 
 // Shared reports whether an object is a map to which several clients may add entries: not a struct, nor one that is written as a whole.
 func (s *Schema) Shared() bool {
-	if s == nil || len(s.node.Properties) > 0 || s.node.MapType == "atomic" {
+	if s == nil || len(s.node.Properties) > 0 || s.Atomic() {
 		return false
 	}
 	entries := string(s.node.AdditionalProperties)
