@@ -65,24 +65,39 @@ func (f *fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := f.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
-			err = cause // It says more than that the request was canceled.
-		}
 		end()
-		return nil, err //nolint:wrapcheck // As above.
+		return nil, reason(ctx, err)
 	}
-	response.Body = body{response.Body, end}
+	response.Body = body{response.Body, ctx, end}
 	return response, nil
+}
+
+// reason returns ErrLost for the error of a request that ended because the Lease was lost: it says more than that the request was canceled.
+func reason(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
+		return cause
+	}
+	return err
 }
 
 // WrappedRoundTripper lets client-go reach the transport below.
 func (f *fenced) WrappedRoundTripper() http.RoundTripper { return f.next }
 
-// body ends the context of its request when it is closed.
+// body is the body of a response. Closing it ends the context of its request.
 type body struct {
 	io.ReadCloser
 
+	ctx context.Context //nolint:containedctx // It is that of the request, of which the body is a part.
 	end func()
+}
+
+// Read implements io.Reader.
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = reason(b.ctx, err)
+	}
+	return n, err
 }
 
 // Close implements io.Closer.

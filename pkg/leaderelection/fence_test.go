@@ -27,16 +27,29 @@ import (
 	"time"
 )
 
-// transport answers requests, unless it is told to wait for the end of their contexts.
-type transport struct{ waits bool }
+// transport answers requests, unless it is told to wait for the end of their contexts, before its response or within.
+type transport struct{ waits, stalls bool }
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if f.waits {
+	switch {
+	case f.waits:
 		<-r.Context().Done()
-		return nil, context.Cause(r.Context())
+		return nil, r.Context().Err()
+	case f.stalls:
+		return &http.Response{StatusCode: http.StatusOK, Body: stalled{r.Context()}}, nil
 	}
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
+
+// stalled is the body of a response of which nothing comes.
+type stalled struct{ ctx context.Context }
+
+func (s stalled) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+func (stalled) Close() error { return nil }
 
 // send sends a request through a fence, and reads the response.
 func send(ctx context.Context, f *Fence, next http.RoundTripper, method string) error {
@@ -88,16 +101,20 @@ func TestAFenceLetsWritesThroughDuringATerm(t *testing.T) {
 }
 
 func TestAFenceEndsWritesUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f Fence
-		term := newTerm(t.Context(), 10*time.Second)
-		defer f.open(term)()
-		term.renew(time.Now(), 0)
-		began := time.Now()
-		if err := send(t.Context(), &f, transport{waits: true}, http.MethodPatch); !errors.Is(err, ErrLost) || time.Since(began) != 10*time.Second {
-			t.Errorf("it ended after %s with %v", time.Since(began), err)
-		}
-	})
+	for name, next := range map[string]transport{"BeforeTheResponse": {waits: true}, "WithinTheResponse": {stalls: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var f Fence
+				term := newTerm(t.Context(), 10*time.Second)
+				defer f.open(term)()
+				term.renew(time.Now(), 0)
+				began := time.Now()
+				if err := send(t.Context(), &f, next, http.MethodPatch); !errors.Is(err, ErrLost) || time.Since(began) != 10*time.Second {
+					t.Errorf("it ended after %s with %v", time.Since(began), err)
+				}
+			})
+		})
+	}
 }
 
 func TestATermEnds(t *testing.T) {
