@@ -60,7 +60,8 @@ type CompositeControllerSpec struct {
 	// controller acts with the rights of the server.
 	ServiceAccountRef *ServiceAccountReference
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
-	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
+	// 1 count as 1, and those above --cache-flush-interval as that. Absent: parents are synced only when something changes, and every
+	// --cache-flush-interval.
 	ResyncPeriodSeconds *int32
 	// generateSelector, when true, makes the server label every child with controller-uid=<uid of the parent> and select
 	// children by that label, so that parents need no spec.selector. Default false: each parent must carry a

@@ -56,7 +56,8 @@ type DecoratorControllerSpec struct {
 	// controller acts with the rights of the server.
 	ServiceAccountRef *ServiceAccountReference
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
-	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
+	// 1 count as 1, and those above --cache-flush-interval as that. Absent: targets are synced only when something changes, and every
+	// --cache-flush-interval.
 	ResyncPeriodSeconds *int32
 	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
 	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be

@@ -882,7 +882,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerSpec(ref common.
 					},
 					"resyncPeriodSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.",
+							Description: "resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below 1 count as 1, and those above --cache-flush-interval as that. Absent: parents are synced only when something changes, and every --cache-flush-interval.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -2680,7 +2680,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerSpec(ref common.
 					},
 					"resyncPeriodSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.",
+							Description: "resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below 1 count as 1, and those above --cache-flush-interval as that. Absent: targets are synced only when something changes, and every --cache-flush-interval.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

@@ -83,7 +83,8 @@ type CompositeControllerSpec struct {
 	// +k8s:optional
 	ServiceAccountRef *ServiceAccountReference `json:"serviceAccountRef,omitempty"`
 	// resyncPeriodSeconds makes every parent be synced again after so many seconds even if nothing changed. Values below
-	// 1 count as 1. Absent: parents are synced only when something changes, and every --cache-flush-interval.
+	// 1 count as 1, and those above --cache-flush-interval as that. Absent: parents are synced only when something changes, and every
+	// --cache-flush-interval.
 	// +optional
 	// +k8s:optional
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`

@@ -43,7 +43,8 @@ type DecoratorControllerSpecApplyConfiguration struct {
 	// controller acts with the rights of the server.
 	ServiceAccountRef *ServiceAccountReferenceApplyConfiguration `json:"serviceAccountRef,omitempty"`
 	// resyncPeriodSeconds makes every target be synced again after so many seconds even if nothing changed. Values below
-	// 1 count as 1. Absent: targets are synced only when something changes, and every --cache-flush-interval.
+	// 1 count as 1, and those above --cache-flush-interval as that. Absent: targets are synced only when something changes, and every
+	// --cache-flush-interval.
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`
 	// workers is the number of calls of this controller's hooks that are made at the same time. While hooks are
 	// called for some targets, responses for others are applied; with 1, one target is synced after the other. Must be
