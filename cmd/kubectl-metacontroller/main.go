@@ -31,7 +31,8 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed ends its processes with SIGHUP, but not a local hook, which has a process group of its own.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// Not everything heeds the context, such as what asks which kinds the cluster serves: a second signal ends the process.
 	context.AfterFunc(ctx, stop)
 	err := command.New(genericiooptions.IOStreams{In: input{ctx, os.Stdin}, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)

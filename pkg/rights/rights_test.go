@@ -92,6 +92,14 @@ func TestRightsThatObjectsGive(t *testing.T) {
 		"a trust bundle": {
 			target: rule("v1", "pods"), attachment: rule(certificates, "clustertrustbundles"), kinds: []string{"attest signers.certificates.k8s.io"},
 		},
+		"a label of a role, by which it gives its rights to others": {
+			target: rule("rbac.authorization.k8s.io/v1", "clusterroles"), attachment: rule("v1", "services"),
+			kinds: []string{"escalate clusterroles.rbac.authorization.k8s.io"},
+		},
+		"a label of a revision": {
+			target: rule("metacontroller.k8s.io/v1alpha1", "controllerrevisions"), attachment: rule("v1", "services"),
+			kinds: []string{"escalate controllerrevisions.metacontroller.k8s.io"},
+		},
 		"a certificate in a status": {
 			target: rule(certificates, "certificatesigningrequests"), attachment: rule("v1", "services"), kinds: []string{"sign signers.certificates.k8s.io"},
 		},

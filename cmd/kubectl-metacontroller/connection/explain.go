@@ -23,14 +23,21 @@ import (
 	"net"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// Explain adds to an error of a request what to look at next. Other errors, and nil, are returned as they are.
-func Explain(err error) error {
+// Explain adds to an error of a request to the API group what to look at next. Other errors, and nil, are returned as they are.
+func Explain(err error) error { return ExplainOf(metacontroller.GroupName, err) }
+
+// ExplainOf is Explain for requests to any API group.
+func ExplainOf(group string, err error) error {
 	var network net.Error
 	switch {
 	case err == nil:
 		return nil
+	case apierrors.IsServiceUnavailable(err) && group != metacontroller.GroupName:
+		return fmt.Errorf("%w: see 'kubectl get apiservices' and 'kubectl get --raw /readyz?verbose'", err)
 	case apierrors.IsServiceUnavailable(err):
 		return fmt.Errorf("%w: the server of metacontroller.k8s.io is not available; "+
 			"see 'kubectl describe apiservice v1alpha1.metacontroller.k8s.io'", err)

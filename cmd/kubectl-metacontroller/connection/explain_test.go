@@ -52,6 +52,10 @@ func TestErrorsOfRequestsSayWhatToLookAt(t *testing.T) {
 			}
 		})
 	}
+	got := ExplainOf("apps", apierrors.NewServiceUnavailable("no endpoints"))
+	if !strings.Contains(got.Error(), "kubectl get apiservices") || strings.Contains(got.Error(), "metacontroller") {
+		t.Errorf("of another group: %v", got)
+	}
 	if err := Explain(nil); err != nil {
 		t.Errorf("no error: %v", err)
 	}

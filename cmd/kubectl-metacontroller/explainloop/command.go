@@ -130,7 +130,7 @@ func (r *reader) read(ctx context.Context, loops []loop) (map[v1alpha1.SyncObjec
 		}
 		o, err := r.client.Resource(version).Namespace(l.object.Namespace).Get(ctx, l.object.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			return nil, connection.Explain(fmt.Errorf("reading %s: %w", nameOf(l.object), err))
+			return nil, connection.ExplainOf(l.object.Group, fmt.Errorf("reading %s: %w", nameOf(l.object), err))
 		}
 		if err != nil {
 			o = nil

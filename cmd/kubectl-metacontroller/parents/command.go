@@ -20,9 +20,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
@@ -132,12 +134,23 @@ func (o *options) nothing(c *connection.Connection, object controllerobject.Obje
 	return nil
 }
 
+// passing reports whether an error may be gone when the parents are asked for again.
+func passing(err error) bool {
+	var network net.Error
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || errors.As(err, &network)
+}
+
 // follow prints parents that changed until the context ends.
 func (o *options) follow(
 	ctx context.Context, c *connection.Connection, client *subresource.Client, asked v1alpha1.ControllerParentOptions, t table, before []v1alpha1.ControllerParent,
 ) error {
 	err := wait.PollUntilContextCancel(ctx, o.interval, false, func(ctx context.Context) (bool, error) {
 		list, err := client.Parents(ctx, asked)
+		if ctx.Err() == nil && passing(err) {
+			// Another replica takes over, or the server starts again.
+			fmt.Fprintln(c.ErrOut, err)
+			return false, nil
+		}
 		if err != nil {
 			return false, err
 		}

@@ -17,8 +17,12 @@ limitations under the License.
 package parents
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
@@ -54,5 +58,31 @@ func TestFormats(t *testing.T) {
 				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
 			}
 		})
+	}
+}
+
+func TestWatchingGoesOnAfterAnErrorThatPasses(t *testing.T) {
+	const path = "/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers/labels/parents"
+	asked := 0
+	printed, err := connectiontest.Run(t, NewCommand, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse := func(code int, reason metav1.StatusReason, message string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
+		}
+		if r.URL.Path == path {
+			switch asked++; asked {
+			case 2:
+				refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "about to run controllers")
+				return
+			case 3:
+				refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no more")
+				return
+			}
+		}
+		cluster.ServeHTTP(w, r)
+	}), "dc/labels", "--watch", "--interval", "1ms")
+	if !strings.Contains(printed, "about to run controllers") || err == nil || !strings.Contains(err.Error(), "no more") {
+		t.Errorf("printed %q, and ended with %v", printed, err)
 	}
 }

@@ -51,7 +51,7 @@ type Report struct {
 // Part prints a part of the plan, or keeps it for End.
 func (r *Report) Part(part *v1alpha1.ControllerPlanStatus) error {
 	add(&r.all.Summary, part.Summary)
-	r.all.Hidden = max(r.all.Hidden, part.Hidden)
+	r.all.Hidden += part.Hidden
 	if r.Format != "" {
 		r.all.Parents = append(r.all.Parents, part.Parents...)
 		return nil
@@ -60,14 +60,6 @@ func (r *Report) Part(part *v1alpha1.ControllerPlanStatus) error {
 		printParent(r.printer, &part.Parents[i])
 	}
 	return nil
-}
-
-// Add is Part for a plan of one parent that comes alone, with what is hidden of it.
-func (r *Report) Add(part *v1alpha1.ControllerPlanStatus) error {
-	hidden := r.all.Hidden + part.Hidden
-	err := r.Part(part)
-	r.all.Hidden = hidden
-	return err
 }
 
 // End prints the summary, or the whole plan, and returns what the command ends with. The plan is of what is selected among the parents of a

@@ -19,6 +19,7 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,7 +156,7 @@ func TestStatusAndSummary(t *testing.T) {
 			err: "cc/website has no parent a in namespace shop: list all of them with 'kubectl metacontroller parents cc/website --all'",
 		},
 		"hidden parents": {
-			parts:   []v1alpha1.ControllerPlanStatus{{Hidden: 2}, {Hidden: 2, Summary: v1alpha1.PlanSummary{Parents: 1}}},
+			parts:   []v1alpha1.ControllerPlanStatus{{Hidden: 1}, {Hidden: 1, Summary: v1alpha1.PlanSummary{Parents: 1}}},
 			printed: "Of 1 parent, 0 would change. There are no children.\n",
 			said:    "2 parents are left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'\n",
 		},
@@ -198,10 +199,10 @@ func TestStatusAndSummary(t *testing.T) {
 func TestPlansForProgramsAreWhole(t *testing.T) {
 	for _, format := range []string{formatJSON, formatYAML} {
 		var out bytes.Buffer
-		r := &Report{Format: format, printer: textdiff.Printer{Out: &out}}
+		r := &Report{Format: format, printer: textdiff.Printer{Out: &out}, errOut: io.Discard}
 		for range 2 {
-			part := &v1alpha1.ControllerPlanStatus{Hidden: 0, Summary: v1alpha1.PlanSummary{Parents: 1}, Parents: []v1alpha1.ParentPlan{parentOf(v1alpha1.ParentPlan{})}}
-			if err := r.Add(part); err != nil {
+			part := &v1alpha1.ControllerPlanStatus{Hidden: 1, Summary: v1alpha1.PlanSummary{Parents: 1}, Parents: []v1alpha1.ParentPlan{parentOf(v1alpha1.ParentPlan{})}}
+			if err := r.Part(part); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -213,7 +214,7 @@ func TestPlansForProgramsAreWhole(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(encoded, &got)
 		}
-		if err != nil || got.Kind != "ControllerPlan" || len(got.Status.Parents) != 2 || got.Status.Summary.Parents != 2 {
+		if err != nil || got.Kind != "ControllerPlan" || len(got.Status.Parents) != 2 || got.Status.Summary.Parents != 2 || got.Status.Hidden != 2 {
 			t.Errorf("%s: %+v, error %v", format, got, err)
 		}
 	}

@@ -77,7 +77,10 @@ func (o *recordOptions) run(ctx context.Context, c *connection.Connection, args 
 	if err != nil {
 		return err
 	}
-	if list.Hidden > 0 {
+	switch {
+	case list.Hidden > 0 && len(list.Items) == 0:
+		return errors.New(subresource.Hidden(list.Hidden))
+	case list.Hidden > 0:
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
 	}
 	if len(list.Items) == 0 {

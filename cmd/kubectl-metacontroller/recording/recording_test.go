@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
@@ -39,6 +40,20 @@ import (
 
 func website(namespace, name string) v1alpha1.ParentReference {
 	return v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: namespace, Name: name}
+}
+
+func TestNothingIsRecordedOfParentsThatAreHidden(t *testing.T) {
+	const controllers = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web"
+	cluster := connectiontest.Documents{
+		"/api":                   `{"kind":"APIVersions","versions":[]}`,
+		"/apis":                  `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		controllers:              `{"kind":"CompositeController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"web"}}`,
+		controllers + "/parents": `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[],"hidden":2}`,
+	}
+	printed, err := connectiontest.Run(t, NewRecordCommand, cluster, "cc/web", "-o", t.TempDir())
+	if printed != "" || err == nil || !strings.HasPrefix(err.Error(), "2 parents are left out") {
+		t.Errorf("printed %q, and ended with %v", printed, err)
+	}
 }
 
 func TestNamesOfFiles(t *testing.T) {

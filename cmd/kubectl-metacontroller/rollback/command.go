@@ -49,7 +49,7 @@ whoever applies the parent from elsewhere, such as from a Git repository, has to
   kubectl metacontroller rollback cc/website shop/example --dry-run
   kubectl metacontroller rollback cc/website shop/example
   # Not to the previous revision, but to another one
-  kubectl -n shop get controllerrevisions
+  kubectl -n shop get controllerrevisions.metacontroller.k8s.io
   kubectl metacontroller rollback cc/website shop/example --to-revision=websites.example.com-2f1d`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.CompleteName,

@@ -40,7 +40,7 @@ func (c *Client) explain(err error, verb, subresource string) error {
 		return fmt.Errorf("the server has no subresource %s of controllers: it is older than this plugin; compare them with '%s version'",
 			subresource, connection.Program)
 	case apierrors.IsNotFound(err) && isOf(err, "controllerrevisions"):
-		return fmt.Errorf("%w: list those that there are with 'kubectl get controllerrevisions --all-namespaces'", err)
+		return fmt.Errorf("%w: list those that there are with 'kubectl get controllerrevisions.metacontroller.k8s.io --all-namespaces'", err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: list those that %s has with '%s parents %s --all'", err, name, connection.Program, name)
 	case apierrors.IsServiceUnavailable(err) && !elsewhere:

@@ -80,20 +80,28 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	}
 	parent, err := get(ctx, c, client, mapping, name)
 	if err != nil {
-		return connection.Explain(err)
+		return connection.ExplainOf(mapping.Resource.Group, err)
 	}
 	controllers, err := c.List(ctx)
-	if err != nil {
+	if err != nil && !withoutControllers(err) {
 		return err
 	}
 	collector := &collector{
 		client: client, mapper: mapper, kinds: kindsOf(controllers), limit: o.limit, lists: map[string][]unstructured.Unstructured{},
 	}
+	if err != nil {
+		collector.notef("Without the controllers, children are looked for that Kubernetes' own controllers create: %v", err)
+	}
 	root, err := collector.collect(ctx, mapping, parent, o.depth)
 	if err != nil {
-		return connection.Explain(err)
+		return connection.ExplainOf("", err)
 	}
 	return o.print(c, root, collector.notes)
+}
+
+// withoutControllers reports whether a tree can be printed though the controllers could not be listed: the caller may not, or the server is down.
+func withoutControllers(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // get reads the parent.

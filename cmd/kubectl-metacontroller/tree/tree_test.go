@@ -19,6 +19,7 @@ package tree
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/yaml"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -197,5 +199,47 @@ func TestArguments(t *testing.T) {
 		if _, _, err := resolve(testMapper(), args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %q", args, err, want)
 		}
+	}
+}
+
+func TestATreeOfBuiltInKindsNeedsNoControllers(t *testing.T) {
+	list := func(kind, items string) string {
+		return `{"kind":"` + kind + `List","apiVersion":"apps/v1","metadata":{},"items":[` + items + `]}`
+	}
+	cluster := connectiontest.Documents{
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],` +
+			`"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod","verbs":["list"]}]}`,
+		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[` +
+			`{"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["get"]},` +
+			`{"name":"replicasets","namespaced":true,"kind":"ReplicaSet","verbs":["list"]}]}`,
+		"/apis/apps/v1/namespaces/shop/deployments/web": `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"web","namespace":"shop","uid":"1"}}`,
+		"/apis/apps/v1/namespaces/shop/replicasets": list("ReplicaSet", `{"kind":"ReplicaSet","apiVersion":"apps/v1","metadata":{"name":"web-1","namespace":"shop","uid":"2",`+
+			`"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"1","controller":true}]}}`),
+		"/api/v1/namespaces/shop/pods": list("Pod", ""),
+	}
+	for name, tc := range map[string]struct {
+		code int
+		want string // Nothing: the command fails.
+	}{
+		"Forbidden": {http.StatusForbidden, "Without the controllers,"}, "Unavailable": {http.StatusServiceUnavailable, "Without the controllers,"},
+		"NotServed": {http.StatusNotFound, ""}, "Broken": {http.StatusInternalServerError, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			printed, err := connectiontest.Run(t, NewCommand, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, "/apis/metacontroller.k8s.io/") {
+					w.WriteHeader(tc.code)
+					return
+				}
+				cluster.ServeHTTP(w, r)
+			}), "deployment/web")
+			switch {
+			case tc.want == "" && err == nil:
+				t.Errorf("it printed %q", printed)
+			case tc.want != "" && (err != nil || !strings.HasPrefix(printed, tc.want) || !strings.Contains(printed, "web-1")):
+				t.Errorf("printed %q, error %v", printed, err)
+			}
+		})
 	}
 }

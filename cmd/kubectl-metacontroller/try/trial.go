@@ -58,7 +58,7 @@ func (t trial) all(ctx context.Context, hook caller, selected subresource.Select
 	if err != nil {
 		return err
 	}
-	if err := report.Add(&v1alpha1.ControllerPlanStatus{Hidden: list.Hidden}); err != nil {
+	if err := report.Part(&v1alpha1.ControllerPlanStatus{Hidden: list.Hidden}); err != nil {
 		return err
 	}
 	done := make([]chan *v1alpha1.ControllerPlanStatus, len(list.Items))
@@ -71,7 +71,7 @@ func (t trial) all(ctx context.Context, hook caller, selected subresource.Select
 		for i := range done {
 			select {
 			case part := <-done[i]:
-				if err := report.Add(part); err != nil {
+				if err := report.Part(part); err != nil {
 					return err
 				}
 			case <-ctx.Done():

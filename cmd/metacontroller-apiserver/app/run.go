@@ -41,19 +41,15 @@ func Run(ctx context.Context, o options.Completed, create NewEngine) (err error)
 	if err != nil {
 		return err
 	}
-	err = awaitCluster(ctx, cluster)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return err
+	if err := awaitCluster(ctx, cluster); err != nil {
+		return unlessEnded(ctx, err)
 	}
 	if !o.Embedded() {
 		return run(ctx, o, nil, create)
 	}
 	etcd, err := embeddedetcd.Start(ctx, embeddedetcd.Options{Dir: o.Storage.EtcdDir(), Logger: klog.FromContext(ctx)})
 	if err != nil {
-		return err
+		return unlessEnded(ctx, err)
 	}
 	defer func() {
 		if closeErr := etcd.Close(); closeErr != nil && err == nil {
@@ -75,15 +71,15 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 	fail := func(err error) { stop(&failure{err}) }
 
 	if err := ensureCertificate(serving, o, &owned); err != nil {
-		return err
+		return unlessEnded(ctx, err)
 	}
 	server, err := newServer(serving, o, etcd, create, fail)
 	if err != nil {
-		return err
+		return unlessEnded(ctx, err)
 	}
 	if err := registerItself(serving, o, server, &owned); err != nil {
 		server.Destroy()
-		return err
+		return unlessEnded(ctx, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.PrepareRun().RunWithContext(serving) }()
@@ -99,6 +95,14 @@ func run(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, cr
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
+}
+
+// unlessEnded returns the error of a step of the start, and nil when the server was asked to end meanwhile: that is no failure.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // It was asked to.
+	}
+	return err
 }
 
 // failure is the cause of a stop that is not by ctx.

@@ -1484,7 +1484,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanStatus(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels, parents that he may not get are not counted.",
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels, parents that he may not get are not counted. Of a plan in parts each counts its own, and the first one those that no part has.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

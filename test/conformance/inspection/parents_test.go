@@ -135,6 +135,8 @@ func oneNamespace(s *stage) {
 	if err != nil || len(list.Items) != 0 || list.Hidden != 1 {
 		s.T.Errorf("in the other namespace she sees %+v, error %v", list, err)
 	}
+	// As the plugin does, before it asks for subresources.
+	s.Kubectl(s.T, "get", s.resource(), s.controller.Name, "--as", "jane-"+s.Name)
 	calls := s.script.Calls("b")
 	if done, err := s.resync(jane, nil); err != nil || done.Status.Parents != 1 || done.Status.Hidden != 1 {
 		s.T.Errorf("she resynced %+v, error %v", done, err)

@@ -19,12 +19,8 @@ spec:
   {{- with .Values.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
-  {{- if eq .Values.store.type "embedded" }}
-  terminationGracePeriodSeconds: 30
-  {{- else }}
-  # Longer than the shutdown: requests in flight (60 s), watches, and with several replicas the delay before.
+  # Longer than the shutdown: requests in flight (60 s), watches, closing the store, and with several replicas the delay before.
   terminationGracePeriodSeconds: 100
-  {{- end }}
   securityContext:
     {{- toYaml .Values.podSecurityContext | nindent 4 }}
   containers:
@@ -54,13 +50,14 @@ spec:
       containerPort: {{ .Values.port }}
       protocol: TCP
     # Starting again does not help where etcd does not answer; readiness says that.
+    # An hour: nothing listens while the server waits for the kube-apiserver, and who is killed then comes back late.
     startupProbe:
       httpGet:
         path: /livez?exclude=etcd
         port: https
         scheme: HTTPS
       periodSeconds: 2
-      failureThreshold: 60
+      failureThreshold: 1800
     livenessProbe:
       httpGet:
         path: /livez?exclude=etcd

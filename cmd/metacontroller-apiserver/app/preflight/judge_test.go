@@ -153,3 +153,18 @@ func TestRightsAreWrittenForPeople(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestTheClusterRoleHasTheNameOfTheService(t *testing.T) {
+	for _, name := range []string{"metacontroller-apiserver", "mc"} {
+		all, err := roles("ns", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read := "get clusterroles.rbac.authorization.k8s.io " + name; !slices.Contains(describe(expand(all[0].rules, "")), read) {
+			t.Errorf("%q is not among %q", read, describe(expand(all[0].rules, "")))
+		}
+		if want := "ClusterRole " + name; all[0].name != want {
+			t.Errorf("the role is %q, want %q", all[0].name, want)
+		}
+	}
+}

@@ -45,8 +45,9 @@ type role struct {
 	give string
 }
 
-// roles are those that a server in a namespace needs for everything but the kinds of its controllers.
-func roles(namespace string) ([]role, error) {
+// roles are those that a server in a namespace needs for everything but the kinds of its controllers. Its ClusterRole, which it reads, has the
+// name of its Service, as in the manifests and the chart.
+func roles(namespace, name string) ([]role, error) {
 	server, err := registration.Rules(registration.ServerRole)
 	if err != nil {
 		return nil, err
@@ -59,12 +60,17 @@ func roles(namespace string) ([]role, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range server {
+		if slices.Equal(server[i].ResourceNames, []string{registration.ServerRole}) {
+			server[i].ResourceNames = []string{name}
+		}
+	}
 	// That rule depends on what the controllers do.
 	controllers = slices.DeleteFunc(controllers, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "*") })
 	return []role{
 		{
-			check: "rights-server", name: "ClusterRole " + registration.ServerRole, rules: server,
-			give: "kubectl create clusterrolebinding metacontroller-apiserver --clusterrole=metacontroller-apiserver %s",
+			check: "rights-server", name: "ClusterRole " + name, rules: server,
+			give: "kubectl create clusterrolebinding " + name + " --clusterrole=" + name + " %s",
 		},
 		{
 			check: "rights-delegation", name: "ClusterRole system:auth-delegator", rules: []rbacv1.PolicyRule{
@@ -103,7 +109,7 @@ func (c *clusterChecks) rights(ctx context.Context) []Finding {
 			Next: "With --service-account, the user of the kubeconfig needs the right to impersonate it.",
 		}}
 	}
-	needed, err := roles(c.options.namespace)
+	needed, err := roles(c.options.namespace, c.options.service)
 	if err != nil {
 		return []Finding{{Check: "rights", Result: Failed, Message: fmt.Sprintf("The roles of the server cannot be read: %v.", err)}}
 	}

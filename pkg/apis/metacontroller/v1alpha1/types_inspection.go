@@ -333,7 +333,7 @@ type ControllerPlanStatus struct {
 	// +optional
 	Summary PlanSummary `json:"summary,omitempty"`
 	// hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels,
-	// parents that he may not get are not counted.
+	// parents that he may not get are not counted. Of a plan in parts each counts its own, and the first one those that no part has.
 	// +optional
 	// +k8s:optional
 	Hidden int64 `json:"hidden,omitempty"`

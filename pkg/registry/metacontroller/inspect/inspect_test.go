@@ -212,6 +212,21 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 			if !ok || got != tc.plans || int(plan.Status.Hidden)+len(plan.Status.Parents) != len(all) {
 				t.Errorf("plans are %q and %d hidden, want %q", got, plan.Status.Hidden, tc.plans)
 			}
+			told := 0
+			for next := ""; ; {
+				o, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{Spec: v1alpha1.ControllerPlanSpec{Limit: 1, Continue: next}}, nil, nil)
+				part, ok := o.(*v1alpha1.ControllerPlan)
+				if err != nil || !ok {
+					t.Fatal(err)
+				}
+				told += int(part.Status.Hidden) + len(part.Status.Parents)
+				if next = part.Status.Continue; next == "" {
+					break
+				}
+			}
+			if told != len(all) {
+				t.Errorf("the parts of a plan tell of %d parents, want %d", told, len(all))
+			}
 		})
 	}
 }

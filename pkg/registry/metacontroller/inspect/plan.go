@@ -107,6 +107,9 @@ func (r *PlanREST) plan(
 	if err != nil {
 		return status, err
 	}
+	if spec.Continue != "" {
+		s.hidden = 0 // The first part has told them.
+	}
 	responses := responsesOf(spec.Responses)
 	limit := min(limited(spec.Limit), len(left))
 	next := 0
@@ -116,7 +119,11 @@ func (r *PlanREST) plan(
 		if ctx.Err() != nil {
 			break // What the end of the time cut short says nothing; the next part has it.
 		}
-		if err := who.learn(ctx, slices.Concat(shown...)); err != nil {
+		err := who.learn(ctx, slices.Concat(shown...))
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
 			return status, err
 		}
 		for i := range plans {
