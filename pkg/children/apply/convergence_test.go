@@ -64,6 +64,12 @@ func (a *thing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, x.body)
 	}
 	switch {
+	case r.Method == http.MethodGet && a.content != nil:
+		_ = json.NewEncoder(w).Encode(a.content)
+		return
+	case r.Method == http.MethodGet:
+		respond(failure(http.StatusNotFound, "NotFound", "a"))
+		return
 	case r.Method == http.MethodDelete:
 		a.content = nil
 		a.writes = append(a.writes, r.Method)

@@ -79,13 +79,7 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 	trials, errs := make([]plan.Trial, len(doubts)), make([]error, len(doubts))
 	a.side(ctx, len(doubts), "trying a child", func(i int) (err error) {
 		if doubts[i].Fresh {
-			trials[i] = results[doubts[i].Key]
-			trials[i].FreshTried = true
-			trials[i].Fresh, err = a.tryFresh(ctx, &doubts[i])
-			refused := apierrors.IsInvalid(err)
-			if trials[i].FreshRefused = refused && !ofName(err); refused || impossible(err) {
-				return nil
-			}
+			trials[i], err = a.tryBeforeDeletion(ctx, &doubts[i], results[doubts[i].Key])
 			return err
 		}
 		trials[i], err = a.try(ctx, &doubts[i])
@@ -95,6 +89,28 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 		trials[i].Desired, trials[i].Err = doubts[i].Desired, errs[i]
 		results[doubts[i].Key] = trials[i]
 	}
+}
+
+// tryBeforeDeletion completes a trial with what the API server would make of a new child, and with the child as it is stored.
+func (a *Applier) tryBeforeDeletion(ctx context.Context, doubt *plan.Doubt, trial plan.Trial) (plan.Trial, error) {
+	trial.FreshTried = true
+	var err error
+	trial.Fresh, err = a.tryFresh(ctx, doubt)
+	refused := apierrors.IsInvalid(err)
+	switch trial.FreshRefused = refused && !ofName(err); {
+	case impossible(err):
+		return trial, nil
+	case err != nil && !refused:
+		return trial, err
+	case !doubt.Read:
+		return trial, nil
+	}
+	trial.Stored, err = a.client.Get(ctx, targetOf(doubt.Resource, doubt.Key))
+	if client.IsGone(err) {
+		trial.Stale, trial.Cause = true, err
+		return trial, nil
+	}
+	return trial, err
 }
 
 // tryFresh returns what the API server would make of a new child.

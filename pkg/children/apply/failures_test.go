@@ -225,10 +225,10 @@ func TestWhatAPIServersRefuse(t *testing.T) {
 			responses{http.MethodDelete: broken},
 			false, "deleting ConfigMap ns/a: InternalError says the server",
 		},
-		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodDelete: gone}, true, ""},
+		{"the child to replace is gone", plan.Recreate, responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodGet: {http.StatusOK, ours}, http.MethodDelete: gone}, true, ""},
 		{
 			"the child cannot be replaced", plan.Recreate,
-			responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodDelete: broken},
+			responses{http.MethodPut: noDryRun, http.MethodPost: another, http.MethodGet: {http.StatusOK, ours}, http.MethodDelete: broken},
 			false, "replacing ConfigMap ns/a: InternalError says the server",
 		},
 	} {
@@ -385,10 +385,13 @@ func TestReviewInvalidHidesDrift(t *testing.T) {
 	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
 		t.Run(string(method), func(t *testing.T) {
 			var writes []string
+			in := pod(t, method)
 			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				w.Header().Set("Content-Type", "application/json")
 				switch {
+				case r.Method == http.MethodGet:
+					_, _ = w.Write(in.Observed[0].JSON())
 				case r.Method == http.MethodDelete:
 					writes = append(writes, r.Method)
 					_, _ = io.WriteString(w, success.body)
@@ -403,7 +406,6 @@ func TestReviewInvalidHidesDrift(t *testing.T) {
 					_, _ = w.Write(body)
 				}
 			}), apply.Options{})
-			in := pod(t, method)
 			outcomes, err := carryOut(t.Context(), t, applier, in)
 			if err != nil || len(outcomes) != 1 || plan.Paths(outcomes[0].Changed) != "spec.image" {
 				t.Fatalf("outcomes %+v, error %v", outcomes, err)

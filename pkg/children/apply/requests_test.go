@@ -77,7 +77,7 @@ func TestEveryRequestIsCountedByVerbAndOutcome(t *testing.T) {
 		"Deleted":      {plan.Delete, responses{http.MethodDelete: success}, map[string]float64{"delete written": 1}},
 		"Replaced": {
 			plan.Recreate,
-			responses{http.MethodPut: noDryRun, http.MethodPost: {http.StatusOK, triedChild(`{"k":"v"}`)}, http.MethodDelete: success},
+			responses{http.MethodPut: noDryRun, http.MethodPost: {http.StatusOK, triedChild(`{"k":"v"}`)}, http.MethodGet: {http.StatusOK, ours}, http.MethodDelete: success},
 			map[string]float64{"trial rejected": 1, "trial unchanged": 1, "delete written": 1},
 		},
 		"Tried": {plan.Recreate, responses{http.MethodPut: written}, map[string]float64{"trial unchanged": 1, "update written": 1}},

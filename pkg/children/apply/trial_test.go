@@ -47,11 +47,11 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 	observed := triedChild(`{"k":"V"}`)
 	for _, test := range []struct {
 		name string
-		// response is that to an update, and fresh that to a creation.
-		response, fresh response
-		deletes         bool
-		reason          plan.Reason
-		err             string
+		// response is that to an update, fresh that to a creation, and stored that to a read, by default the child as it was observed.
+		response, fresh, stored response
+		deletes                 bool
+		reason                  plan.Reason
+		err                     string
 	}{
 		{name: "it would stay as it is", response: response{http.StatusOK, observed}, reason: plan.Same},
 		{
@@ -69,6 +69,24 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 		{
 			name: "a new one would be as it is", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
 			fresh: response{http.StatusOK, observed}, reason: plan.Same,
+		},
+		{
+			name: "it is stored as it is wanted, and was observed in another form", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: response{http.StatusOK, triedChild(`{"k":"v"}`)}, stored: response{http.StatusOK, triedChild(`{"k":"v"}`)}, reason: plan.Same,
+		},
+		{
+			name: "it changed before it is deleted", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: response{http.StatusOK, triedChild(`{"k":"v"}`)}, stored: response{http.StatusOK, strings.Replace(observed, `"9"`, `"10"`, 1)},
+			reason: plan.Stale,
+		},
+		{
+			name: "it goes before it is deleted", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: response{http.StatusOK, triedChild(`{"k":"v"}`)}, stored: failure(http.StatusNotFound, "NotFound", "a"), reason: plan.Stale,
+		},
+		{
+			name: "it cannot be read", response: response{http.StatusOK, triedChild(`{"k":"v"}`)},
+			fresh: response{http.StatusOK, triedChild(`{"k":"v"}`)}, stored: failure(http.StatusUnauthorized, "Unauthorized", "a"),
+			err: "ConfigMap ns/a: trying whether a write would change it: Unauthorized says the server",
 		},
 		{name: "the update is invalid", response: failure(http.StatusUnprocessableEntity, "Invalid", "a"), reason: plan.Same},
 		{
@@ -134,7 +152,12 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server, applier := resist(t, responses{http.MethodPut: test.response, http.MethodPost: test.fresh, http.MethodDelete: success}, apply.Options{})
+			if test.stored == (response{}) {
+				test.stored = response{http.StatusOK, observed}
+			}
+			server, applier := resist(t, responses{
+				http.MethodPut: test.response, http.MethodPost: test.fresh, http.MethodGet: test.stored, http.MethodDelete: success,
+			}, apply.Options{})
 			in := one(t, plan.Recreate)
 			var err error
 			if in.Observed[0], err = object.Parse([]byte(observed), object.ParseOptions{}); err != nil {

@@ -125,6 +125,9 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 			return true, err
 		}
 	}
+	if o = c.stored(o); o == nil {
+		return true, nil
+	}
 	if err = c.readRecord(); err != nil {
 		return false, err
 	}
@@ -163,6 +166,20 @@ func (c *child) inVersion(o *object.Object) (*object.Object, error) {
 	}
 	c.step.Observed = read.Object
 	return read.Object, nil
+}
+
+// stored returns the observed child as it was read, if it was, before it would be deleted; nil if it changed meanwhile.
+func (c *child) stored(o *object.Object) *object.Object {
+	read := c.trial().Stored
+	switch {
+	case read == nil || read.APIVersion() != o.APIVersion():
+		return o
+	case read.UID() != o.UID() || read.ResourceVersion() != o.ResourceVersion():
+		c.step.Reason = Stale
+		return nil
+	}
+	c.step.Observed = read
+	return read
 }
 
 // compare returns how the child differs, apart from what the API server is known to return.

@@ -89,6 +89,9 @@ type Trial struct {
 	// FreshRefused says, or cannot be tried. FreshTried says that it was to be tried.
 	Fresh                    *object.Object
 	FreshTried, FreshRefused bool
+	// Stored is the child as it was read beside Fresh, nil if it was not. An informer may show it as it was before its definition changed:
+	// without a field that is not declared then, under the same version.
+	Stored *object.Object
 	// Stale says that the child changed or went after it was observed, and Cause is what the API server said.
 	Stale bool
 	Cause error
@@ -134,6 +137,8 @@ type Doubt struct {
 	// means to delete it. Admission may do to new objects what it does not do to existing ones, and a new child would be the
 	// same.
 	Fresh bool
+	// Read says that the child is to be read as well, since it would be deleted otherwise.
+	Read bool
 	// Paths are the places of the differences.
 	Paths []string
 	// Body returns the body of the dry run with the differences at some of Paths.

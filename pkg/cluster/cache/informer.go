@@ -299,8 +299,9 @@ func (i *Informer) Replace(list []any, version string) error {
 		if i.keeps(k, version, o) {
 			continue
 		}
-		if before, ok := i.store.get(k); ok && before.UID() == o.UID() && before.ResourceVersion() == o.ResourceVersion() {
-			// The present one stays: readers may hold it.
+		// The present one stays if nothing changed: readers may hold it. What a definition does not declare any more is not shown, and is again
+		// when it is declared again, under the same version: the watch ends with an error then, so that there is a list.
+		if before, ok := i.store.get(k); ok && before.UID() == o.UID() && before.ResourceVersion() == o.ResourceVersion() && before.Shows(o) {
 			continue
 		}
 		before := i.store.put(o)

@@ -240,6 +240,49 @@ func TestAnExpiredWatchIsListedAgain(t *testing.T) {
 	r.expect(t, "initially added a1", "added b7", "deleted a1")
 }
 
+// A definition that changes may take fields away, and give them back, without a write of the objects that have them.
+func TestAListMayShowAnotherFormOfTheSameVersion(t *testing.T) {
+	const a, b = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"uid":"u","resourceVersion":"1"}%s}`, `{"metadata":{"name":%q,"uid":"u","resourceVersion":"1"}%s}`
+	for name, tc := range map[string]struct {
+		first, second string
+		events        []string
+	}{
+		"TheSame":        {fmt.Sprintf(a, "p", `,"spec":{"x":1}`), fmt.Sprintf(a, "p", `,"spec":{"x":1}`), []string{"initially added p1"}},
+		"InAnotherOrder": {fmt.Sprintf(a, "p", `,"spec":{"x":1}`), fmt.Sprintf(b, "p", `,"spec":{"x":1}`), []string{"initially added p1"}},
+		"AField":         {fmt.Sprintf(a, "p", `,"spec":{}`), fmt.Sprintf(a, "p", `,"spec":{"x":1}`), []string{"initially added p1", "updated p1 from 1"}},
+		"WithoutAField":  {fmt.Sprintf(a, "p", `,"spec":{}`), fmt.Sprintf(b, "p", ``), []string{"initially added p1", "updated p1 from 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &apiServer{t: t}
+			var lists, watches atomic.Int32
+			s.list = func(*http.Request) (int, string) {
+				if lists.Add(1) == 1 {
+					return http.StatusOK, fmt.Sprintf(listOf, "5", "", tc.first)
+				}
+				return http.StatusOK, fmt.Sprintf(listOf, "9", "", tc.second)
+			}
+			s.watch = func(r *http.Request) (int, string, func(func(string))) {
+				first := watches.Add(1) == 1
+				return http.StatusOK, "", func(send func(string)) {
+					if first {
+						send(`{"type":"ERROR","object":` + fmt.Sprintf(refusal, "Expired", 410) + `}`)
+						return
+					}
+					<-r.Context().Done()
+				}
+			}
+			i := s.run().Acquire(pods())
+			defer i.Release()
+			r := &recorder{}
+			defer i.Subscribe(r.handle)()
+			eventually(t, "the second list", func() bool { return i.LastSyncedVersion() == "9" })
+			i.deliver.Lock()
+			defer i.deliver.Unlock()
+			r.expect(t, tc.events...)
+		})
+	}
+}
+
 func TestRefusalsAreShownUntilTheyEnd(t *testing.T) {
 	s := &apiServer{t: t}
 	var mu sync.Mutex

@@ -17,8 +17,10 @@ limitations under the License.
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -118,6 +120,23 @@ func (o *Object) Decode() (map[string]any, error) {
 		return nil, fmt.Errorf("decoding %s: %w", o, err)
 	}
 	return content, nil
+}
+
+// Shows reports whether two objects, as the API server sent them, show the same: they have the same fields with the same JSON. The fields of an
+// object come in another order from a list than from a watch.
+func (o *Object) Shows(other *Object) bool {
+	if o.json == other.json {
+		return true
+	}
+	fields := maps.Collect(o.Members())
+	same := 0
+	for name, value := range other.Members() {
+		if has, ok := fields[name]; !ok || !bytes.Equal(has, value) {
+			return false
+		}
+		same++
+	}
+	return same == len(fields)
 }
 
 // Field returns the JSON of the field that path names, such as "spec", "selector", and whether the object has it. Elements

@@ -202,5 +202,9 @@ func (s *Server) Bookmark() {
 	}
 }
 
-// endWatchesOf ends the watches of a kind, whose definition has changed.
-func (s *Server) endWatchesOf(k *kinds.Kind) { s.EndWatches(k.Group, k.Plural) }
+// endWatchesOf ends the watches of a kind, whose definition has changed: its objects may have another form under the same version, so that who
+// watches on has to list them.
+func (s *Server) endWatchesOf(k *kinds.Kind) {
+	s.EndWatches(k.Group, k.Plural)
+	s.table(k).Restart()
+}

@@ -43,6 +43,34 @@ var definitionRows = []row{
 		w.ended()
 		c.patch(200, mergeType, path+"/a/status", `{"status":{"x":1}}`)
 	}},
+	{"a field that a definition takes away and gives back", func(c *client) {
+		group := "hiding.truth.example.com"
+		path := in(group+"/v1", "cases")
+		c.define(definition(group, "Case", "Namespaced", version("v1", true, true, "",
+			`{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}}}`)), path)
+		created := c.post(201, path, `{"apiVersion":"hiding.truth.example.com/v1","kind":"Case","metadata":{"name":"a"},"spec":{"a":1,"b":2}}`)
+		shows := func(b bool) func() bool {
+			return func() bool {
+				spec, _ := c.silentGet(path + "/a").body["spec"].(object)
+				_, ok := spec["b"]
+				return ok == b
+			}
+		}
+		w := c.watch(path, query("resourceVersion", created.metadata("resourceVersion")))
+		const field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/b"
+		c.redefine("cases."+group, `[{"op":"remove","path":"`+field+`"}]`, shows(false))
+		w.ended()
+		c.get(200, path+"/a")
+		c.redefine("cases."+group, `[{"op":"add","path":"`+field+`","value":{"type":"integer"}}]`, shows(true))
+		c.get(200, path+"/a")
+		// Whoever watches on has to list, and sees the object in another form under the same version.
+		w = c.watch(path, query("resourceVersion", created.metadata("resourceVersion")))
+		c.silently(func() {
+			if failed := w.next("ERROR"); failed["reason"] != "Expired" {
+				c.t.Errorf("got %v", failed)
+			}
+		})
+	}},
 	{"a definition takes its objects with it", func(c *client) {
 		group := "leaving.truth.example.com"
 		path := in(group+"/v1", "cases")

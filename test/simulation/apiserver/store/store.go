@@ -133,6 +133,9 @@ func (s *Store) Compact() {
 	}
 }
 
+// Restart has watches begin at the present revision, or later.
+func (t *Table) Restart() { t.restarted = t.store.revision }
+
 // Table has the objects of a resource and their history.
 type Table struct {
 	store    *Store
@@ -140,9 +143,11 @@ type Table struct {
 	objects  map[Key]*Object
 	sorted   []*Object
 	// events are the changes after the revision since.
-	events  []Event
-	since   int64
-	watches []*Watch
+	events []Event
+	since  int64
+	// restarted is the revision before which no watch can begin.
+	restarted int64
+	watches   []*Watch
 }
 
 // Get returns an object, nil if it does not exist.

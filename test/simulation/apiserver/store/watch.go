@@ -51,7 +51,7 @@ func (t *Table) Watch(selects func(*Object) bool) *Watch {
 
 // Replay queues what happened after a revision. It returns false, and queues nothing, if that has been forgotten.
 func (w *Watch) Replay(after int64) bool {
-	if after < w.table.since {
+	if after < max(w.table.since, w.table.restarted) {
 		return false
 	}
 	for _, e := range w.table.events {
