@@ -17,8 +17,10 @@ limitations under the License.
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
@@ -235,4 +238,39 @@ func TestExpectationsAreMetByTheirWrites(t *testing.T) {
 			t.Fatalf("the cache still shows %s", name)
 		}
 	}
+}
+
+// Its objects have the field all the time, under the same version: what they show depends on their definition.
+func TestAFieldThatADefinitionTakesAwayAndGivesBackIsShownAsItIs(t *testing.T) {
+	plane, c := run(t)
+	ns, group := plane.Namespace(t), "g"+rand.String(6)+".example.com"
+	with := fmt.Sprintf(definition, group, "")
+	without := strings.Replace(with, `"tags":`, `"other":`, 1)
+	plane.KubectlInput(t, with, "create", "-f", "-")
+	t.Cleanup(func() { _, _ = plane.TryKubectl(t.Context(), "", "delete", "crd", "things."+group) })
+	plane.Kubectl(t, "wait", "--for=condition=Established", "crd", "things."+group)
+	i := c.Cache.Acquire(cache.Query{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "things"}})
+	defer i.Release()
+	await(t, "the informer", i.Synced())
+	plane.KubectlInput(t, `{"apiVersion":"`+group+`/v1","kind":"Thing","metadata":{"name":"a","namespace":"`+ns+`"},"spec":{"tags":["x"]}}`, "create", "-f", "-")
+	version := ""
+	shows := func(want bool) {
+		t.Helper()
+		cluster.Eventually(t, limit, fmt.Sprintf("an object that shows its tags, %t", want), func(context.Context) (bool, string) {
+			o, ok := i.Get(ns, "a")
+			if !ok {
+				return false, "it is not there"
+			}
+			if version == "" {
+				version = o.ResourceVersion()
+			}
+			_, has := o.Field("spec", "tags")
+			return has == want && o.ResourceVersion() == version, string(o.JSON())
+		})
+	}
+	shows(true)
+	plane.KubectlInput(t, without, "replace", "-f", "-")
+	shows(false)
+	plane.KubectlInput(t, with, "replace", "-f", "-")
+	shows(true)
 }
