@@ -88,6 +88,13 @@ func (f *failure) follows(last error, times int) {
 	}
 }
 
+// passesAfter reports whether the failures up to the last one say nothing of how long this one lasts: it has nothing but passing errors, and
+// that one was no such.
+func (f *failure) passesAfter(last error) bool {
+	before, ok := last.(*failure) //nolint:errorlint // The pool wraps none.
+	return ok && f.passing != "" && f.result != metrics.Failed && before.result == metrics.Failed && before.passing == ""
+}
+
 // classify takes an error apart. What is to be waited for must not hide a failure beside it.
 func classify(err error) *failure {
 	f := &failure{error: err, result: metrics.Waiting}

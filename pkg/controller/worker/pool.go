@@ -254,6 +254,10 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	after := f.after
 	if f.result != metrics.Postponed || f.passing != "" {
 		times, last := p.queue.Failure(key)
+		if f.passesAfter(last) {
+			p.queue.Forget(key)
+			times, last = 0, nil
+		}
 		f.follows(last, times+1)
 		after = p.queue.Fail(key, f)
 		if f.wait != nil && f.wait.Done != nil {

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -377,6 +378,47 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
 			}
+		})
+	}
+}
+
+// What failed before says nothing of how long a conflict lasts: a finalizer that somebody took off would be missing as long.
+func TestAConflictDoesNotWaitAsLongAsTheFailuresBefore(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+	const failures = 15
+	for name, tc := range map[string]struct {
+		err  error
+		soon bool
+	}{
+		"Conflict":            {conflict, true},
+		"ConflictWithFailure": {errors.Join(conflict, errors.New("boom")), false},
+		"Failure":             {errors.New("boom"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls, failed, again := 0, make(chan struct{}), make(chan struct{})
+				p, _ := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+					switch calls++; {
+					case calls < failures:
+						return worker.Result{}, errors.New("boom")
+					case calls == failures:
+						close(failed)
+						return worker.Result{}, errors.New("boom")
+					case calls == failures+1:
+						return worker.Result{}, fmt.Errorf("writing: %w", tc.err)
+					}
+					close(again)
+					return worker.Result{}, nil
+				}})
+				p.Enqueue(key("a"), workqueue.Live)
+				<-failed
+				p.Enqueue(key("a"), workqueue.Live)
+				began := time.Now()
+				<-again
+				if took := time.Since(began); took < time.Second != tc.soon {
+					t.Errorf("it was synced again after %s", took)
+				}
+			})
 		})
 	}
 }

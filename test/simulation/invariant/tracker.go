@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -297,9 +298,11 @@ func (t *Tracker) begins(before []*Call, c *Call) bool {
 	if was.version() != is.version() {
 		return true
 	}
-	// A changed definition of the kind may show the parent with other defaults, and in the same version. What else differs is that of a
-	// former revision, for which the hook is called in the same sync, whatever changed since the call for the latest one.
-	return first.At <= t.upgraded && c.At > t.upgraded && equalButDefaults(was.at("spec"), is.at("spec"))
+	// A changed definition of the kind may show the parent in another form, and in the same version: at once, or when the engine has listed.
+	// What else differs is that of a former revision, for which the hook is called in the same sync, whatever changed since the call for the
+	// latest one.
+	return c.At > t.upgraded && equalButDefaults(was.at("spec"), is.at("spec")) &&
+		(first.At <= t.upgraded || !reflect.DeepEqual(was.at("spec"), is.at("spec")))
 }
 
 // checkFinalizerFirst checks that the parent that the sync hook is shown carries the finalizer.

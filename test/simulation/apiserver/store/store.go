@@ -133,9 +133,6 @@ func (s *Store) Compact() {
 	}
 }
 
-// Restart has watches begin at the present revision, or later.
-func (t *Table) Restart() { t.restarted = t.store.revision }
-
 // Table has the objects of a resource and their history.
 type Table struct {
 	store    *Store
@@ -149,6 +146,9 @@ type Table struct {
 	restarted int64
 	watches   []*Watch
 }
+
+// Restart has watches begin at the present revision, or later.
+func (t *Table) Restart() { t.restarted = t.store.revision }
 
 // Get returns an object, nil if it does not exist.
 func (t *Table) Get(k Key) *Object { return t.objects[k] }
