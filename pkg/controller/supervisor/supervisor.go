@@ -151,19 +151,50 @@ func (s *Supervisor) Run(ctx context.Context) {
 		s.poke()
 	})()
 
-	delays := newDelays()
+	delays, former := newDelays(), nothing
 	for ctx.Err() == nil {
 		d, begin := s.latest(), time.Now()
 		s.rediscovered.Store(false)
 		err := recovery.Call(ctx, "supervising the controller", func() error { return s.supervise(ctx, d) })
-		if err == nil || time.Since(begin) > maxDelay {
+		// How long the cluster has not served a kind, for one, says nothing of how long a conflict lasts.
+		why := obstacleOf(err)
+		if why != former || time.Since(begin) > maxDelay {
 			delays = newDelays()
 		}
-		if err != nil {
+		if former = why; err != nil {
 			s.failed(ctx, d, err)
 			s.sleep(ctx, d, err, delays.Step())
 		}
 	}
+}
+
+// obstacle is what keeps a controller from running.
+type obstacle int
+
+const (
+	nothing obstacle = iota
+	// absence is that of a resource, and fault one of the definition: both last until somebody does something about them.
+	absence
+	fault
+	// conflict is one of a write, and failure any other error, both of which may pass at any moment.
+	conflict
+	failure
+)
+
+func obstacleOf(err error) obstacle {
+	_, absent := errors.AsType[*discovery.NotFoundError](err)
+	_, invalid := errors.AsType[*definition.InvalidError](err)
+	switch {
+	case err == nil:
+		return nothing
+	case absent:
+		return absence
+	case invalid:
+		return fault
+	case apierrors.IsConflict(err):
+		return conflict
+	}
+	return failure
 }
 
 // newDelays paces attempts to build.

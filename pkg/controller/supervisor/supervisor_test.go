@@ -25,7 +25,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -93,6 +96,38 @@ func TestResourcesThatAreNotServed(t *testing.T) {
 		w.serve(func() { w.missing["services"] = false }) // Within no time: the back-off ends.
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 	})
+}
+
+func TestAnErrorThatPassesIsRetriedSoonHoweverLongAResourceWasMissing(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"Conflict":    apierrors.NewConflict(schema.GroupResource{}, "d", errors.New("changed")),
+		"Unavailable": apierrors.NewServiceUnavailable("not now"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, "services")
+				w.missing["services"] = true
+				defer w.run()()
+				after(time.Hour)
+				refuse := func(err error) {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					w.refused = err
+				}
+				refuse(refusal)
+				w.declare("services", "secrets")
+				after(2 * time.Second)
+				refuse(nil)
+				after(10 * time.Second)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				ready := meta.FindStatusCondition(w.controller.Status.Conditions, v1alpha1.ConditionReady)
+				if ready == nil || ready.ObservedGeneration != w.controller.Generation || ready.Reason != v1alpha1.ReasonRunning {
+					t.Errorf("it is %+v in generation %d", ready, w.controller.Generation)
+				}
+			})
+		})
+	}
 }
 
 func TestAResourceOfWhichTheClusterSaidNothingIsTakenUp(t *testing.T) {
