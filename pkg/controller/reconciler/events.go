@@ -69,7 +69,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	}
 	c.parents.add(key)
 	c.config.Kind.Remember(key, e.New)
-	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting()) {
+	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting() || c.stripped(e)) {
 		// What failed before the change says nothing about the syncs after it.
 		c.pool.Reset(key)
 	}

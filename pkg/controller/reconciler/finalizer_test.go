@@ -220,3 +220,41 @@ func TestAParentThatIsNotSelectedStaysWhileItsChildrenCannotBeSeen(t *testing.T)
 		})
 	}
 }
+
+// flaky fails the first write, and returns the parent with the finalizer for all that follow.
+type flaky struct{ writes atomic.Int32 }
+
+// RoundTrip implements http.RoundTripper.
+func (f *flaky) RoundTrip(r *http.Request) (*http.Response, error) {
+	response := &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`
+	if r.Method == http.MethodPatch && f.writes.Add(1) > 1 {
+		response.StatusCode = http.StatusOK
+		body = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"uid-a","resourceVersion":"3","finalizers":[` + ours + `]}}`
+	}
+	response.Body = io.NopCloser(strings.NewReader(body))
+	return response, nil
+}
+
+// Without it the parent could be deleted, and the finalize hook not be asked.
+func TestAFinalizerThatIsTakenOffComesBackSoonHoweverLongSyncsHaveFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &flaky{}
+		s := newSceneWith(t, &rest.Config{Host: "http://api", Transport: api})
+		s.exist(thing(t, "a", 1, `,"finalizers":[`+ours+`]`, ""))
+		s.start(&kind{write: func(*reconciler.Sync) error { return errors.New("a child cannot be written") }}, func(c *reconciler.Config) {
+			both := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
+			c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
+				ObjectMeta: metav1.ObjectMeta{Name: "c"},
+				Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
+			})
+		})
+		<-time.After(time.Hour)
+		s.update(s.things, thing(t, "a", 2, "", ""))
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		if writes := api.writes.Load(); writes != 2 {
+			t.Errorf("it was written %d times, want once that fails and once more", writes)
+		}
+	})
+}
