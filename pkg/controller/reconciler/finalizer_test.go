@@ -249,7 +249,7 @@ func TestAFinalizerThatIsTakenOffComesBackSoonHoweverLongSyncsHaveFailed(t *test
 				Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
 			})
 		})
-		<-time.After(time.Hour)
+		<-time.After(70 * time.Minute) // No resync is due.
 		s.update(s.things, thing(t, "a", 2, "", ""))
 		<-time.After(5 * time.Second)
 		synctest.Wait()
