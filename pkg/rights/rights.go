@@ -158,7 +158,7 @@ func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 	for i := range spec.Resources {
 		target := on(spec.Resources[i].ResourceRule)
 		r.add(target, Get, List, Watch, Patch)
-		// A hook may return labels and annotations, which are as good as the object where they select what its rights go to.
+		// A hook returns labels, and those of some objects decide to whom their rights go.
 		r.addAll(guarded[resourceOf(target)])
 		if allow := spec.Resources[i].AllowDelete; allow != nil && *allow {
 			r.add(target, Delete)

@@ -19,7 +19,6 @@ package simulation_test
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,11 +26,11 @@ import (
 	"runtime/metrics"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/history"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
 )
 
 var (
@@ -99,11 +98,7 @@ func TestRunsRepeat(t *testing.T) {
 	if *asWorker != "" || *replay != "" {
 		t.Skip("another test is meant")
 	}
-	var numbers [2]uint64
-	for i := range numbers {
-		synctest.Test(t, func(*testing.T) { numbers[i] = rand.Uint64() })
-	}
-	if numbers[0] != numbers[1] {
+	if !world.Repeatable(t) {
 		t.Skip("the runtime is not that of hack/repeatable-runtime")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -79,7 +79,7 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 	trials, errs := make([]plan.Trial, len(doubts)), make([]error, len(doubts))
 	a.side(ctx, len(doubts), "trying a child", func(i int) (err error) {
 		if doubts[i].Fresh {
-			trials[i], err = a.tryBeforeDeletion(ctx, &doubts[i], results[doubts[i].Key])
+			trials[i], err = a.complete(ctx, &doubts[i], results[doubts[i].Key])
 			return err
 		}
 		trials[i], err = a.try(ctx, &doubts[i])
@@ -91,8 +91,8 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 	}
 }
 
-// tryBeforeDeletion completes a trial with what the API server would make of a new child, and with the child as it is stored.
-func (a *Applier) tryBeforeDeletion(ctx context.Context, doubt *plan.Doubt, trial plan.Trial) (plan.Trial, error) {
+// complete completes a trial with what the API server would make of a new child and, if that is asked for, with the child as it is stored.
+func (a *Applier) complete(ctx context.Context, doubt *plan.Doubt, trial plan.Trial) (plan.Trial, error) {
 	trial.FreshTried = true
 	var err error
 	trial.Fresh, err = a.tryFresh(ctx, doubt)

@@ -172,7 +172,7 @@ func (c *child) inVersion(o *object.Object) (*object.Object, error) {
 func (c *child) stored(o *object.Object) *object.Object {
 	read := c.trial().Stored
 	switch {
-	case read == nil || read.APIVersion() != o.APIVersion():
+	case read == nil:
 		return o
 	case read.UID() != o.UID() || read.ResourceVersion() != o.ResourceVersion():
 		c.step.Reason = Stale

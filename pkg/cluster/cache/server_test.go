@@ -211,14 +211,16 @@ func TestTheFirstListIsOfNow(t *testing.T) {
 	eventually(t, "the watch", func() bool { return s.watches() == 1 })
 }
 
-func TestAnExpiredWatchIsListedAgain(t *testing.T) {
+// expectListedAgain checks the events of an informer whose first watch expires, so that it lists a second time.
+func expectListedAgain(t *testing.T, first, second string, events ...string) {
+	t.Helper()
 	s := &apiServer{t: t}
 	var lists, watches atomic.Int32
 	s.list = func(*http.Request) (int, string) {
 		if lists.Add(1) == 1 {
-			return http.StatusOK, fmt.Sprintf(listOf, "5", "", fmt.Sprintf(item, "a", "1", "u1"))
+			return http.StatusOK, fmt.Sprintf(listOf, "5", "", first)
 		}
-		return http.StatusOK, fmt.Sprintf(listOf, "9", "", fmt.Sprintf(item, "b", "7", "u2"))
+		return http.StatusOK, fmt.Sprintf(listOf, "9", "", second)
 	}
 	s.watch = func(r *http.Request) (int, string, func(func(string))) {
 		first := watches.Add(1) == 1
@@ -237,49 +239,26 @@ func TestAnExpiredWatchIsListedAgain(t *testing.T) {
 	eventually(t, "the second list", func() bool { return i.LastSyncedVersion() == "9" })
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
-	r.expect(t, "initially added a1", "added b7", "deleted a1")
+	r.expect(t, events...)
+}
+
+func TestAnExpiredWatchIsListedAgain(t *testing.T) {
+	expectListedAgain(t, fmt.Sprintf(item, "a", "1", "u1"), fmt.Sprintf(item, "b", "7", "u2"), "initially added a1", "added b7", "deleted a1")
 }
 
 // A definition that changes may take fields away, and give them back, without a write of the objects that have them.
 func TestAListMayShowAnotherFormOfTheSameVersion(t *testing.T) {
-	const a, b = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"uid":"u","resourceVersion":"1"}%s}`, `{"metadata":{"name":%q,"uid":"u","resourceVersion":"1"}%s}`
+	const a, b = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","uid":"u","resourceVersion":"1"}%s}`, `{"metadata":{"name":"p","uid":"u","resourceVersion":"1"}%s}`
 	for name, tc := range map[string]struct {
 		first, second string
 		events        []string
 	}{
-		"TheSame":        {fmt.Sprintf(a, "p", `,"spec":{"x":1}`), fmt.Sprintf(a, "p", `,"spec":{"x":1}`), []string{"initially added p1"}},
-		"InAnotherOrder": {fmt.Sprintf(a, "p", `,"spec":{"x":1}`), fmt.Sprintf(b, "p", `,"spec":{"x":1}`), []string{"initially added p1"}},
-		"AField":         {fmt.Sprintf(a, "p", `,"spec":{}`), fmt.Sprintf(a, "p", `,"spec":{"x":1}`), []string{"initially added p1", "updated p1 from 1"}},
-		"WithoutAField":  {fmt.Sprintf(a, "p", `,"spec":{}`), fmt.Sprintf(b, "p", ``), []string{"initially added p1", "updated p1 from 1"}},
+		"TheSame":        {fmt.Sprintf(a, `,"spec":{"x":1}`), fmt.Sprintf(a, `,"spec":{"x":1}`), []string{"initially added p1"}},
+		"InAnotherOrder": {fmt.Sprintf(a, `,"spec":{"x":1}`), fmt.Sprintf(b, `,"spec":{"x":1}`), []string{"initially added p1"}},
+		"AField":         {fmt.Sprintf(a, `,"spec":{}`), fmt.Sprintf(a, `,"spec":{"x":1}`), []string{"initially added p1", "updated p1 from 1"}},
+		"WithoutAField":  {fmt.Sprintf(a, `,"spec":{}`), fmt.Sprintf(b, ``), []string{"initially added p1", "updated p1 from 1"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := &apiServer{t: t}
-			var lists, watches atomic.Int32
-			s.list = func(*http.Request) (int, string) {
-				if lists.Add(1) == 1 {
-					return http.StatusOK, fmt.Sprintf(listOf, "5", "", tc.first)
-				}
-				return http.StatusOK, fmt.Sprintf(listOf, "9", "", tc.second)
-			}
-			s.watch = func(r *http.Request) (int, string, func(func(string))) {
-				first := watches.Add(1) == 1
-				return http.StatusOK, "", func(send func(string)) {
-					if first {
-						send(`{"type":"ERROR","object":` + fmt.Sprintf(refusal, "Expired", 410) + `}`)
-						return
-					}
-					<-r.Context().Done()
-				}
-			}
-			i := s.run().Acquire(pods())
-			defer i.Release()
-			r := &recorder{}
-			defer i.Subscribe(r.handle)()
-			eventually(t, "the second list", func() bool { return i.LastSyncedVersion() == "9" })
-			i.deliver.Lock()
-			defer i.deliver.Unlock()
-			r.expect(t, tc.events...)
-		})
+		t.Run(name, func(t *testing.T) { expectListedAgain(t, tc.first, tc.second, tc.events...) })
 	}
 }
 

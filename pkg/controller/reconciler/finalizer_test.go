@@ -44,6 +44,15 @@ const (
 	theirs = `"example.com/theirs"`
 )
 
+// finalizes gives a controller a sync and a finalize hook.
+func finalizes(c *reconciler.Config) {
+	both := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
+	c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
+		ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
+	})
+}
+
 // unfinished is a finalize hook that never says that a parent is finalized. A broken one says nothing.
 type unfinished struct {
 	calls  atomic.Int32
@@ -89,12 +98,8 @@ func TestAParentWaitsForTheFinalizeHookWhileItHasOurFinalizer(t *testing.T) {
 				s.exist(deleted(1, tc.before))
 				k := &kind{}
 				c := s.start(k, func(c *reconciler.Config) {
-					both := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
 					c.Kind = calling{k}
-					c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
-						ObjectMeta: metav1.ObjectMeta{Name: "c"},
-						Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
-					})
+					finalizes(c)
 				})
 				<-time.After(time.Second)
 				hook.broken.Store(tc.broken)
@@ -242,13 +247,7 @@ func TestAFinalizerThatIsTakenOffComesBackSoonHoweverLongSyncsHaveFailed(t *test
 		api := &flaky{}
 		s := newSceneWith(t, &rest.Config{Host: "http://api", Transport: api})
 		s.exist(thing(t, "a", 1, `,"finalizers":[`+ours+`]`, ""))
-		s.start(&kind{write: func(*reconciler.Sync) error { return errors.New("a child cannot be written") }}, func(c *reconciler.Config) {
-			both := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
-			c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
-				ObjectMeta: metav1.ObjectMeta{Name: "c"},
-				Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
-			})
-		})
+		s.start(&kind{write: func(*reconciler.Sync) error { return errors.New("a child cannot be written") }}, finalizes)
 		<-time.After(70 * time.Minute) // No resync is due.
 		s.update(s.things, thing(t, "a", 2, "", ""))
 		<-time.After(5 * time.Second)

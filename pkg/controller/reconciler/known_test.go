@@ -25,12 +25,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // apiServer is an API server that takes its time for patches.
@@ -89,13 +86,7 @@ func TestAControllerEndsWhenItIsKnownWhereItsFinalizerIs(t *testing.T) {
 				shuttingDown := make(chan struct{})
 				s.shared.ShuttingDown = shuttingDown
 				s.exist(thing(t, "a", 1, "", ""))
-				c := s.build(&kind{}, func(c *reconciler.Config) {
-					hook := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
-					c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
-						ObjectMeta: metav1.ObjectMeta{Name: "c"},
-						Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook, Finalize: hook}},
-					})
-				})
+				c := s.build(&kind{}, finalizes)
 				ctx, stop := context.WithCancelCause(t.Context())
 				ended := make(chan struct{})
 				go func() {

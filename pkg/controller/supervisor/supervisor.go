@@ -151,50 +151,50 @@ func (s *Supervisor) Run(ctx context.Context) {
 		s.poke()
 	})()
 
-	delays, former := newDelays(), nothing
+	delays, former := newDelays(), noError
 	for ctx.Err() == nil {
 		d, begin := s.latest(), time.Now()
 		s.rediscovered.Store(false)
 		err := recovery.Call(ctx, "supervising the controller", func() error { return s.supervise(ctx, d) })
 		// How long the cluster has not served a kind, for one, says nothing of how long a conflict lasts.
-		why := obstacleOf(err)
-		if why != former || time.Since(begin) > maxDelay {
+		class := classOf(err)
+		if class != former || time.Since(begin) > maxDelay {
 			delays = newDelays()
 		}
-		if former = why; err != nil {
-			s.failed(ctx, d, err)
+		if former = class; err != nil {
+			s.failed(ctx, d, err, class)
 			s.sleep(ctx, d, err, delays.Step())
 		}
 	}
 }
 
-// obstacle is what keeps a controller from running.
-type obstacle int
+// errorClass is what an error says of how long a controller will not run.
+type errorClass int
 
 const (
-	nothing obstacle = iota
-	// absence is that of a resource, and fault one of the definition: both last until somebody does something about them.
-	absence
-	fault
-	// conflict is one of a write, and failure any other error, both of which may pass at any moment.
-	conflict
-	failure
+	noError errorClass = iota
+	// missingResource and invalidDefinition last until somebody does something about them.
+	missingResource
+	invalidDefinition
+	// conflictingWrite and otherError may pass at any moment.
+	conflictingWrite
+	otherError
 )
 
-func obstacleOf(err error) obstacle {
-	_, absent := errors.AsType[*discovery.NotFoundError](err)
+func classOf(err error) errorClass {
+	_, missing := errors.AsType[*discovery.NotFoundError](err)
 	_, invalid := errors.AsType[*definition.InvalidError](err)
 	switch {
 	case err == nil:
-		return nothing
-	case absent:
-		return absence
+		return noError
+	case missing:
+		return missingResource
 	case invalid:
-		return fault
+		return invalidDefinition
 	case apierrors.IsConflict(err):
-		return conflict
+		return conflictingWrite
 	}
-	return failure
+	return otherError
 }
 
 // newDelays paces attempts to build.
@@ -262,19 +262,19 @@ func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) err
 }
 
 // failed publishes why no instance runs.
-func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err error) {
-	if ctx.Err() != nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err error, class errorClass) {
+	if ctx.Err() != nil || class == conflictingWrite || apierrors.IsNotFound(err) {
 		// A conflict says that there is a newer definition, which is on its way; NotFound that the object is gone.
 		return
 	}
 	reason, message, releasing := v1alpha1.ReasonStarting, err.Error(), ""
 	if d.Meta.DeletionTimestamp != nil {
 		reason = v1alpha1.ReasonTerminating
-	} else if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+	} else if class == missingResource {
 		reason = v1alpha1.ReasonResourceNotFound
 		message += ". The controller starts by itself when the cluster serves the resource. Install it, or change spec."
 		s.report.set(d, metav1.Condition{Type: v1alpha1.ConditionResourcesServed, Status: metav1.ConditionFalse, Reason: reason, Message: message})
-	} else if _, invalid := errors.AsType[*definition.InvalidError](err); invalid {
+	} else if class == invalidDefinition {
 		reason = v1alpha1.ReasonInvalidDefinition
 	} else if _, panicked := errors.AsType[*recovery.PanicError](err); panicked || errors.Is(err, errEnded) {
 		reason = v1alpha1.ReasonInternalError

@@ -19,7 +19,19 @@ package world
 import (
 	v1 "math/rand" //nolint:depguard // It is the source of client-go's jitter.
 	"math/rand/v2"
+	"testing"
+	"testing/synctest"
 )
+
+// Repeatable reports whether the runtime is that of hack/repeatable-runtime, where each bubble has the same random numbers.
+func Repeatable(t *testing.T) bool {
+	t.Helper()
+	var numbers [2]uint64
+	for i := range numbers {
+		synctest.Test(t, func(*testing.T) { numbers[i] = rand.Uint64() })
+	}
+	return numbers[0] == numbers[1]
+}
 
 // seedRandom makes what is random outside of our code depend on the seed. The jitter that client-go takes from math/rand does in programs
 // with "//go:debug randseednop=0". With the runtime of hack/repeatable-runtime, where each bubble has the same numbers for all, the
