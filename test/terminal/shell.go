@@ -121,8 +121,9 @@ func New(t *testing.T, c *cluster.Cluster) *Shell {
 	}
 	path := strings.Join([]string{programs, filepath.Dir(c.KubectlPath), os.Getenv("PATH")}, string(os.PathListSeparator))
 	s := &Shell{Folder: t.TempDir(), port: freeport.Find(t), trial: freeport.Find(t)}
-	s.environment = append(os.Environ(), "PATH="+path, "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+t.TempDir(), "HOST=127.0.0.1", "GOPROXY=off",
-		"PYTHONDONTWRITEBYTECODE=1")
+	// What is killed leaves its temporary files.
+	s.environment = append(os.Environ(), "PATH="+path, "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+t.TempDir(), "TMPDIR="+t.TempDir(),
+		"HOST=127.0.0.1", "GOPROXY=off", "PYTHONDONTWRITEBYTECODE=1")
 	return s
 }
 
