@@ -52,12 +52,12 @@ func (d durationNaming) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	return object, gvk, err
 }
 
-// nameDurations answers server-side apply of an object with bad durations, and passes on everything else. A body of more
-// than limit bytes is not looked at: it is refused further on.
+// nameDurations answers server-side apply of a controller with bad durations, and passes on everything else: ControllerRevisions have fields of
+// other kinds. A body of more than limit bytes is not looked at: it is refused further on.
 func nameDurations(next http.Handler, limit int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(r.Context())
-		if !ok || info.APIGroup != metacontroller.GroupName || !isApply(r) {
+		if !ok || info.APIGroup != metacontroller.GroupName || info.Resource == "controllerrevisions" || !isApply(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -134,27 +134,31 @@ func (t *etcdsTurn) end(err error) error {
 // Watch implements storage.Interface.
 func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Interface.Watch(ctx, key, o)
-	return w, s.explain(err)
+	return w, s.explain(err, false)
 }
 
 // Get implements storage.Interface.
 func (s outageStorage) Get(ctx context.Context, key string, o storage.GetOptions, out runtime.Object) error {
 	bounded, turn := newTurn(ctx)
-	return s.explain(turn.end(s.Interface.Get(bounded, key, o, out)))
+	return s.explain(turn.end(s.Interface.Get(bounded, key, o, out)), o.ResourceVersion == "")
 }
 
 // GetList implements storage.Interface.
 func (s outageStorage) GetList(ctx context.Context, key string, o storage.ListOptions, list runtime.Object) error {
 	bounded, turn := newTurn(ctx)
-	return s.explain(turn.end(s.Interface.GetList(bounded, key, o, list)))
+	return s.explain(turn.end(s.Interface.GetList(bounded, key, o, list)), o.ResourceVersion == "")
 }
 
-// explain returns the error for clients if etcd did not serve what may be repeated, and any other error as it is.
-func (s outageStorage) explain(err error) error {
-	s.doubtful.Store(isOutage(err))
+// explain returns the error for clients if etcd did not serve what may be repeated, and any other error as it is. What was served is no sign of
+// etcd if the watch cache may have served it.
+func (s outageStorage) explain(err error, byEtcd bool) error {
 	if !isOutage(err) {
+		if byEtcd {
+			s.doubtful.Store(false)
+		}
 		return err
 	}
+	s.doubtful.Store(true)
 	refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + err.Error())
 	refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return refusal

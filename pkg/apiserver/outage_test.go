@@ -270,3 +270,54 @@ func TestAllTriesOfAWriteShareEtcdsTime(t *testing.T) {
 		}
 	})
 }
+
+// awayStorage has an etcd that is away, if away, and a watch cache that serves.
+type awayStorage struct {
+	storage.Interface
+
+	away bool
+}
+
+func (s *awayStorage) read(version string) error {
+	if s.away && version == "" {
+		return status.Error(codes.Unavailable, "connection refused")
+	}
+	return nil
+}
+
+func (s *awayStorage) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+	return watch.NewEmptyWatch(), nil
+}
+
+func (s *awayStorage) Get(_ context.Context, _ string, o storage.GetOptions, _ runtime.Object) error {
+	return s.read(o.ResourceVersion)
+}
+
+func (s *awayStorage) GetList(_ context.Context, _ string, o storage.ListOptions, _ runtime.Object) error {
+	return s.read(o.ResourceVersion)
+}
+
+func TestWhatTheWatchCacheServesIsNoSignOfEtcd(t *testing.T) {
+	below := &awayStorage{away: true}
+	s := newOutageStorage(below, nil)
+	if err := s.Get(t.Context(), "", storage.GetOptions{}, nil); !apierrors.IsServiceUnavailable(err) || !s.doubtful.Load() {
+		t.Fatalf("a read from etcd: %v, in doubt: %v", err, s.doubtful.Load())
+	}
+	for name, read := range map[string]func() error{
+		"a watch": func() error {
+			w, err := s.Watch(t.Context(), "", storage.ListOptions{})
+			w.Stop()
+			return err
+		},
+		"an object": func() error { return s.Get(t.Context(), "", storage.GetOptions{ResourceVersion: "0"}, nil) },
+		"a list":    func() error { return s.GetList(t.Context(), "", storage.ListOptions{ResourceVersion: "0"}, nil) },
+	} {
+		if err := read(); err != nil || !s.doubtful.Load() {
+			t.Errorf("%s from the cache: %v, in doubt: %v", name, err, s.doubtful.Load())
+		}
+	}
+	below.away = false
+	if err := s.GetList(t.Context(), "", storage.ListOptions{}, nil); err != nil || s.doubtful.Load() {
+		t.Errorf("a list from etcd: %v, in doubt: %v", err, s.doubtful.Load())
+	}
+}

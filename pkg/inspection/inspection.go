@@ -43,8 +43,11 @@ type Engine interface {
 type Controller interface {
 	// Parents returns the parents that the controller handles, in no particular order.
 	Parents() []Parent
-	// State says how the controller is doing with a parent, and whether it handles it.
-	State(p v1alpha1.ParentReference) (state v1alpha1.ControllerParent, ok bool)
+	// Resources returns the resources of the parents, whether there are parents or not.
+	Resources() []schema.GroupResource
+	// State says how the controller is doing with a parent. ok is false if it does not handle the parent, or if only is not empty and another
+	// state than that of the parent, of which nothing is counted then.
+	State(p v1alpha1.ParentReference, only v1alpha1.ParentState) (state v1alpha1.ControllerParent, ok bool)
 	// Children returns the declared kinds of children.
 	Children() []Kind
 	// Resync has parents synced now, and returns how many were put into the queue.
@@ -78,6 +81,10 @@ type RequestOptions struct {
 type PlanOptions struct {
 	// Responses are those that the hooks shall give about the parent.
 	Responses []v1alpha1.GivenResponse
+	// Relate is asked before objects are looked for that a given response of the customize hook selects, with their places: that of all
+	// namespaces has none. Its error is that of the plan, whether there are such objects or not. Nil: all may be looked for. Plans of several
+	// parents may ask at the same time.
+	Relate func(ctx context.Context, selected []Place) error
 	// DryRun has the API server check children that would be written.
 	DryRun bool
 }

@@ -43,10 +43,17 @@ func needs(object, old runtime.Object) []rights.Right {
 		}
 		return needed(o.Spec.ServiceAccountRef, needsOf(o))
 	case *metacontroller.ControllerRevision:
-		if was, ok := old.(*metacontroller.ControllerRevision); ok && sameRevision(was, o) {
+		was, updates := old.(*metacontroller.ControllerRevision)
+		switch {
+		case !updates:
+			return ofRevision(o)
+		case sameRevision(was, o):
 			return nil
 		}
-		return ofRevision(o)
+		// Without its former labels the engine does not find it, and the children of those parents are updated at once.
+		wanted := append(ofRevision(was), ofRevision(o)...)
+		slices.SortFunc(wanted, rights.Right.Compare)
+		return slices.Compact(wanted)
 	}
 	return nil
 }

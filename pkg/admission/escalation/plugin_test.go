@@ -387,8 +387,12 @@ func TestChangesThatCount(t *testing.T) {
 				r.OwnerReferences = []metav1.OwnerReference{{UID: "other"}}
 			}), true,
 		},
-		"a revision that becomes one": {revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }), revision(), true},
-		"a revision that is none":     {revision(), revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }), false},
+		"a revision that becomes one":    {revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }), revision(), true},
+		"a revision that is one no more": {revision(), revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }), true},
+		"a revision that is none": {
+			revision(func(r *metacontroller.ControllerRevision) { r.Labels = nil }),
+			revision(func(r *metacontroller.ControllerRevision) { r.Labels, r.Children = nil, nil }), false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{may: all()}

@@ -41,6 +41,8 @@ type Asking struct {
 	Ask func(ctx context.Context) (*wire.CustomizeResponse, error)
 	// Given says that Ask counts even where a response is remembered.
 	Given bool
+	// Permit is asked before objects are looked for by what Ask returned. Its error is that of Look. Nil: all is permitted.
+	Permit func(ctx context.Context, reaches []related.Reach) error
 }
 
 // Group is the related objects of one resource.
@@ -67,6 +69,11 @@ func (z *Customizer) Look(ctx context.Context, key parent.Key, root webhook.Root
 		}
 		if rules, err = z.compile(ctx, by.Hook, root, response, parent); err != nil {
 			return nil, err
+		}
+		if by.Permit != nil {
+			if err := by.Permit(ctx, rules.Reaches()); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := z.config.Access.Permits(ctx, groups(rules)); err != nil {

@@ -61,6 +61,15 @@ func (c *Controller) Parents() []inspection.Parent {
 	return list
 }
 
+// Resources implements inspection.Controller.
+func (c *Controller) Resources() []schema.GroupResource {
+	resources := make([]schema.GroupResource, len(c.config.Sources))
+	for i, s := range c.config.Sources {
+		resources[i] = s.Resource.GroupResource()
+	}
+	return resources
+}
+
 // Children implements inspection.Controller.
 func (c *Controller) Children() []inspection.Kind {
 	kinds := make([]inspection.Kind, len(c.config.Children))
@@ -262,7 +271,7 @@ func keyOf(p v1alpha1.ParentReference) parent.Key {
 }
 
 // State implements inspection.Controller.
-func (c *Controller) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParent, bool) {
+func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState) (v1alpha1.ControllerParent, bool) {
 	key := keyOf(p)
 	s := c.open(key, c.displayed)
 	if s == nil {
@@ -271,7 +280,6 @@ func (c *Controller) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParen
 	progress, look := c.parents.progress(key), c.pool.Look(key)
 	state := v1alpha1.ControllerParent{
 		ParentReference: p, Retries: int32(min(look.Retries, 1<<30)), //nolint:gosec // It fits.
-		Children: c.childCounts(s.Parent, progress),
 	}
 	if progress.at != 0 {
 		state.LastSyncTime = new(metav1.NewTime(time.Unix(0, progress.at)))
@@ -296,6 +304,10 @@ func (c *Controller) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParen
 			state.State = v1alpha1.ParentSynced
 		}
 	}
+	if only != "" && state.State != only {
+		return v1alpha1.ControllerParent{}, false
+	}
+	state.Children = c.childCounts(s.Parent, progress)
 	return state, true
 }
 

@@ -30,9 +30,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
@@ -45,6 +47,8 @@ type previewing struct {
 	// hooks are quiet, and given are responses that are taken in place of their calls.
 	hooks *hookclient.Set
 	given map[asked][]byte
+	// related, unless it is nil, is asked before objects are looked for that a given response selects.
+	related func(ctx context.Context, selected []inspection.Place) error
 	// dryRun has children checked by the API server.
 	dryRun bool
 	// asks says that the sync ends where the hook would be called: only the requests are wanted, of one hook if only is set.
@@ -92,7 +96,7 @@ func (c *Controller) Requests(
 
 // Plan implements inspection.Controller.
 func (c *Controller) Plan(ctx context.Context, ref v1alpha1.ParentReference, o inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
-	p := &previewing{dryRun: o.DryRun, given: make(map[asked][]byte, len(o.Responses))}
+	p := &previewing{dryRun: o.DryRun, related: o.Relate, given: make(map[asked][]byte, len(o.Responses))}
 	for i := range o.Responses {
 		given := &o.Responses[i]
 		p.given[asked{hook.Name(given.Hook), given.Revision}] = given.Body.Raw
@@ -151,7 +155,8 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		// Else a caller would decide which objects of the cluster the hook is sent.
 		return nil, errors.New("a response of the customize hook is taken only together with those of the sync or finalize hook")
 	}
-	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, customize.Asking{
+	confined := p.confined(s.Parent)
+	asking := customize.Asking{
 		Controller: encoded, Hook: called, Given: given,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
@@ -159,15 +164,46 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 			}
 			return called.Related(ctx, s.Root, wire.Customize(encoded, s.Parent))
 		},
-	})
+	}
+	if given && p.related != nil {
+		asking.Permit = func(ctx context.Context, reaches []related.Reach) error {
+			return p.related(ctx, placesOf(reaches, confined))
+		}
+	}
+	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, asking)
 	groups := make([]wire.Group, len(found))
 	for i, g := range found {
 		groups[i] = wire.GroupOf(g.Key, g.Objects)
 		for _, o := range g.Objects {
-			p.notes.Show(g.Resource.GroupResource(), o)
+			if confined == "" || o.Namespace() == confined {
+				p.notes.Show(g.Resource.GroupResource(), o)
+			}
 		}
 	}
 	return groups, err
+}
+
+// confined returns the only namespace of which hooks are shown related objects, empty if it is not the only one: in version v1 a parent sees
+// its own (docs/reference/contract.md#s9).
+func (p *previewing) confined(parent *object.Object) string {
+	for _, h := range []*hookclient.Hook{p.hooks.Sync, p.hooks.Finalize} {
+		if h != nil && h.Version == v1alpha1.HookVersionV2 {
+			return ""
+		}
+	}
+	return parent.Namespace()
+}
+
+// placesOf returns of which places rules show objects.
+func placesOf(reaches []related.Reach, confined string) []inspection.Place {
+	places := make([]inspection.Place, len(reaches))
+	for i, r := range reaches {
+		places[i] = inspection.Place{GroupResource: r.GroupResource, Namespace: r.Namespace}
+		if r.Namespaced && r.Namespace == "" {
+			places[i].Namespace = confined
+		}
+	}
+	return places
 }
 
 // call is what Call does in a preview.

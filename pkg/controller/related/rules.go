@@ -94,6 +94,28 @@ func (r Rules) Resources() []schema.GroupVersionResource {
 	return out
 }
 
+// Reach is where a rule looks for objects.
+type Reach struct {
+	schema.GroupResource
+
+	// Namespaced reports whether the objects live in namespaces.
+	Namespaced bool
+	// Namespace is empty for cluster-scoped objects, and for those of all namespaces.
+	Namespace string
+}
+
+// Reaches returns where the rules look for objects, namespaces among them if labels of these are selected by.
+func (r Rules) Reaches() []Reach {
+	var out []Reach
+	for _, rule := range r.rules {
+		out = append(out, Reach{rule.Resource.GroupResource(), rule.Namespaced, rule.namespace})
+	}
+	if r.SelectsNamespaces() {
+		out = append(out, Reach{GroupResource: schema.GroupResource{Resource: "namespaces"}})
+	}
+	return out
+}
+
 // Compile validates the rules of a response and resolves their types. An invalid rule gives a *RuleError, a type that cannot be
 // resolved an *UnresolvedError; the response is rejected as a whole.
 func Compile(ctx context.Context, response []hook.RelatedResourceRule, scope Scope, resolve ResolveFunc) (Rules, error) {

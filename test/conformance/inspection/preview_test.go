@@ -395,6 +395,7 @@ func relatedObjects(s *stage) {
 	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
 		s.T.Errorf("who may see the related objects: %v", err)
 	}
+	s.givenRulesTellNothing(jane)
 }
 
 // asks checks which hooks are called about a parent, and that the last one is shown the related object.

@@ -17,9 +17,15 @@ limitations under the License.
 package inspection
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 // responsesAreTheHooks has the hook called with the request that is shown, and nothing done with its response.
@@ -37,5 +43,35 @@ func (s *stage) responsesAreTheHooks(synced int) {
 	response, ok := decode(s.T, called.Items[0].Response.Raw).(map[string]any)
 	if children, _ := response[s.childrenField()].([]any); !ok || len(children) != 1 {
 		s.T.Errorf("the response is %s", called.Items[0].Response.Raw)
+	}
+}
+
+// givenRulesTellNothing has somebody plan with rules of his own: whether there is what they select is not to be seen by whom may not get it, and
+// what no hook is shown hides nothing. The hooks are of version v1, in which a parent sees the objects of its namespace.
+func (s *stage) givenRulesTellNothing(as typedv1alpha1.MetacontrollerV1alpha1Interface) {
+	s.T.Helper()
+	ref := v1alpha1.ParentReference{Group: fixture.Group, Resource: "things", Namespace: s.Name, Name: "a"}
+	given := func(hook, body string) v1alpha1.GivenResponse {
+		return v1alpha1.GivenResponse{ParentReference: ref, Hook: hook, Body: runtime.RawExtension{Raw: []byte(body)}}
+	}
+	for rule, refused := range map[string]string{
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"clusterroles","names":["cluster-admin"]}`: "may not get clusterroles.rbac.authorization.k8s.io in all namespaces",
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"clusterroles","names":["no-such-role"]}`:  "may not get clusterroles.rbac.authorization.k8s.io in all namespaces",
+		`{"apiVersion":"v1","resource":"configmaps","names":["kube-root-ca.crt"]}`:                          "",
+	} {
+		plan, err := s.plan(as, v1alpha1.ControllerPlanSpec{
+			Parents: &v1alpha1.ParentSelection{Namespace: s.Name, Name: "a"},
+			Responses: []v1alpha1.GivenResponse{
+				given("sync", fmt.Sprintf(`{%q:[]}`, s.childrenField())), given("customize", fmt.Sprintf(`{"relatedResources":[%s]}`, rule)),
+			},
+		})
+		switch {
+		case err != nil:
+			s.T.Errorf("%s: %v", rule, err)
+		case plan.Status.Hidden != 0 || len(plan.Status.Parents) != 1:
+			s.T.Errorf("%s: she sees %+v", rule, plan.Status)
+		case (plan.Status.Parents[0].Error == "") != (refused == "") || !strings.Contains(plan.Status.Parents[0].Error, refused):
+			s.T.Errorf("%s: the error is %q, want %q", rule, plan.Status.Parents[0].Error, refused)
+		}
 	}
 }

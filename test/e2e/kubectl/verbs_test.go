@@ -56,7 +56,7 @@ func TestVerbs(t *testing.T) {
 		if output := c.Kubectl(t, "get", "cc", "--field-selector", "spec.parentResource.resource=pods", "-o", "name"); output != "" {
 			t.Errorf("a field selector for another parent selects:\n%s", output)
 		}
-		expect(t, c.Kubectl(t, "get", "cc", "--sort-by=.metadata.name"), "hello-controller", "0/0")
+		expect(t, c.Kubectl(t, "get", "cc", "--sort-by=.metadata.name"), "hello-controller", "<unknown>")
 		expect(t, c.Kubectl(t, "get", "cc", "hello-controller", "-o", "yaml"), "generateSelector: true", "method: Recreate")
 	})
 	t.Run("decorators are selected by their targets", func(t *testing.T) {

@@ -102,17 +102,20 @@ func (c *caller) learn(ctx context.Context, places []inspection.Place) error {
 	return c.ask(ctx, single)
 }
 
-// may reports whether the caller has a right.
-func (c *caller) may(ctx context.Context, right rights.Right) (bool, error) {
+// lacking returns the first of some rights that the caller does not have, nil if he has all of them.
+func (c *caller) lacking(ctx context.Context, wanted ...rights.Right) (*rights.Right, error) {
 	if c.everything {
-		return true, nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the cluster did not respond within %s", patience))
 	defer cancel()
-	if err := c.ask(ctx, []rights.Right{right}); err != nil {
-		return false, err
+	if err := c.ask(ctx, wanted); err != nil {
+		return nil, err
 	}
-	return !c.lacks[right], nil
+	if i := slices.IndexFunc(wanted, func(r rights.Right) bool { return c.lacks[r] }); i >= 0 {
+		return &wanted[i], nil
+	}
+	return nil, nil
 }
 
 // ask asks for the rights that are not known yet.

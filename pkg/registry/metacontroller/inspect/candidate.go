@@ -39,8 +39,20 @@ import (
 
 // tryCandidate returns the object that a write of the candidate by the caller would store. It is sent to the API of this process as a dry
 // run in the caller's name, so that it passes the very authorization, admission and validation of a write. Whoever may not write the
-// controller must not have its hooks called with other addresses and credentials.
-func (s *subresource) tryCandidate(ctx context.Context, name string, candidate []byte) (runtime.Object, error) {
+// controller must not have its hooks called with other addresses and credentials. The stored object may change meanwhile, as by a status that
+// is published; the caller has not named a version.
+func (s *subresource) tryCandidate(ctx context.Context, name string, candidate []byte) (object runtime.Object, err error) {
+	for range candidateTries {
+		if object, err = s.dryRun(ctx, name, candidate); !apierrors.IsConflict(err) {
+			return object, err
+		}
+	}
+	return nil, err
+}
+
+const candidateTries = 5
+
+func (s *subresource) dryRun(ctx context.Context, name string, candidate []byte) (runtime.Object, error) {
 	client, err := s.clientOf(ctx)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,8 @@ type engine struct {
 	rolledBack []inspection.RollbackOptions
 	// block, if it is not nil, is waited for by plans.
 	block chan struct{}
+	// object is that of a child that plans create.
+	object []byte
 }
 
 func (e *engine) Controller(_, name string, _ types.UID) (inspection.Controller, error) {
@@ -70,8 +72,12 @@ func (e *engine) Candidate(context.Context, runtime.Object) (inspection.Controll
 
 func (e *engine) Parents() []inspection.Parent { return e.parents }
 
-func (e *engine) State(p v1alpha1.ParentReference) (v1alpha1.ControllerParent, bool) {
-	return v1alpha1.ControllerParent{ParentReference: p, State: v1alpha1.ParentSynced}, true
+func (e *engine) Resources() []schema.GroupResource {
+	return []schema.GroupResource{{Group: "example.com", Resource: "things"}}
+}
+
+func (e *engine) State(p v1alpha1.ParentReference, only v1alpha1.ParentState) (v1alpha1.ControllerParent, bool) {
+	return v1alpha1.ControllerParent{ParentReference: p, State: v1alpha1.ParentSynced}, only == "" || only == v1alpha1.ParentSynced
 }
 
 func (e *engine) Children() []inspection.Kind {
@@ -122,7 +128,8 @@ func (e *engine) Plan(ctx context.Context, p v1alpha1.ParentReference, _ inspect
 		case <-ctx.Done():
 		}
 	}
-	return v1alpha1.ParentPlan{ParentReference: p, Children: []v1alpha1.ChildPlan{{Action: v1alpha1.ChildCreate}, {Action: v1alpha1.ChildLeave}}}, nil
+	created := v1alpha1.ChildPlan{Action: v1alpha1.ChildCreate, Object: &runtime.RawExtension{Raw: e.object}}
+	return v1alpha1.ParentPlan{ParentReference: p, Children: []v1alpha1.ChildPlan{created, {Action: v1alpha1.ChildLeave}}}, nil
 }
 
 // reviews allow what allowed says, as "get things ns", and count how often they are asked.
@@ -313,12 +320,11 @@ func TestSelectionsOfParents(t *testing.T) {
 		selection *v1alpha1.ParentSelection
 		want      string
 	}{
-		"all":              {nil, "one/a one/b two/a"},
-		"a namespace":      {&v1alpha1.ParentSelection{Namespace: "one"}, "one/a one/b"},
-		"a name":           {&v1alpha1.ParentSelection{Name: "a"}, "one/a two/a"},
-		"a resource":       {&v1alpha1.ParentSelection{Resource: "things.example.com", Name: "b"}, "one/b"},
-		"another resource": {&v1alpha1.ParentSelection{Resource: "things"}, ""},
-		"labels":           {&v1alpha1.ParentSelection{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "b"}}}, "one/b"},
+		"all":         {nil, "one/a one/b two/a"},
+		"a namespace": {&v1alpha1.ParentSelection{Namespace: "one"}, "one/a one/b"},
+		"a name":      {&v1alpha1.ParentSelection{Name: "a"}, "one/a two/a"},
+		"a resource":  {&v1alpha1.ParentSelection{Resource: "things.example.com", Name: "b"}, "one/b"},
+		"labels":      {&v1alpha1.ParentSelection{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "b"}}}, "one/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.resynced = nil

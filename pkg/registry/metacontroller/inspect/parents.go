@@ -75,7 +75,7 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err != nil {
 		return nil, err
 	}
-	list, err := page(c, s.parents, o)
+	list, err := page(ctx, c, s.parents, o)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,18 @@ func checkState(state string) error {
 }
 
 // page returns the states of the parents behind the token, up to the limit.
-func page(c inspection.Controller, parents []v1alpha1.ParentReference, o *v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
+func page(
+	ctx context.Context, c inspection.Controller, parents []v1alpha1.ParentReference, o *v1alpha1.ControllerParentOptions,
+) (*v1alpha1.ControllerParentList, error) {
 	rest, err := from(parents, o.Continue)
 	if err != nil {
 		return nil, err
 	}
 	list, limit := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{}}, limited(o.Limit)
 	for i, p := range rest {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("looking for parents in the state %q: %w", o.State, err)
+		}
 		if len(list.Items) == limit {
 			if list.Continue, err = token(rest[i-1]); err != nil {
 				return nil, err
@@ -112,7 +117,7 @@ func page(c inspection.Controller, parents []v1alpha1.ParentReference, o *v1alph
 			}
 			break
 		}
-		if state, ok := c.State(p); ok && (o.State == "" || string(state.State) == o.State) {
+		if state, ok := c.State(p, v1alpha1.ParentState(o.State)); ok {
 			list.Items = append(list.Items, state)
 		}
 	}
@@ -120,10 +125,10 @@ func page(c inspection.Controller, parents []v1alpha1.ParentReference, o *v1alph
 }
 
 // ConvertToTable prints a list of parents.
-func (*ParentsREST) ConvertToTable(_ context.Context, object, _ runtime.Object) (*metav1.Table, error) {
+func (*ParentsREST) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	list, ok := object.(*v1alpha1.ControllerParentList)
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("a %T is no list of parents", object))
 	}
-	return tableOf(list), nil
+	return tableOf(list, options), nil
 }

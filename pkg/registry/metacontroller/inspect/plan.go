@@ -25,14 +25,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
-// parallelParents is how many parents of one request are planned at the same time.
-const parallelParents = 4
+const (
+	// parallelParents is how many parents of one request are planned at the same time.
+	parallelParents = 4
+	// partSize is the size in bytes at which a part of a plan ends, and planSize the most that the plan of one parent may have. What a hook
+	// returns about many parents would not fit into the memory of the server.
+	partSize, planSize = 8 << 20, 32 << 20
+)
 
 // PlanREST says what syncs would do.
 type PlanREST struct{ *subresource }
@@ -110,12 +117,14 @@ func (r *PlanREST) plan(
 	if spec.Continue != "" {
 		s.hidden = 0 // The first part has told them.
 	}
-	responses := responsesOf(spec.Responses)
+	if err := checkResponses(ctx, who, c, s.parents, spec); err != nil {
+		return status, err
+	}
 	limit := min(limited(spec.Limit), len(left))
-	next := 0
-	for next < limit && ctx.Err() == nil {
+	next, size := 0, 0
+	for next < limit && size < partSize && ctx.Err() == nil {
 		chunk := left[next:min(next+parallelParents, limit)]
-		plans, shown := planAll(ctx, c, chunk, responses, spec.DryRun)
+		plans, shown := planAll(ctx, who, c, chunk, spec)
 		if ctx.Err() != nil {
 			break // What the end of the time cut short says nothing; the next part has it.
 		}
@@ -131,6 +140,7 @@ func (r *PlanREST) plan(
 				s.hidden++
 				continue
 			}
+			size += bound(&plans[i])
 			count(&status.Summary, &plans[i])
 			status.Parents = append(status.Parents, plans[i])
 		}
@@ -157,17 +167,93 @@ func responsesOf(all []v1alpha1.GivenResponse) map[v1alpha1.ParentReference][]v1
 	return byParent
 }
 
+// checkResponses returns an error if a given response is one of no selected parent, in whose place the hook would be called, or if it would
+// have the API server check children for a caller who may not write them.
+func checkResponses(
+	ctx context.Context, who *caller, c inspection.Controller, selected []v1alpha1.ParentReference, spec *v1alpha1.ControllerPlanSpec,
+) error {
+	var writes []rights.Right
+	for i := range spec.Responses {
+		r := &spec.Responses[i]
+		if !slices.Contains(hooks, r.Hook) {
+			return apierrors.NewBadRequest(fmt.Sprintf("responses[%d].hook: %q is none of %q", i, r.Hook, hooks))
+		}
+		if _, found := slices.BinarySearchFunc(selected, r.ParentReference, compare); !found {
+			return apierrors.NewBadRequest(fmt.Sprintf("responses[%d]: %s is none of the parents that are selected and that you may get", i, nameOf(r.ParentReference)))
+		}
+		for _, at := range around(r.ParentReference, c.Children())[1:] {
+			for _, verb := range []string{rights.Create, rights.Update, rights.Patch} {
+				writes = append(writes, rights.Right{Verb: verb, Group: at.Group, Resource: at.Resource, Namespace: at.Namespace})
+			}
+		}
+	}
+	if !spec.DryRun {
+		return nil
+	}
+	lacking, err := who.lacking(ctx, writes...)
+	if err != nil || lacking == nil {
+		return err
+	}
+	resource := schema.GroupResource{Group: lacking.Group, Resource: lacking.Resource}
+	return apierrors.NewForbidden(resource, "", fmt.Errorf("dryRun has the API server check the children that you give: user %q may not %s %s %s",
+		who.subject.User, lacking.Verb, resource, where(inspection.Place{Namespace: lacking.Namespace})))
+}
+
+// nameOf returns the name of a parent as people write it.
+func nameOf(p v1alpha1.ParentReference) string {
+	name := p.Name
+	if p.Namespace != "" {
+		name = p.Namespace + "/" + name
+	}
+	return schema.GroupResource{Group: p.Group, Resource: p.Resource}.String() + " " + name
+}
+
+// bound returns the size of a plan in bytes, nearly. What is larger than a plan may be is left out, with an error.
+func bound(p *v1alpha1.ParentPlan) int {
+	size := sizeOf(p.Changes)
+	for i := range p.Children {
+		child := &p.Children[i]
+		size += len(child.Message) + sizeOf(child.Changes)
+		if child.Object != nil {
+			size += len(child.Object.Raw)
+		}
+	}
+	if size > planSize {
+		p.Children, p.Changes = nil, nil
+		p.Error = fmt.Sprintf("the plan has %d MiB, and at most %d are shown of one parent", size>>20, planSize>>20)
+		return 0
+	}
+	return size
+}
+
+func sizeOf(changes []v1alpha1.FieldChange) (size int) {
+	for i := range changes {
+		c := &changes[i]
+		size += len(c.Path)
+		for _, value := range []*string{c.Observed, c.Desired} {
+			if value != nil {
+				size += len(*value)
+			}
+		}
+	}
+	return size
+}
+
 // planAll plans some parents at the same time.
 func planAll(
-	ctx context.Context, c inspection.Controller, parents []v1alpha1.ParentReference,
-	responses map[v1alpha1.ParentReference][]v1alpha1.GivenResponse, dryRun bool,
+	ctx context.Context, who *caller, c inspection.Controller, parents []v1alpha1.ParentReference, spec *v1alpha1.ControllerPlanSpec,
 ) ([]v1alpha1.ParentPlan, [][]inspection.Place) {
 	plans, shown := make([]v1alpha1.ParentPlan, len(parents)), make([][]inspection.Place, len(parents))
+	responses := responsesOf(spec.Responses)
+	var asking sync.Mutex // A caller is for one goroutine.
 	var running sync.WaitGroup
 	for i, p := range parents {
-		running.Go(func() {
-			plans[i], shown[i] = c.Plan(ctx, p, inspection.PlanOptions{Responses: responses[p], DryRun: dryRun})
-		})
+		options := inspection.PlanOptions{Responses: responses[p], DryRun: spec.DryRun, Relate: func(ctx context.Context, selected []inspection.Place) error {
+			asking.Lock()
+			defer asking.Unlock()
+			return maySee(ctx, who, selected, p)
+		}}
+		running.Go(func() { plans[i], shown[i] = c.Plan(ctx, p, options) })
 	}
 	running.Wait()
 	return plans, shown

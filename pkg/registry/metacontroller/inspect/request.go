@@ -38,6 +38,9 @@ import (
 // workLimit is how long a request may take that calls hooks. The generic server ends requests after 34 s.
 const workLimit = 25 * time.Second
 
+// hooks are the names of all hooks.
+var hooks = []string{"sync", "finalize", "customize"}
+
 // RequestREST shows what hooks would be sent.
 type RequestREST struct{ *subresource }
 
@@ -63,8 +66,8 @@ func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Obje
 	if o.Name == "" {
 		return nil, apierrors.NewBadRequest("name: name the parent, and its namespace unless it is cluster-scoped")
 	}
-	if known := []string{"", "sync", "finalize", "customize"}; !slices.Contains(known, o.Hook) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("hook: %q is none of %q", o.Hook, known[1:]))
+	if o.Hook != "" && !slices.Contains(hooks, o.Hook) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("hook: %q is none of %q", o.Hook, hooks))
 	}
 	leave, err := r.requests.enter()
 	if err != nil {
@@ -130,8 +133,8 @@ func requestError(ctx context.Context, err error, p v1alpha1.ParentReference) er
 // mayCall returns an error if the caller may not have hooks called, which takes the right to plan.
 func (r *RequestREST) mayCall(ctx context.Context, who *caller, name string) error {
 	plan := rights.Right{Verb: rights.Create, Group: metacontroller.GroupName, Resource: r.resource, Subresource: "plan", Name: name}
-	allowed, err := who.may(ctx, plan)
-	if err != nil || allowed {
+	lacking, err := who.lacking(ctx, plan)
+	if err != nil || lacking == nil {
 		return err
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Group: metacontroller.GroupName, Resource: r.resource}, name, fmt.Errorf(
@@ -176,10 +179,13 @@ func maySee(ctx context.Context, who *caller, places []inspection.Place, p v1alp
 
 // forbidden says what the caller would have to be allowed.
 func forbidden(who *caller, at inspection.Place, p v1alpha1.ParentReference) error {
-	where := "in all namespaces"
-	if at.Namespace != "" {
-		where = "in namespace " + at.Namespace
-	}
 	return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name,
-		fmt.Errorf("user %q may not get %s %s, which would be shown", who.subject.User, at.GroupResource, where))
+		fmt.Errorf("user %q may not get %s %s, which would be shown", who.subject.User, at.GroupResource, where(at)))
+}
+
+func where(at inspection.Place) string {
+	if at.Namespace == "" {
+		return "in all namespaces"
+	}
+	return "in namespace " + at.Namespace
 }

@@ -107,18 +107,13 @@ func mayUpdate(ctx context.Context, who *caller, p v1alpha1.ParentReference) err
 		more.Namespace = p.Namespace
 		wanted = append(wanted, more)
 	}
-	for _, right := range wanted {
-		allowed, err := who.may(ctx, right)
-		if err != nil {
-			return err
-		}
-		if !allowed {
-			return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, fmt.Errorf(
-				"user %q may not %s %s in namespace %q, which rolling a parent back takes", who.subject.User, right.Verb,
-				schema.GroupResource{Group: right.Group, Resource: right.Resource}, right.Namespace))
-		}
+	lacking, err := who.lacking(ctx, wanted...)
+	if err != nil || lacking == nil {
+		return err
 	}
-	return nil
+	return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, fmt.Errorf(
+		"user %q may not %s %s in namespace %q, which rolling a parent back takes", who.subject.User, lacking.Verb,
+		schema.GroupResource{Group: lacking.Group, Resource: lacking.Resource}, lacking.Namespace))
 }
 
 // rollbackError is the error of a rollback as callers get it. Only one that says so leaves open whether the parent was written.

@@ -64,6 +64,9 @@ func selectParents(
 func selectLabeled(
 	ctx context.Context, who *caller, c inspection.Controller, selection *v1alpha1.ParentSelection, selector labels.Selector, children bool,
 ) (selected, error) {
+	if err := checkResource(c, selection); err != nil {
+		return selected{}, err
+	}
 	matching := match(c.Parents(), selection, selector)
 	var kinds []inspection.Kind
 	if children {
@@ -91,6 +94,18 @@ func selectLabeled(
 		}
 	}
 	return s, nil
+}
+
+// checkResource returns an error if a selection names a resource of which the controller never has parents: its response would be empty.
+func checkResource(c inspection.Controller, selection *v1alpha1.ParentSelection) error {
+	if selection == nil || selection.Resource == "" || slices.Contains(c.Resources(), schema.ParseGroupResource(selection.Resource)) {
+		return nil
+	}
+	var names []string
+	for _, r := range c.Resources() {
+		names = append(names, r.String())
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("resource: the controller has no parents of the resource %q; it has those of %q", selection.Resource, names))
 }
 
 // match returns the parents that a selection selects, in order; nil selects all.

@@ -133,16 +133,16 @@ func placeOfObject(o *v1alpha1.SyncObject) inspection.Place {
 }
 
 // ConvertToTable prints a list of syncs.
-func (*SyncsREST) ConvertToTable(_ context.Context, object, _ runtime.Object) (*metav1.Table, error) {
+func (*SyncsREST) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	list, ok := object.(*v1alpha1.ControllerSyncList)
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("a %T is no list of syncs", object))
 	}
-	return tableOfSyncs(list), nil
+	return tableOfSyncs(list, options), nil
 }
 
 // tableOfSyncs prints syncs.
-func tableOfSyncs(list *v1alpha1.ControllerSyncList) *metav1.Table {
+func tableOfSyncs(list *v1alpha1.ControllerSyncList, options runtime.Object) *metav1.Table {
 	table := &metav1.Table{
 		ListMeta: list.ListMeta,
 		ColumnDefinitions: []metav1.TableColumnDefinition{
@@ -166,7 +166,7 @@ func tableOfSyncs(list *v1alpha1.ControllerSyncList) *metav1.Table {
 				duration.HumanDuration(now.Sub(s.Time.Time)), s.Namespace, s.Name, why(s), milliseconds(s.WaitMilliseconds),
 				milliseconds(s.HookMilliseconds), milliseconds(s.DurationMilliseconds), did(s), s.Error,
 			},
-			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}},
+			Object: rowObject(options, s.ParentReference, &v1alpha1.ControllerSyncList{Items: list.Items[i : i+1]}),
 		})
 	}
 	return table

@@ -31,8 +31,16 @@ import (
 // text is the type of most columns.
 const text = "string"
 
+// rowObject returns the object of a row: whole, which is a list of one, as lists are what the API has, if the options of the table ask for objects.
+func rowObject(options runtime.Object, p v1alpha1.ParentReference, whole runtime.Object) runtime.RawExtension {
+	if o, ok := options.(*metav1.TableOptions); ok && o.IncludeObject == metav1.IncludeObject {
+		return runtime.RawExtension{Object: whole}
+	}
+	return runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}}
+}
+
 // tableOf prints parents.
-func tableOf(list *v1alpha1.ControllerParentList) *metav1.Table {
+func tableOf(list *v1alpha1.ControllerParentList, options runtime.Object) *metav1.Table {
 	table := &metav1.Table{
 		ListMeta: list.ListMeta,
 		ColumnDefinitions: []metav1.TableColumnDefinition{
@@ -69,7 +77,7 @@ func tableOf(list *v1alpha1.ControllerParentList) *metav1.Table {
 				p.Namespace, p.Name, string(p.State), children(p.Children), lastSync, took, int64(p.Retries), next, message,
 				schema.GroupResource{Group: p.Group, Resource: p.Resource}.String(),
 			},
-			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}},
+			Object: rowObject(options, p.ParentReference, &v1alpha1.ControllerParentList{Items: list.Items[i : i+1]}),
 		})
 	}
 	return table

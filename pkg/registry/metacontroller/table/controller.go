@@ -56,7 +56,7 @@ func ProgressColumns(handled string) []metav1.TableColumnDefinition {
 // ProgressCells returns the cells of ProgressColumns.
 func ProgressCells(status metacontroller.ControllerStatus) []any {
 	if status.Counters == nil {
-		return []any{"0/0", int64(0)}
+		return []any{Unknown, nil} // Not 0, which is what a controller without parents has.
 	}
 	return []any{fmt.Sprintf("%d/%d", status.Counters.Synced, status.Counters.Parents), status.Counters.Failing}
 }
@@ -134,7 +134,7 @@ func CounterColumns(handled string) []metav1.TableColumnDefinition {
 // CounterCells returns the cells of CounterColumns.
 func CounterCells(status metacontroller.ControllerStatus) []any {
 	if status.Counters == nil {
-		return []any{int64(0), int64(0), int64(0)}
+		return []any{nil, nil, nil}
 	}
 	return []any{status.Counters.Parents, status.Counters.Syncs, status.Counters.FailedSyncs}
 }
