@@ -390,7 +390,7 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 		})
 	}
 	const shares = "spec.parentResource: CompositeController other handles deployments.apps too, and the selectors of both may match the " +
-		"same ones: both would write their status"
+		"same ones: both would write their status, and the ControllerRevisions of rolling updates"
 	pods := other("back", "deployments", "", "nodes")
 	pods.Spec.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}
 	nodes := other("further", "deployments", "")

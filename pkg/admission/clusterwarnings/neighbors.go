@@ -120,7 +120,7 @@ func warnOverlap(parent use, others []definition) []string {
 		for _, theirs := range other.parents {
 			if theirs.groupResource() == parent.groupResource() && overlap(theirs.selector, parent.selector) {
 				texts = append(texts, fmt.Sprintf("CompositeController %s handles %s too, and the selectors of both may match the same ones: "+
-					"both would write their status", other.name, parent.groupResource()))
+					"both would write their status, and the ControllerRevisions of rolling updates", other.name, parent.groupResource()))
 			}
 		}
 	}

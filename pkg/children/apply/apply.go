@@ -62,7 +62,12 @@ func (e *ConflictError) Error() string {
 		return fmt.Sprintf("%s exists and belongs to %s, but not to this controller, by its labels and annotations%s; delete or rename one of them",
 			e.Key, e.Parent, whose)
 	}
-	if e.Owner != "" {
+	switch e.Owner {
+	case "":
+	case e.Parent:
+		return fmt.Sprintf("%s exists and is controlled by another %s, perhaps a former one; the garbage collector deletes it then, and it is created again",
+			e.Key, e.Parent)
+	default:
 		return fmt.Sprintf("%s exists and is not controlled by %s, but by %s; delete or rename one of them", e.Key, e.Parent, e.Owner)
 	}
 	return fmt.Sprintf("%s exists and is not controlled by %s; delete or rename one of them, or let the parent adopt it by its labels",

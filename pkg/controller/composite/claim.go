@@ -47,7 +47,7 @@ func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
 		s.Scope.Labels = map[string]string{rollout.LabelControllerUID: string(s.Parent.UID())}
 	}
 	claiming := claiming{
-		kind: k, sync: s,
+		kind: k, sync: s, released: map[children.Key]bool{},
 		parent: claim.Parent{UID: s.Parent.UID(), Deleting: s.Parent.Deleting(), Selector: selector},
 	}
 	return s.Children(func(i int, rule *children.Rule, informer *cache.Informer) error {
@@ -68,6 +68,8 @@ type claiming struct {
 	parent claim.Parent
 	// checked says that the API server was asked whether the parent is alive, which is done at most once a sync.
 	checked, alive bool
+	// released are the children that the sync has released.
+	released map[children.Key]bool
 }
 
 // rule claims the children of one kind. It returns them as the hook is shown them, and as they are now.
@@ -107,7 +109,10 @@ func (c *claiming) one(ctx context.Context, rule *children.Rule, o *object.Objec
 		}
 		return c.adopt(ctx, target, o)
 	case claim.Release:
-		return nil, c.release(ctx, target, o)
+		if key := children.KeyOf(o); !c.released[key] { // By a rule for another version of the same kind.
+			c.released[key] = true
+			return nil, c.release(ctx, target, o)
+		}
 	case claim.Ignore:
 	}
 	return nil, nil

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -165,7 +166,7 @@ func (k *kind) Selects(p, o *object.Object) bool {
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {
 	if !s.ManagesChildren() {
-		s.Rollout(false, 0) // One that was under way has ended with that, whatever becomes of the call.
+		s.Rollout(false, 0, 0) // One that was under way has ended with that, whatever becomes of the call.
 		return s.Decide(ctx)
 	}
 	if k.planner.Active() {
@@ -201,12 +202,17 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)))
 }
 
-// writeStatus replaces the parent's status by the hook's, if they differ. One of a sync that did not fail may be written later.
+// builtIn reports whether the kinds of a group are Kubernetes' own, which have a status that controllers of theirs write: the group of a custom
+// resource has a dot.
+func builtIn(group string) bool { return !strings.Contains(group, ".") }
+
+// writeStatus replaces the parent's status by the hook's, if they differ. One of a sync that did not fail may be written later. A built-in kind
+// keeps the status that it has if the hook returns none.
 func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable bool) error {
-	if !s.Source.Resource.HasStatus {
+	status := s.Decision.Status
+	if !s.Source.Resource.HasStatus || status == nil && builtIn(s.Source.Resource.Group) {
 		return nil
 	}
-	status := s.Decision.Status
 	if status == nil {
 		status = map[string]any{}
 	}

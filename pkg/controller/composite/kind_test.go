@@ -67,7 +67,7 @@ func (m midRollout) Decide(ctx context.Context, s *reconciler.Sync) error {
 	if s.Parent.Deleting() {
 		return m.kind.Decide(ctx, s)
 	}
-	s.Rollout(true, 2)
+	s.Rollout(true, 2, 1)
 	return nil
 }
 

@@ -78,7 +78,9 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	status, _ := content["status"].(map[string]any)
 	s.Decision = reconciler.Decision{
 		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized,
-		Status: p.Updated.Apply(responses[0].Status, status, time.Now()),
+	}
+	if responses[0].Status != nil || !builtIn(s.Source.Resource.Group) {
+		s.Decision.Status = p.Updated.Apply(responses[0].Status, status, time.Now())
 	}
 	for _, r := range responses {
 		s.Decision.Unserved = append(s.Decision.Unserved, r.unserved...)
@@ -86,7 +88,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	slices.SortFunc(s.Decision.Unserved, children.Key.Compare)
 	s.Decision.Unserved = slices.Compact(s.Decision.Unserved)
 	assign(s, p, responses)
-	s.Rollout(p.Updated.Status != metav1.ConditionTrue, p.Outdated)
+	s.Rollout(p.Updated.Status != metav1.ConditionTrue, p.Outdated, len(p.Moved))
 	return nil
 }
 

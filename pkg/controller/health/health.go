@@ -123,6 +123,11 @@ func NotRunning(reason, message, releasing string) []metav1.Condition {
 	}
 }
 
+// NotServing returns the condition about the resources of a controller that does not run for a reason other than theirs.
+func NotServing() metav1.Condition {
+	return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The controller does not run.")
+}
+
 // Served returns the condition about the resources that the definition names.
 func Served(missing []string) metav1.Condition {
 	if len(missing) > 0 {

@@ -71,6 +71,13 @@ func (s *Set) Forget(parent webhook.RootKey) {
 	}
 }
 
+// Finalizes takes note that the finalize hook is called for a parent, and the sync hook is not any more: how it fared with that says nothing now.
+func (s *Set) Finalizes(parent webhook.RootKey) {
+	if s.Sync != nil {
+		s.Sync.made.forget(parent)
+	}
+}
+
 // Remembered returns the number of responses of all hooks that are remembered by their entity tags.
 func (s *Set) Remembered() int {
 	n := 0

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -318,5 +319,22 @@ func TestMoreParentsAreSyncedThanHooksAreCalled(t *testing.T) {
 		if got := hookclient.Syncs(workers); got != want {
 			t.Errorf("%d workers: %d parents are synced at the same time, want %d", workers, got, want)
 		}
+	}
+}
+
+func TestASyncHookIsNotBlamedForAParentThatIsFinalized(t *testing.T) {
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	defer failing.Close()
+	synced := at(failing.URL)
+	set, err := hookclient.New(webhook.Config{}, synced, at("http://hook.example.com/finalize"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	if _, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); err == nil || !set.Troubled() {
+		t.Fatalf("the error is %v, in trouble: %v", err, set.Troubled())
+	}
+	if set.Finalizes(parent); set.Troubled() {
+		t.Error("the sync hook is in trouble still, which nobody calls")
 	}
 }

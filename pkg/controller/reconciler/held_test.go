@@ -37,6 +37,24 @@ import (
 
 // TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges has the hook return another label each time, until the parent is held back.
 func TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges(t *testing.T) {
+	testHeldBack(t, func(c *reconciler.Controller) error {
+		changed := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c", Annotations: map[string]string{"a": "b"}}}
+		return c.Redefine(t.Context(), definition.OfComposite(changed))
+	})
+}
+
+// TestAParentThatIsHeldBackIsSyncedWhenSomebodyAsksForIt is about who has changed the hook.
+func TestAParentThatIsHeldBackIsSyncedWhenSomebodyAsksForIt(t *testing.T) {
+	testHeldBack(t, func(c *reconciler.Controller) error {
+		if n := c.Resync([]v1alpha1.ParentReference{{Group: "example.com", Resource: "things", Name: "p"}}); n != 1 {
+			return fmt.Errorf("%d parents are resynced", n)
+		}
+		return nil
+	})
+}
+
+func testHeldBack(t *testing.T, end func(*reconciler.Controller) error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, _, label := newLabelScene(t)
 		s.exist(thing(t, "p", 1, "", ""))
@@ -50,9 +68,8 @@ func TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges(t *testing.T) {
 		if h := c.Health(); h.Differing != 1 {
 			t.Fatalf("%d parents do not settle after %d syncs", h.Differing, syncs.Load())
 		}
-		changed := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c", Annotations: map[string]string{"a": "b"}}}
 		before := syncs.Load()
-		if err := c.Redefine(t.Context(), definition.OfComposite(changed)); err != nil {
+		if err := end(c); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -29,16 +29,18 @@ import (
 type parents struct {
 	mu   sync.Mutex
 	keys map[parent.Key]progress
-	// unsynced, rolling and outdated are the sums of the progress of all.
-	unsynced, rolling, outdated int
-	// passed says that all parents were synced since the start.
-	passed bool
+	// unsynced, first, rolling and outdated are the sums of the progress of all. Unsynced parents that came after the start are not among the first.
+	unsynced, first, rolling, outdated int
+	// begun says that the parents of the start were added, and passed that all of them were synced.
+	begun, passed bool
 }
 
 // progress is how far a controller is with a parent.
 type progress struct {
 	// synced says that the parent was synced since the start, or that its sync failed.
 	synced bool
+	// late says that it came after the start.
+	late bool
 	// rolling says that a rolling update is under way, in which so many children are not on the latest revision.
 	rolling  bool
 	outdated int32
@@ -54,8 +56,9 @@ func (p *parents) add(key parent.Key) {
 		p.keys = map[parent.Key]progress{}
 	}
 	if _, ok := p.keys[key]; !ok {
-		p.keys[key] = progress{}
-		p.unsynced++
+		added := progress{late: p.begun}
+		p.keys[key] = added
+		p.count(added, 1)
 	}
 }
 
@@ -114,18 +117,14 @@ func (p *parents) update(key parent.Key, change func(*progress)) {
 func (p *parents) count(of progress, sign int) {
 	if !of.synced {
 		p.unsynced += sign
+		if !of.late {
+			p.first += sign
+		}
 	}
 	if of.rolling {
 		p.rolling += sign
 		p.outdated += sign * int(of.outdated)
 	}
-}
-
-// rolls reports whether a parent has a rolling update under way.
-func (p *parents) rolls(key parent.Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keys[key].rolling
 }
 
 func (p *parents) has(key parent.Key) bool {
@@ -155,14 +154,14 @@ func (p *parents) ended() int {
 	return len(p.keys) - p.unsynced
 }
 
-// left returns how many parents wait for their first sync since the start, zero from the moment at which all were synced; how many have
+// left returns how many parents of the start wait for their first sync, zero from the moment at which all were synced; how many have
 // a rolling update under way; and how many of their children are left. It is called once all present parents were added.
 func (p *parents) left() (unsynced, rolling, outdated int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.passed = p.passed || p.unsynced == 0
+	p.begun, p.passed = true, p.passed || p.first == 0
 	if !p.passed {
-		unsynced = p.unsynced
+		unsynced = p.first
 	}
 	return unsynced, p.rolling, p.outdated
 }

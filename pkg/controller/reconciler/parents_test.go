@@ -44,8 +44,9 @@ func TestProgressOfParents(t *testing.T) {
 		{"One that is not there is not counted.", func() { p.synced(key("b")); p.rollout(key("b"), true, 3) }, 2, 1, 0, 0},
 		{"Two roll.", func() { p.rollout(key("a"), true, 5); p.rollout(key("c"), true, 2) }, 2, 1, 2, 7},
 		{"One is further.", func() { p.rollout(key("a"), true, 1) }, 2, 1, 2, 3},
-		{"All were synced.", func() { p.synced(key("c")) }, 2, 0, 2, 3},
-		{"New ones do not count any more.", func() { p.add(key("d")) }, 3, 0, 2, 3},
+		{"New ones do not count.", func() { p.add(key("d")) }, 3, 1, 2, 3},
+		{"All of the start were synced.", func() { p.synced(key("c")) }, 3, 0, 2, 3},
+		{"New ones do not count any more.", func() { p.remove(key("d")); p.add(key("e")) }, 3, 0, 2, 3},
 		{"One is done, one leaves.", func() { p.rollout(key("a"), false, 0); p.remove(key("c")) }, 2, 0, 0, 0},
 	} {
 		step.do()

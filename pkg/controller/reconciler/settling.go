@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -38,6 +39,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 // seed makes the hashes of this process comparable.
@@ -62,12 +64,12 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	before.Children, after.Children = sum(s.Observed), s.left()
 	cause, pause := c.settling.Wrote(s.Key, settling.Sync{
 		Before: before, After: after, Places: places, Children: len(s.Observed), WroteParent: s.writesParent(),
-		Rolling: c.parents.rolls(s.Key), Ends: s.ends(), Again: s.Decision.ResyncAfter,
+		WroteChildren: s.wroteChildren(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	if cause == settling.None {
 		return 0
 	}
-	text, reason, last := s.differs(), eventrecorder.ReasonResponseDiffers, &c.unsettled.differs
+	text, reason, last := s.differs(cause), eventrecorder.ReasonResponseDiffers, &c.unsettled.differs
 	if cause == settling.ChangedBack {
 		text, reason, last = c.changedBack(s), eventrecorder.ReasonParentFlapping, &c.unsettled.changedBack
 	}
@@ -88,15 +90,16 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 	return true
 }
 
-// relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, and is
-// no input from outside.
+// relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, or the parent
+// itself: they are no input from outside.
 func (c *Controller) relatedChanged(key parent.Key, o *object.Object, why trigger.Trigger) {
 	s, ok := c.byResource[key.Resource]
 	if !ok {
 		return
 	}
+	p, found := s.informer.Get(key.Namespace, key.Name)
 	owner := o.Controller()
-	if p, found := s.informer.Get(key.Namespace, key.Name); owner == nil || !found || owner.UID != p.UID() || !c.config.Kind.Owns(o) {
+	if !found || o.UID() != p.UID() && (owner == nil || owner.UID != p.UID() || !c.config.Kind.Owns(o)) {
 		c.settling.Outside(key)
 	}
 	c.pool.EnqueueBecause(key, workqueue.Live, why)
@@ -208,12 +211,25 @@ func (s *Sync) writesParent() bool { return s.wroteParent || s.finalizedEarly() 
 
 // ends reports whether no sync follows from what the sync wrote, because it is nothing but a status of which changes are ignored.
 func (s *Sync) ends() bool {
-	return s.Source.IgnoreStatus && !s.wroteChildren() && !s.finalizedEarly() && parent.StatusOnly(s.opened, s.Parent)
+	return s.Source.IgnoreStatus && !s.wroteChildren() && !s.finalizedEarly() && parent.StatusOnly(s.opened, s.Parent) && !s.relatesToItself()
+}
+
+// relatesToItself reports whether the parent is among its related objects: then each change of it has it synced.
+func (s *Sync) relatesToItself() bool {
+	return slices.ContainsFunc(s.Related, func(g wire.Group) bool {
+		return slices.ContainsFunc(g.Objects, func(o wire.Object) bool {
+			shown, ok := o.(*object.Object)
+			return ok && shown.UID() == s.Parent.UID()
+		})
+	})
 }
 
 // differs says which place of the responses differs each time.
-func (s *Sync) differs() string {
-	const tail = "although the hook is shown nothing new but what it returned. Calls for this object are slowed down until something else changes. "
+func (s *Sync) differs(cause settling.Cause) string {
+	tail := "although the hook is shown nothing new but what it returned. Calls for this object are slowed down until something else changes. "
+	if cause == settling.Restless {
+		tail = "although this object is as it was: nothing but its children has changed. Calls for it are slowed down until it changes, too. "
+	}
 	if s.finalizedEarly() {
 		return "\"finalized\": true is in each response of the hook, so that the finalizer is taken off, though this object is neither deleted nor " +
 			"deselected, and put on again by the next sync. Calls for this object are slowed down until something else changes. Return it only " +

@@ -82,6 +82,8 @@ type Sync struct {
 	// opened is the parent as it was when the sync began, and wroteParent says that its status, labels or annotations were written.
 	opened      *object.Object
 	wroteParent bool
+	// moved says that the sync is a step of a rolling update.
+	moved bool
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
 	managers childcontrol.Managers
 	// recording is what is remembered of the sync; the zero value if it is not recorded.
@@ -334,8 +336,10 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 	return nil
 }
 
-// Rollout notes whether a rolling update of the parent is under way, and how many of its children are not on the latest revision.
-func (s *Sync) Rollout(underWay bool, outdated int) {
+// Rollout notes whether a rolling update of the parent is under way, how many of its children are not on the latest revision, and how many the
+// sync moves to it.
+func (s *Sync) Rollout(underWay bool, outdated, moved int) {
+	s.moved = moved > 0
 	if s.preview == nil {
 		s.controller.parents.rollout(s.Key, underWay, outdated)
 	}
@@ -383,6 +387,9 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 	var response *hookclient.Response
 	var err error
 	if s.preview == nil {
+		if finalizing {
+			hooks.Finalizes(s.Root)
+		}
 		began := time.Now()
 		response, err = called.Call(ctx, s.Root, encode(request), decode)
 		s.recording.Hook(time.Since(began))

@@ -370,9 +370,8 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 				return err
 			})
 			if err != nil {
-				// This sync may make none: the hook was shown that status.
 				klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the parent is synced again", "parent", s.Key, "err", err)
-				c.pool.EnqueueBecause(s.Key, workqueue.Retry, trigger.Of(v1alpha1.SyncRetry))
+				c.pool.EnqueueBecause(s.Key, workqueue.Retry, trigger.Of(v1alpha1.SyncRetry)) // This sync may make none: the hook was shown it.
 			}
 		}
 		take := func() {
@@ -463,6 +462,10 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 		c.pool.Enqueue(key, workqueue.Live)
 	}
 	if err != nil {
+		if ctx.Err() != nil {
+			c.deferred.Hurry(key) // The controller is paused, perhaps: it is written without the sync.
+			return nil, err
+		}
 		c.deferred.Failed(key)
 		c.outdated(key, source, o, err)
 		return nil, err

@@ -31,8 +31,13 @@ const (
 	// maxPerChild is how many such syncs there may be for each child if they write other places each time: each child may be created,
 	// updated and deleted by a sync of its own.
 	maxPerChild = 3
+	// maxSteps is how many syncs may write children while the parent stays as it is, if there is more than one in stepTime, whatever else writes
+	// those children meanwhile; there may be maxPerChild more for each child.
+	maxSteps, stepTime = 60, 500 * time.Millisecond
 	// firstPause and lastPause are for how long a parent is held back, at first and at most; it doubles.
 	firstPause, lastPause = time.Second, 5 * time.Minute
+	// lastRestlessPause is the longest one of a parent whose children others write as well: they may be what the hook responds to.
+	lastRestlessPause = time.Minute
 	// memory is for how long it counts what syncs wrote, beyond a pause.
 	memory = time.Minute
 	// sweepFrom is the least number of parents from which those are looked for that need not be remembered any more.
@@ -50,6 +55,9 @@ const (
 	Differs
 	// ChangedBack: another client changes back what is written to the parent.
 	ChangedBack
+	// Restless: children are written again and again, while nothing but they changes. Their own controllers write them as well, so that the hook is
+	// shown something new each time.
+	Restless
 )
 
 // State stands for a parent with its children, as a hook is shown them. Equal numbers stand for equal values.
@@ -70,8 +78,8 @@ type Sync struct {
 	Places uint64
 	// Children is how many children there are.
 	Children int
-	// WroteParent says that it wrote to the parent.
-	WroteParent bool
+	// WroteParent says that it wrote to the parent, and WroteChildren that it wrote children.
+	WroteParent, WroteChildren bool
 	// Ends says that no sync follows from what it wrote.
 	Ends bool
 	// Rolling says that it is a step of a rolling update, which is no reason to hold the parent back.
@@ -94,6 +102,10 @@ type entry struct {
 	loops, same, children int
 	// reverts counts how often in a row what was written to the parent was changed back.
 	reverts int
+	// steps counts the syncs since a time that wrote children while the parent stayed as it is, and restless says that there were too many.
+	steps    int
+	since    time.Time
+	restless bool
 
 	cause Cause
 	pause time.Duration
@@ -102,8 +114,32 @@ type entry struct {
 
 // start counts anew. The cause is set by blame.
 func (e *entry) start() {
+	e.steps, e.restless = 0, false
+	e.interrupt()
+}
+
+// interrupt counts anew but for steps.
+func (e *entry) interrupt() {
 	e.loops, e.same, e.children, e.reverts = 0, 0, 0, 0
-	e.pause, e.until = 0, time.Time{}
+	if !e.restless {
+		e.pause, e.until = 0, time.Time{}
+	}
+}
+
+// step counts a sync of a parent that is as the last one left it.
+func (e *entry) step(s Sync, now time.Time) {
+	if !s.WroteChildren {
+		return
+	}
+	if e.steps == 0 {
+		e.since = now
+	}
+	if e.steps++; e.restless || e.steps < maxSteps+maxPerChild*s.Children {
+		return
+	}
+	if e.restless = now.Sub(e.since) < time.Duration(e.steps)*stepTime; !e.restless {
+		e.steps = 0
+	}
 }
 
 // expired reports whether nothing that is known of the parent counts any more.
@@ -136,6 +172,9 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 		return None, 0
 	}
 	e.pause = min(max(2*e.pause, firstPause), lastPause)
+	if cause == Restless {
+		e.pause = min(e.pause, lastRestlessPause)
+	}
 	if s.Again > 0 {
 		e.pause = max(min(e.pause, s.Again), firstPause)
 	}
@@ -145,11 +184,17 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 
 // count counts a sync, and returns why the parent does not settle.
 func (e *entry) count(s Sync, now time.Time) Cause {
-	same := s.Before.Content == e.left.Content && s.Before.Children == e.left.Children && !s.Rolling && !e.expired(now)
+	alone := s.Before.Content == e.left.Content && !s.Rolling && !e.expired(now)
+	if alone && s.Before.Written == e.left.Written {
+		e.step(s, now)
+	} else {
+		e.steps, e.restless = 0, false
+	}
+	same := alone && s.Before.Children == e.left.Children
 	unchanged := same && s.Before.Written == e.left.Written
 	switch {
 	case unchanged && s.Ends:
-		e.start()
+		e.interrupt()
 	case unchanged && e.failed:
 		// The failure may have caused it, and back-off sees to those.
 	case unchanged:
@@ -163,9 +208,11 @@ func (e *entry) count(s Sync, now time.Time) Cause {
 	case same && s.WroteParent && s.Before.Written == e.seen && s.After.Written == e.left.Written:
 		e.reverts++
 	default:
-		e.start()
+		e.interrupt()
 	}
 	switch {
+	case e.restless && s.WroteChildren:
+		return Restless
 	case e.same >= maxSame, e.loops >= maxSame+maxPerChild*e.children:
 		return Differs
 	case e.reverts >= maxReverts:
@@ -202,11 +249,11 @@ func (t *Tracker) Rested(key parent.Key, now time.Time) {
 		t.drop(key, e)
 	case e.cause == ChangedBack:
 		e.loops, e.same, e.until = 0, 0, time.Time{}
-	case e.cause == Differs:
+	case e.cause == Differs, e.cause == Restless:
 		t.blame(e, None)
 		e.start()
 	default:
-		e.loops, e.same = 0, 0
+		e.loops, e.same, e.steps = 0, 0, 0
 	}
 }
 
@@ -273,7 +320,7 @@ func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)
 	if e, ok = t.entries[key]; !ok || !now.Before(e.until) {
 		return 0
 	}
-	if !known || present.Content != e.left.Content || present.Children != e.left.Children ||
+	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless ||
 		present.Written != e.left.Written && (e.cause != ChangedBack || present.Written != e.seen) {
 		t.blame(e, None)
 		e.start()
@@ -304,7 +351,7 @@ func (t *Tracker) Unsettled(now time.Time) (differing, changedBack int) {
 		case e.cause == None:
 		case e.expired(now):
 			t.drop(key, e)
-		case e.cause == Differs:
+		case e.cause == Differs, e.cause == Restless:
 			differing++
 		case e.cause == ChangedBack:
 			changedBack++

@@ -61,6 +61,11 @@ func (h *history) record(s settling.Sync, change func(*settling.State)) {
 	h.cause, h.pause = h.tracker.Wrote(key, s, h.now)
 }
 
+// steps is a sync that writes one of so many children.
+func (h *history) steps(children int) {
+	h.record(settling.Sync{Places: 1, Children: children, WroteChildren: true}, h.child)
+}
+
 func (h *history) child(s *settling.State)  { s.Children = h.fresh() }
 func (h *history) status(s *settling.State) { s.Written = h.fresh() }
 
@@ -121,6 +126,37 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 			for range many {
 				h.state.Children = h.fresh()
 				h.sync(2, 1, h.status)
+			}
+		}, settling.None},
+		{"a time in a child whose own controller writes its status", func(h *history) {
+			for range 100 {
+				h.state.Children = h.fresh()
+				h.steps(1)
+			}
+		}, settling.Restless},
+		{"children with other names each time, which their own controllers write", func(h *history) {
+			for range 100 {
+				h.state.Children = h.fresh()
+				h.record(settling.Sync{Places: h.fresh(), Children: 3, WroteChildren: true}, h.child)
+			}
+		}, settling.Restless},
+		{"a child that follows what its own controller reports", func(h *history) {
+			for range many {
+				h.now = h.now.Add(time.Second)
+				h.state.Children = h.fresh()
+				h.steps(1)
+			}
+		}, settling.None},
+		{"a child that follows a label of the parent, while its own controller writes its status", func(h *history) {
+			for range many {
+				h.state.Written, h.state.Children = h.fresh(), h.fresh()
+				h.steps(1)
+			}
+		}, settling.None},
+		{"many children that their own controllers write, created and updated one by one", func(h *history) {
+			for n := range 3 * many {
+				h.state.Children = h.fresh()
+				h.steps(min(n, many))
 			}
 		}, settling.None},
 		{"a related object that changes all the time", func(h *history) {
@@ -207,10 +243,43 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				t.Errorf("cause %d, want %d", h.cause, test.want)
 			}
 			differing, changedBack := h.tracker.Unsettled(h.now)
-			if (differing == 1) != (test.want == settling.Differs) || (changedBack == 1) != (test.want == settling.ChangedBack) {
+			if (differing == 1) != (test.want == settling.Differs || test.want == settling.Restless) || (changedBack == 1) != (test.want == settling.ChangedBack) {
 				t.Errorf("%d parents differ and %d are changed back", differing, changedBack)
 			}
 		})
+	}
+}
+
+func TestARestlessParentIsHeldBackWhateverItsChildrenDo(t *testing.T) {
+	restless := func() *history {
+		h := newHistory(t)
+		for range 100 {
+			h.state.Children = h.fresh()
+			h.steps(1)
+		}
+		return h
+	}
+	h := restless()
+	if h.pause != time.Minute {
+		t.Errorf("the pause is %v, want a minute, which is the longest", h.pause)
+	}
+	if h.state.Children = h.fresh(); h.held() == 0 {
+		t.Error("a status of a child ends the pause")
+	}
+	if h.state.Content = h.fresh(); h.held() != 0 {
+		t.Error("a change of the parent does not end it")
+	}
+	h = restless()
+	h.tracker.Rested(key, h.now)
+	h.state.Children = h.fresh()
+	if h.steps(1); h.cause != settling.None {
+		t.Error("a sync that wrote nothing does not end it")
+	}
+	h = restless()
+	h.tracker.Outside(key)
+	h.state.Children = h.fresh()
+	if h.steps(1); h.cause != settling.None {
+		t.Error("a related object that changes does not end it")
 	}
 }
 

@@ -280,6 +280,9 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 		reason = v1alpha1.ReasonInternalError
 		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
 	}
+	if class == invalidDefinition || class != missingResource && s.report.shows(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse) {
+		s.report.set(d, health.NotServing())
+	}
 	if s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
 		releasing = s.releaser.progress()
 	}

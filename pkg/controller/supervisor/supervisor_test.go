@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 )
 
 func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.T) {
@@ -95,6 +96,15 @@ func TestResourcesThatAreNotServed(t *testing.T) {
 		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound", "services")
 		w.serve(func() { w.missing["services"] = false }) // Within no time: the back-off ends.
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
+
+		w.serve(func() { w.missing["services"] = true })
+		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound", "services")
+		w.mu.Lock()
+		w.invalid = &definition.InvalidError{Reason: "two rules for one kind"}
+		w.mu.Unlock()
+		w.declare("configmaps")
+		w.wantShows(v1alpha1.ConditionReady, "False InvalidDefinition", "two rules")
+		w.wantShows(v1alpha1.ConditionResourcesServed, "Unknown NotRunning")
 	})
 }
 

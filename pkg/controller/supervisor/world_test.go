@@ -73,6 +73,7 @@ type world struct {
 	missing  map[string]bool // resources that are not served
 	unknown  bool            // the cluster does not say what is served
 	problem  error           // what an instance that is built from now on cannot watch
+	invalid  error           // that of building, from now on
 	version  int
 	// statuses counts publications.
 	statuses int
@@ -332,6 +333,9 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 		case w.missing[rule.Resource]:
 			i.missing = append(i.missing, rule.Resource)
 		}
+	}
+	if w.invalid != nil {
+		return nil, nil, w.invalid
 	}
 	w.notef("build %s", strings.Join(names, ","))
 	if w.panics["build"] {

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,4 +127,33 @@ func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 			t.Errorf("%d pending while all wait for a retry", got)
 		}
 	})
+}
+
+func TestAParentThatIsAskedToWaitFailsNoMore(t *testing.T) {
+	for name, then := range map[string]error{
+		"postponed by its hook":    later{time.Hour},
+		"waiting for an own write": &worker.WaitError{For: "it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var syncs atomic.Int64
+				p, _ := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+					if syncs.Add(1) == 1 {
+						return worker.Result{}, errors.New("broken")
+					}
+					return worker.Result{}, then
+				}})
+				p.Enqueue(key("p"), workqueue.Live)
+				synctest.Wait()
+				if p.Failing() != 1 {
+					t.Fatalf("%d parents fail after a failure", p.Failing())
+				}
+				p.Enqueue(key("p"), workqueue.Live)
+				synctest.Wait()
+				if p.Failing() != 0 || len(p.Errors()) > 0 {
+					t.Errorf("%d parents fail, with %v, after sync %d", p.Failing(), p.Errors(), syncs.Load())
+				}
+			})
+		})
+	}
 }

@@ -269,6 +269,9 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 		p.queue.RetryAfter(key, after, workqueue.Retry, f)
 	}
 	p.config.Metrics.Synced(f.result, took)
+	if f.result != metrics.Failed {
+		p.failing.remove(key)
+	}
 	switch f.result {
 	case metrics.Postponed:
 		logger.V(2).Info("Hook or API server asks to retry later", "parent", key, "after", after)

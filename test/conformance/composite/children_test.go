@@ -43,6 +43,7 @@ func TestChecklist(t *testing.T) {
 		{"06_AStrangerOfTheSameNameIsNeverTaken", testConflict},
 		{"07_SelectorMismatchIsRefused", testSelector},
 		{"08_StatusIsReplacedOnce", testStatus},
+		{"08_StatusOfKubernetesStays", testStatusOfKubernetes},
 		{"10_ResyncAfterAndPeriod", testResync},
 		{"10_IgnoreStatusChanges", testIgnoreStatus},
 		{"10_RetryAfterOf429", testRetryAfter},

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
@@ -88,6 +91,97 @@ func finalizedEarly(s *stage) {
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
 	s.Delete(fixture.Things, "p")
 	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+}
+
+// restless has a hook that puts a time into a Deployment, whose own controller writes its status after each change.
+func restless(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+		labels := map[string]any{"app": "stamped"}
+		return &fixture.Reply{Children: []*hook.Object{{Object: map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "stamped", "labels": map[string]any{fixture.Label: s.Name}},
+			"spec": map[string]any{
+				"replicas": int64(0), "selector": map[string]any{"matchLabels": labels},
+				"template": map[string]any{
+					"metadata": map[string]any{"labels": labels, "annotations": map[string]any{"time": time.Now().Format(time.RFC3339Nano)}},
+					"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
+				},
+			},
+		}}}}, nil
+	})
+	s.Handle("/sync", script)
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
+		{Resource: fixture.Deployments, Method: v1alpha1.ChildUpdateInPlace},
+	}})
+	s.Parent("p", nil)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "spec.template.metadata.annotations.time of Deployment")
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "annotations.time"))
+	script.Want()
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
+}
+
+// counting is a script that counts its calls in the status once it is told to.
+func counting(s *stage, children func(*fixture.Call) []*hook.Object) (script *fixture.Script, count *atomic.Bool) {
+	count = new(atomic.Bool)
+	var calls atomic.Int64
+	script = s.NewScript(s.kind)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		reply := &fixture.Reply{Status: map[string]any{"calls": int64(0)}, Children: children(c)}
+		if count.Load() {
+			reply.Status["calls"] = calls.Add(1)
+		}
+		return reply, nil
+	})
+	s.Handle("/sync", script)
+	return script, count
+}
+
+// relatedToItself has a customize hook that selects the parent's own kind, so that each write of the parent is a change of a related object.
+func relatedToItself(s *stage) {
+	script, count := counting(s, func(*fixture.Call) []*hook.Object { return nil })
+	count.Store(true)
+	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{
+			{APIVersion: fixture.Things.GroupVersion().String(), Resource: fixture.Things.Resource},
+		}}, nil
+	}))
+	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Customize: s.At("/customize")})
+	s.Parent("p", nil)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "status.calls differs in each response")
+	if n := script.Calls("p"); n > 50 {
+		s.T.Errorf("the hook was called %d times", n)
+	}
+}
+
+// waiting has a rolling update wait for a child that does not become ready, while the status is another one each time.
+func waiting(s *stage) {
+	if s.kind != fixture.Composite {
+		s.T.Skip("only children of CompositeControllers roll")
+	}
+	script, count := counting(s, func(c *fixture.Call) []*hook.Object {
+		n := fixture.Value(c.Parent, "spec", "n")
+		return []*hook.Object{fixture.ConfigMap("one", map[string]any{"n": n}), fixture.ConfigMap("two", map[string]any{"n": n})}
+	})
+	s.Run(fixture.Definition{
+		Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateRollingInPlace}},
+		EditComposite: func(spec *v1alpha1.CompositeControllerSpec) {
+			spec.ChildResources[0].UpdateStrategy.StatusChecks.Conditions = []v1alpha1.StatusConditionCheck{{Type: "Never", Status: new("True")}}
+		},
+	})
+	s.Parent("p", map[string]any{"n": "1"})
+	s.Await(fixture.ConfigMaps, "two", "to be created", cluster.Exists)
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Await(fixture.Things, "p", "to wait", func(o *unstructured.Unstructured) bool {
+		return strings.Contains(fixture.Value(o, "status", "conditions"), "RolloutWaiting")
+	})
+	before := script.Calls("p")
+	count.Store(true)
+	s.Patch(fixture.Things, "p", `{"metadata":{"labels":{"look":"again"}}}`)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "status.calls differs in each response")
+	if n := script.Calls("p") - before; n > 100 {
+		s.T.Errorf("the hook was called %d times", n)
+	}
 }
 
 // flapping has another client change a child back again and again.
