@@ -85,6 +85,9 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	case c.ownWrites.Quiet(e.New):
 	default:
 		urgency, own := c.ownWrites.Urgency(e.New)
+		if !own && !e.New.Deleting() && c.stripped(e) {
+			c.strippedBy(key, e)
+		}
 		c.pool.EnqueueBecause(key, urgency, c.parentChanged(e, own))
 	}
 }

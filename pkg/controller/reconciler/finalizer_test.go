@@ -257,3 +257,41 @@ func TestAFinalizerThatIsTakenOffComesBackSoonHoweverLongSyncsHaveFailed(t *test
 		}
 	})
 }
+
+// TestAFinalizerThatIsTakenOffAgainAndAgainIsPutOnAgainFromTimeToTime has another client replace the parent as soon as it has our finalizer, with
+// what it has made without looking.
+func TestAFinalizerThatIsTakenOffAgainAndAgainIsPutOnAgainFromTimeToTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var version, writes atomic.Int64
+		version.Store(1)
+		s := newSceneWith(t, &rest.Config{Host: "http://api", Transport: transport(func(r *http.Request) (int, string) {
+			if r.Method != http.MethodPatch {
+				return http.StatusOK, `{}`
+			}
+			writes.Add(1)
+			return http.StatusOK, string(thing(t, "a", int(version.Add(1)), `,"finalizers":[`+ours+`]`, "").JSON())
+		})})
+		s.exist(thing(t, "a", 1, "", ""))
+		c := s.start(&kind{}, finalizes)
+		synctest.Wait()
+		meddle := func(times int, pause time.Duration) int64 {
+			before := writes.Load()
+			for range times {
+				s.update(s.things, thing(t, "a", int(version.Add(1)), "", ""))
+				<-time.After(pause)
+			}
+			synctest.Wait()
+			return writes.Load() - before
+		}
+		if n := meddle(5, time.Second); n != 5 {
+			t.Errorf("it was put on %d times after it was taken off 5 times", n)
+		}
+		if n, h := meddle(200, 100*time.Millisecond), c.Health(); n < 5 || n > 12 || h.ChangedBack != 1 || !strings.Contains(h.ChangedBackAt, "metadata.finalizers keeps changing back") {
+			t.Errorf("it was put on %d times within 20 seconds, of which %d parents are told: %s", n, h.ChangedBack, h.ChangedBackAt)
+		}
+		<-time.After(2 * time.Minute)
+		if n, h := meddle(1, time.Second), c.Health(); n != 1 || h.ChangedBack != 0 {
+			t.Errorf("after a while it was put on %d times, and %d parents are told of", n, h.ChangedBack)
+		}
+	})
+}

@@ -31,6 +31,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
@@ -103,6 +104,23 @@ func (c *Controller) relatedChanged(key parent.Key, o *object.Object, why trigge
 		c.settling.Outside(key)
 	}
 	c.pool.EnqueueBecause(key, workqueue.Live, why)
+}
+
+// strippedBy takes note that another client has taken the finalizer off a parent.
+func (c *Controller) strippedBy(key parent.Key, e cache.Event) {
+	if !c.settling.Stripped(key, time.Now()) {
+		return
+	}
+	who := "Another client takes"
+	if names := c.others(key); len(names) > 0 {
+		who = strings.Join(names, " or ") + ", which handles this object as well, or another client takes"
+	}
+	text := fmt.Sprintf("metadata.finalizers keeps changing back after every write. %s %q off, so that it is put on again after 5 seconds only, and the hook "+
+		"is not asked if the object is deleted meanwhile. Have that client keep finalizers of others: it should patch, or update what it has read",
+		who, c.finalizer.Name)
+	c.recorder.Warning(childcontrol.Reference(e.New), nil, eventrecorder.ReasonParentFlapping, text)
+	named := e.New.String() + ": " + text
+	c.unsettled.changedBack.Store(&named)
 }
 
 // stateOf returns what a sync of a parent would see now.

@@ -38,6 +38,9 @@ const (
 	firstPause, lastPause = time.Second, 5 * time.Minute
 	// lastRestlessPause is the longest one of a parent whose children others write as well: they may be what the hook responds to.
 	lastRestlessPause = time.Minute
+	// strippedPause is for how long a parent is held back of which another client takes the finalizer off again and again: as long the hook would
+	// not be asked before the parent goes.
+	strippedPause = 5 * time.Second
 	// memory is for how long it counts what syncs wrote, beyond a pause.
 	memory = time.Minute
 	// sweepFrom is the least number of parents from which those are looked for that need not be remembered any more.
@@ -58,6 +61,8 @@ const (
 	// Restless: children are written again and again, while nothing but they changes. Their own controllers write them as well, so that the hook is
 	// shown something new each time.
 	Restless
+	// Stripped: another client takes the finalizer off the parent again and again.
+	Stripped
 )
 
 // State stands for a parent with its children, as a hook is shown them. Equal numbers stand for equal values.
@@ -106,6 +111,9 @@ type entry struct {
 	steps    int
 	since    time.Time
 	restless bool
+	// strips counts how often in a row another client took the finalizer off, lately at a time.
+	strips   int
+	stripped time.Time
 
 	cause Cause
 	pause time.Duration
@@ -142,6 +150,11 @@ func (e *entry) step(s Sync, now time.Time) {
 	}
 }
 
+// fought reports whether another client takes the finalizer off, as far as is known.
+func (e *entry) fought(now time.Time) bool {
+	return e.strips > maxReverts && now.Sub(e.stripped) <= memory
+}
+
 // expired reports whether nothing that is known of the parent counts any more.
 func (e *entry) expired(now time.Time) bool { return now.Sub(e.at) > memory+e.pause }
 
@@ -166,7 +179,9 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 		return None, 0
 	}
 	cause := e.count(s, now)
-	t.blame(e, cause)
+	if cause != None || e.cause != Stripped || !e.fought(now) {
+		t.blame(e, cause)
+	}
 	e.left, e.at, e.seen, e.places, e.failed = s.After, now, s.Before.Written, s.Places, false
 	if cause == None {
 		return None, 0
@@ -228,6 +243,35 @@ func (t *Tracker) Stored(key parent.Key, left, stored uint64) {
 	if e, ok := t.entries[key]; ok && e.left.Written == left {
 		e.left.Written = stored
 	}
+}
+
+// Stripped takes note that another client has taken the finalizer off a parent. It reports whether that happens so often that the parent is held
+// back, since each sync puts it on again.
+func (t *Tracker) Stripped(key parent.Key, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, known := t.entries[key]
+	if !known {
+		e = &entry{}
+		t.put(key, e, now)
+	}
+	if now.Sub(e.stripped) > memory {
+		if e.strips = 0; e.cause == Stripped {
+			t.blame(e, None)
+		}
+	}
+	e.strips++
+	e.stripped, e.at = now, now
+	if !e.fought(now) {
+		return false
+	}
+	if e.cause == None {
+		t.blame(e, Stripped)
+	}
+	if until := now.Add(strippedPause); e.until.Before(until) {
+		e.until = until
+	}
+	return true
 }
 
 // Contended reports whether it was changed back often, or nearly so, what syncs write to a parent.
@@ -310,6 +354,10 @@ func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)
 	t.mu.Lock()
 	e, ok := t.entries[key]
 	held := ok && now.Before(e.until)
+	if held && e.cause == Stripped {
+		defer t.mu.Unlock()
+		return e.until.Sub(now)
+	}
 	t.mu.Unlock()
 	if !held {
 		return 0
@@ -353,7 +401,7 @@ func (t *Tracker) Unsettled(now time.Time) (differing, changedBack int) {
 			t.drop(key, e)
 		case e.cause == Differs, e.cause == Restless:
 			differing++
-		case e.cause == ChangedBack:
+		case e.cause == ChangedBack, e.cause == Stripped:
 			changedBack++
 		}
 	}

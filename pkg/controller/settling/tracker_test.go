@@ -387,3 +387,41 @@ func BenchmarkRested(b *testing.B) {
 		tracker.Held(key, now, nil)
 	}
 }
+
+func TestAFinalizerThatIsTakenOffHoldsAParentBackForSeconds(t *testing.T) {
+	h := newHistory(t)
+	strip := func(times int, apart time.Duration) (held bool) {
+		for range times {
+			h.now = h.now.Add(apart)
+			held = h.tracker.Stripped(key, h.now)
+		}
+		return held
+	}
+	if strip(100, 2*time.Minute) {
+		t.Error("it is held back though that happens now and then")
+	}
+	if strip(9, time.Second) || h.held() != 0 {
+		t.Error("it is held back too soon")
+	}
+	if !strip(1, time.Second) || h.held() != 5*time.Second {
+		t.Errorf("it is held back for %v after %d times in a row", h.held(), 11)
+	}
+	h.state.Content = h.fresh()
+	if h.held() != 5*time.Second {
+		t.Error("what the other client writes ends it")
+	}
+	if _, changedBack := h.tracker.Unsettled(h.now); changedBack != 1 {
+		t.Errorf("%d parents are changed back", changedBack)
+	}
+	if h.now = h.now.Add(5 * time.Second); h.held() != 0 {
+		t.Error("it does not end")
+	}
+	h.sync(1, 0, h.status) // It is one more round, and says nothing of the other client.
+	if !strip(1, time.Second) {
+		t.Error("the next time is not counted")
+	}
+	h.now = h.now.Add(2 * time.Minute)
+	if _, changedBack := h.tracker.Unsettled(h.now); changedBack != 0 || strip(1, time.Second) {
+		t.Error("it is remembered though it has ended")
+	}
+}
