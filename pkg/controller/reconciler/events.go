@@ -49,7 +49,7 @@ func (c *Controller) relevant(s *Source, o *object.Object) bool {
 
 // stripped reports whether a parent lost the finalizer that it must have while the controller finalizes.
 func (c *Controller) stripped(e cache.Event) bool {
-	return c.finalizer.Enabled && c.finalizer.On(e.Old) && !c.finalizer.On(e.New)
+	return e.Old != nil && c.finalizer.Enabled && c.finalizer.On(e.Old) && !c.finalizer.On(e.New)
 }
 
 // parentEvent handles a change of an object of a parent kind.
