@@ -113,9 +113,9 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 		"a composite with nothing to say": {
 			compositecontroller.Table(), &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 			map[string]string{
-				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Synced": "<unknown>", "Failing": "<nil>", "Age": "<unknown>",
-				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>", "Parents (wide)": "<nil>",
-				"Syncs (wide)": "<nil>", "Failed (wide)": "<nil>", "Last Error (wide)": "<none>",
+				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Synced": "<unknown>", "Failing": "<unknown>", "Age": "<unknown>",
+				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>", "Parents (wide)": "<unknown>",
+				"Syncs (wide)": "<unknown>", "Failed (wide)": "<unknown>", "Last Error (wide)": "<none>",
 			},
 		},
 		"a decorator with a hook that cannot be called": {
@@ -133,9 +133,9 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 				},
 			},
 			map[string]string{
-				"Name": "c", "Resources": "pods", "Attachments": "services", "Ready": "<unknown>", "Reason": "", "Synced": "<unknown>", "Failing": "<nil>", "Age": "60m",
-				"Hooks (wide)": "sync", "Address (wide)": "<unknown>", "Strategy (wide)": "Recreate", "Service Account (wide)": "team/c", "Targets (wide)": "<nil>",
-				"Syncs (wide)": "<nil>", "Failed (wide)": "<nil>", "Last Error (wide)": "<none>",
+				"Name": "c", "Resources": "pods", "Attachments": "services", "Ready": "<unknown>", "Reason": "", "Synced": "<unknown>", "Failing": "<unknown>", "Age": "60m",
+				"Hooks (wide)": "sync", "Address (wide)": "<unknown>", "Strategy (wide)": "Recreate", "Service Account (wide)": "team/c", "Targets (wide)": "<unknown>",
+				"Syncs (wide)": "<unknown>", "Failed (wide)": "<unknown>", "Last Error (wide)": "<none>",
 			},
 		},
 		"a controller that is paused": {
@@ -154,10 +154,10 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 				}},
 			},
 			map[string]string{
-				"Name": "p", "Parent": "", "Children": "<none>", "Ready": "False", "Reason": "Paused", "Synced": "<unknown>", "Failing": "<nil>",
+				"Name": "p", "Parent": "", "Children": "<none>", "Ready": "False", "Reason": "Paused", "Synced": "<unknown>", "Failing": "<unknown>",
 				"Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>",
-				"Parents (wide)": "<nil>",
-				"Syncs (wide)":   "<nil>", "Failed (wide)": "<nil>", "Last Error (wide)": "the hook is dead",
+				"Parents (wide)": "<unknown>",
+				"Syncs (wide)":   "<unknown>", "Failed (wide)": "<unknown>", "Last Error (wide)": "the hook is dead",
 			},
 		},
 		"a decorator whose deletions are held": {
@@ -171,8 +171,8 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 			map[string]string{
 				"Name": "h", "Resources": "<none>", "Attachments": "<none>", "Ready": "True", "Reason": "Running", "Synced": "<unknown>",
-				"Failing": "<nil>", "Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>",
-				"Service Account (wide)": "<none>", "Targets (wide)": "<nil>", "Syncs (wide)": "<nil>", "Failed (wide)": "<nil>", "Last Error (wide)": "5 deletions",
+				"Failing": "<unknown>", "Age": "<unknown>", "Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>",
+				"Service Account (wide)": "<none>", "Targets (wide)": "<unknown>", "Syncs (wide)": "<unknown>", "Failed (wide)": "<unknown>", "Last Error (wide)": "5 deletions",
 			},
 		},
 		"a revision that is not the latest": {

@@ -49,14 +49,14 @@ func ReadyCells(status metacontroller.ControllerStatus) []any {
 func ProgressColumns(handled string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		{Name: "Synced", Type: text, Description: "How many of its " + handled + " the controller has synced well when it last tried."},
-		{Name: "Failing", Type: number, Description: "How many of its " + handled + " could not be synced when the controller last tried."},
+		{Name: "Failing", Type: text, Description: "How many of its " + handled + " could not be synced when the controller last tried."},
 	}
 }
 
 // ProgressCells returns the cells of ProgressColumns.
 func ProgressCells(status metacontroller.ControllerStatus) []any {
 	if status.Counters == nil {
-		return []any{Unknown, nil} // Not 0, which is what a controller without parents has.
+		return []any{Unknown, Unknown} // Not 0, which is what a controller without parents has.
 	}
 	return []any{fmt.Sprintf("%d/%d", status.Counters.Synced, status.Counters.Parents), status.Counters.Failing}
 }
@@ -125,16 +125,16 @@ func shorten(message string) string {
 // CounterColumns are the wide columns that CounterCells fills. The first is named for what the controller handles.
 func CounterColumns(handled string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: handled, Type: number, Priority: 1, Description: "Number of objects that the controller handles."},
-		{Name: "Syncs", Type: number, Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
-		{Name: "Failed", Type: number, Priority: 1, Description: "Syncs that failed since the server took the controller up."},
+		{Name: handled, Type: text, Priority: 1, Description: "Number of objects that the controller handles."},
+		{Name: "Syncs", Type: text, Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
+		{Name: "Failed", Type: text, Priority: 1, Description: "Syncs that failed since the server took the controller up."},
 	}
 }
 
 // CounterCells returns the cells of CounterColumns.
 func CounterCells(status metacontroller.ControllerStatus) []any {
 	if status.Counters == nil {
-		return []any{nil, nil, nil}
+		return []any{Unknown, Unknown, Unknown}
 	}
 	return []any{status.Counters.Parents, status.Counters.Syncs, status.Counters.FailedSyncs}
 }

@@ -28,11 +28,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The types of columns.
-const (
-	text   = "string"
-	number = "integer"
-)
+// text is the type of all columns but ages. Numbers are text, too, since they may be unknown.
+const text = "string"
 
 // Unknown is printed where an object does not say.
 const Unknown = "<unknown>"
