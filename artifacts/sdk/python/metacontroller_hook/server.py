@@ -3,12 +3,15 @@
 import json
 import os
 import signal
+import socket
+import socketserver
 import sys
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 Hooks = Mapping[str, Callable[[Any], Any]]
+
 
 def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
     """Calls the hook at a path and returns the status, the content type and the body of the response.
@@ -32,8 +35,18 @@ def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
 def make_server(hooks: Hooks, host: str = "", port: int = 0) -> ThreadingHTTPServer:
     """Returns a server that listens, for hooks by path. Its serve_forever() serves, each request in a thread of its own.
 
-    GET of any path is answered with status 200, for readiness probes.
+    Without a host it listens at every address, of IPv4 and IPv6. GET of any path is answered with status 200, for readiness probes.
     """
+    family, address = _place(host, port)
+
+    class Server(ThreadingHTTPServer):
+        address_family = family
+
+        def server_bind(self) -> None:
+            if not host and family == socket.AF_INET6:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            socketserver.TCPServer.server_bind(self)
+            self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]  # Nobody is asked for a name.
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -56,7 +69,16 @@ def make_server(hooks: Hooks, host: str = "", port: int = 0) -> ThreadingHTTPSer
         def log_message(self, format: str, *args: Any) -> None:
             """Stays silent: the status of the controller tells about calls that went wrong."""
 
-    return ThreadingHTTPServer((host, port), Handler)
+    return Server(address, Handler)
+
+
+def _place(host: str, port: int) -> Tuple[socket.AddressFamily, Tuple[str, int]]:
+    """Returns the family and the address to listen at. A name that has addresses of both families is taken as one of IPv4."""
+    if not host:
+        return (socket.AF_INET6, ("::", port)) if socket.has_dualstack_ipv6() else (socket.AF_INET, ("", port))
+    found = {family: address for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    family = socket.AF_INET if socket.AF_INET in found else socket.AF_INET6
+    return family, found[family]
 
 
 def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:

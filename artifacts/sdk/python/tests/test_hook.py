@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,15 @@ SCHEMA = ROOT.parent.parent.parent / "docs" / "reference" / "hook-schema"
 def sync(request: CompositeRequest) -> CompositeResponse:
     name = request["parent"]["metadata"]["name"]
     return {"status": {"name": name}, "children": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}]}
+
+
+def has_ipv6():
+    """Reports whether this machine has a loopback address of IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 class Server(unittest.TestCase):
@@ -48,6 +58,14 @@ class Server(unittest.TestCase):
         status, body = self.call("/sync", b'{"parent": {"metadata": {"name": "web"}}}')
         self.assertEqual(200, status)
         self.assertEqual(sync({"parent": {"metadata": {"name": "web"}}}), json.loads(body))
+
+    def test_listens_at_addresses_of_both_families(self):
+        for host, reached in (("", ["127.0.0.1", "::1"]), ("::1", ["::1"]), ("127.0.0.1", ["127.0.0.1"]), ("localhost", ["127.0.0.1"])):
+            if "::1" in reached and not has_ipv6():
+                continue
+            with self.subTest(host), make_server({"/sync": sync}, host) as server:
+                for address in reached:
+                    socket.create_connection((address, server.server_address[1]), 10).close()
 
     def test_is_ready(self):
         self.assertEqual((200, '{"ready": true}'), self.call("/healthz", None))
