@@ -79,7 +79,11 @@ func parentOf(text, plural string, exists bool) (resource, error) {
 		}
 		return known.resource, nil
 	}
-	if problems := validation.IsDNS1123Subdomain(r.Group); len(problems) > 0 || !strings.Contains(r.Group, ".") {
+	problems := validation.IsDNS1123Subdomain(r.Group)
+	switch {
+	case len(problems) > 0 && exists:
+		return r, fmt.Errorf("%q is not KIND.GROUP: write the group, such as HorizontalPodAutoscaler.autoscaling; see 'kubectl api-resources'", text)
+	case len(problems) > 0 || !exists && !strings.Contains(r.Group, "."): // Groups without a dot are Kubernetes' own.
 		return r, fmt.Errorf("%q is not KIND.GROUP: the group of a kind is a domain, such as example.com", text)
 	}
 	if r.Resource == "" {

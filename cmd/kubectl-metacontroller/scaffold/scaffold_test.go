@@ -123,7 +123,11 @@ func TestMistakes(t *testing.T) {
 		"no port":                {composite("--port=0"), "--port: 0 is no port"},
 		"a kind in lower case":   {[]string{"web", "--parent=website.example.com", "--child=pods"}, "kinds begin with an upper case letter"},
 		"a kind without a group": {[]string{"web", "--parent=Website", "--child=pods"}, "the group of a kind is a domain"},
-		"a plural of two words":  {composite("--plural=Web sites"), "is no plural of a kind"},
+		"a group without a dot":  {[]string{"web", "--parent=Website.example", "--child=pods"}, "the group of a kind is a domain"},
+		"a kind that exists in a group that is not known": {
+			[]string{"web", "--decorator", "--parent=ReplicaSet", "--child=pods"}, "write the group, such as HorizontalPodAutoscaler.autoscaling",
+		},
+		"a plural of two words": {composite("--plural=Web sites"), "is no plural of a kind"},
 		"a child that is known to nobody": {
 			[]string{"web", "--parent=Website.example.com", "--child=widgets.example.com"}, "write others as RESOURCE.VERSION.GROUP/KIND",
 		},
@@ -141,6 +145,25 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("something was written: %v", err)
 			}
 		})
+	}
+}
+
+// Groups of Kubernetes itself have no dot. Kinds of them exist, though init does not know all.
+func TestDecoratorsHaveParentsInGroupsWithoutADot(t *testing.T) {
+	for parent, want := range map[string]string{
+		"ReplicaSet.apps":                        "- apiVersion: apps/v1\n    resource: replicasets\n",
+		"HorizontalPodAutoscaler.v2.autoscaling": "- apiVersion: autoscaling/v2\n    resource: horizontalpodautoscalers\n",
+		"Ingress.networking.k8s.io":              "- apiVersion: networking.k8s.io/v1\n    resource: ingresses\n",
+	} {
+		folder, err := start(t, "web", "--decorator", "--parent="+parent, "--child=configmaps")
+		if err != nil {
+			t.Errorf("%s: %v", parent, err)
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(folder, "manifests", "base", "controller.yaml"))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, want %q in\n%s", parent, err, want, text)
+		}
 	}
 }
 
