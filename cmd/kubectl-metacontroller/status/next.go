@@ -17,6 +17,7 @@ limitations under the License.
 package status
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,7 +51,7 @@ func next(object controllerobject.Object) []string {
 		steps = append(steps, eventsOf(&status.LastErrors[0]))
 	}
 	if len(steps) == 0 && ready.Status != metav1.ConditionTrue {
-		steps = append(steps, "kubectl events --for "+object.Resource())
+		steps = append(steps, eventsAbout(object))
 	}
 	return steps
 }
@@ -58,14 +59,14 @@ func next(object controllerobject.Object) []string {
 // cure is the command that tells more of what a condition complains of, or ends it. Ready repeats the others.
 func cure(object controllerobject.Object, c metav1.Condition) string {
 	if c.Type == v1alpha1.ConditionDeletionsHeld && c.Status == metav1.ConditionTrue {
-		return "kubectl events --for " + object.Resource() + "   # its message has the command that confirms the deletions"
+		return eventsAbout(object) + "   # its message has the command that confirms the deletions"
 	}
 	if c.Type == v1alpha1.ConditionReady || c.Status != metav1.ConditionFalse {
 		return ""
 	}
 	switch c.Reason {
 	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonResponsesDiffer, v1alpha1.ReasonCredentialsMissing:
-		return "kubectl events --for " + object.Resource()
+		return eventsAbout(object)
 	case v1alpha1.ReasonRightMissing:
 		return "kubectl metacontroller rbac " + object.Argument() + " | kubectl apply -f -"
 	case v1alpha1.ReasonServiceAccountNotFound:
@@ -78,11 +79,18 @@ func cure(object controllerobject.Object, c metav1.Condition) string {
 	return ""
 }
 
+// eventsAbout is the command that prints what happened to a controller.
+func eventsAbout(object controllerobject.Object) string {
+	return eventsIn("", object.Resource())
+}
+
 // eventsOf is the command that prints what happened to a parent.
 func eventsOf(e *v1alpha1.ParentError) string {
-	resource := schema.GroupResource{Group: e.Group, Resource: e.Resource}.String()
-	if e.Namespace == "" {
-		return fmt.Sprintf("kubectl events --for %s/%s", resource, e.Name)
-	}
-	return fmt.Sprintf("kubectl -n %s events --for %s/%s", e.Namespace, resource, e.Name)
+	return eventsIn(e.Namespace, schema.GroupResource{Group: e.Group, Resource: e.Resource}.String()+"/"+e.Name)
+}
+
+// eventsIn is the command that prints the events about an object. Those about cluster-scoped objects are in the namespace default, and
+// kubectl looks for them in that of the kubeconfig.
+func eventsIn(namespace, object string) string {
+	return fmt.Sprintf("kubectl -n %s events --for %s", cmp.Or(namespace, metav1.NamespaceDefault), object)
 }

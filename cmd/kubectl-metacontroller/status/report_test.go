@@ -103,7 +103,7 @@ CompositeController web is ready.
   websites.example.com/shop/a, 70s ago: no luck
   nodes/n, 3s ago: none
   Next:
-    kubectl events --for compositecontroller/web   # its message has the command that confirms the deletions
+    kubectl -n default events --for compositecontroller/web   # its message has the command that confirms the deletions
     kubectl -n shop events --for websites.example.com/a
 `},
 		"a hook that fails": {v1alpha1.ControllerStatus{
@@ -121,7 +121,7 @@ CompositeController web is not ready (HookFailing): No sync can succeed. The syn
   Hook sync: 1 call; the last one failed 5s ago: refused
   pods/a/b, 5s ago: sync hook failed: as the hook sync
   Next:
-    kubectl events --for compositecontroller/web
+    kubectl -n default events --for compositecontroller/web
     kubectl -n a events --for pods/b
 `},
 		"rights that are missing": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
@@ -132,6 +132,16 @@ CompositeController web is not ready (RightMissing): It is held.
   Permitted is False (RightMissing): Grant list.
   Next:
     kubectl metacontroller rbac cc/web | kubectl apply -f -
+`},
+		"a cluster-scoped parent": {v1alpha1.ControllerStatus{
+			Conditions: []metav1.Condition{ready},
+			LastErrors: []v1alpha1.ParentError{{Resource: "nodes", Name: "n", Time: before(3), Message: "none"}},
+		}, `
+CompositeController web is ready.
+  It has no parents.
+  nodes/n, 3s ago: none
+  Next:
+    kubectl -n default events --for nodes/n
 `},
 		"no service account": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
 			not(v1alpha1.ReasonServiceAccountNotFound, "It is held."),
@@ -165,7 +175,7 @@ CompositeController web is paused.
 CompositeController web is not ready (NotSelected): Not selected.
   It has no parents.
   Next:
-    kubectl events --for compositecontroller/web
+    kubectl -n default events --for compositecontroller/web
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

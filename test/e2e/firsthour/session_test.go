@@ -126,8 +126,13 @@ func (s *session) describe(kind string) {
 // events prints the Warning events about an object, such as thing/name.
 func (s *session) events(object string) {
 	s.t.Helper()
-	output := s.cluster.Kubectl(s.t, "events", "--for", object, "--types=Warning")
-	s.print("kubectl events --for "+object+" --types=Warning", normal(s.addresses, events(output)))
+	args := []string{"events", "--for", object, "--types=Warning"}
+	if strings.Contains(object, "controller/") {
+		// Events about cluster-scoped objects are in the namespace default, which need not be that of the reader's kubeconfig.
+		args = append([]string{"-n", "default"}, args...)
+	}
+	output := s.cluster.Kubectl(s.t, args...)
+	s.print("kubectl "+strings.Join(args, " "), normal(s.addresses, events(output)))
 }
 
 // show shows a part of a file.
