@@ -97,6 +97,11 @@ func (a action) run(ctx context.Context, c *connection.Connection, format *outpu
 		if object, err = a.patch(ctx, client, object); err != nil {
 			return connection.Explain(err)
 		}
+		// Whoever does not know the field drops it, and says nothing, such as CustomResourceDefinitions of Metacontroller.
+		if object.Paused() != a.paused {
+			return fmt.Errorf("%s %s is not %s: the cluster took the change of spec.paused, and does not have it; "+
+				"see who serves the API with 'kubectl get apiservice v1alpha1.metacontroller.k8s.io'", object.Kind(), object.Name(), a.done)
+		}
 	}
 	if printer != nil {
 		return printer.PrintObj(object.Runtime(), c.Out)

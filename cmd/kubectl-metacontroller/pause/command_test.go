@@ -25,7 +25,11 @@ import (
 )
 
 // cluster serves the CompositeController web, which is not paused until it is written to.
-type cluster struct{ written int }
+type cluster struct {
+	written int
+	// drops has it not know the field, as Metacontroller's CustomResourceDefinitions do.
+	drops bool
+}
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web" {
@@ -35,7 +39,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paused := "false"
 	if r.Method == http.MethodPatch {
 		c.written++
-		paused = "true"
+		if !c.drops {
+			paused = "true"
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},` +
@@ -65,5 +71,15 @@ func TestTheFormatIsReadBeforeAnythingIsWritten(t *testing.T) {
 				t.Errorf("%d writes, want %d", c.written, tc.written)
 			}
 		})
+	}
+}
+
+func TestAPauseThatIsNotThereIsAnError(t *testing.T) {
+	for _, args := range [][]string{{"cc/web"}, {"cc/web", "-o", "name"}} {
+		c := &cluster{drops: true}
+		printed, err := connectiontest.Run(t, NewPauseCommand, c, args...)
+		if printed != "" || c.written != 1 || err == nil || !strings.HasPrefix(err.Error(), "CompositeController web is not paused: ") {
+			t.Errorf("%v: %d writes, printed %q, error %v", args, c.written, printed, err)
+		}
 	}
 }
