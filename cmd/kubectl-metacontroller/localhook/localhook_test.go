@@ -195,6 +195,22 @@ func TestAHookIsStartedAndEnded(t *testing.T) {
 	}
 }
 
+// What a hook prints is there, though it has no terminal and is ended before it writes out what it keeps.
+func TestWhatAHookPrintsIsNotKept(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "hook.py", strings.Replace(hookScript, "def do_POST(self):\n", "def do_POST(self):\n        print('called')\n", 1))
+	write(t, folder, "response.json", `{}`)
+	var out bytes.Buffer
+	err := flagsOf(t, "--hook", freeAddress(t), "--exec", "python3 hook.py", "--directory", folder).Run(t.Context(), &out,
+		func(ctx context.Context, h *Hook) error {
+			_, err := h.Call(ctx, Sync, []byte(`{}`))
+			return err
+		})
+	if err != nil || out.String() != "called\n" {
+		t.Errorf("it printed %q, error %v", out.String(), err)
+	}
+}
+
 func TestAHookThatDoesNotStart(t *testing.T) {
 	var out bytes.Buffer
 	use := func(context.Context, *Hook) error { return errors.New("it was used") }
