@@ -17,8 +17,11 @@ limitations under the License.
 package main
 
 import (
+	"bytes"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,5 +49,29 @@ func TestChoosePort(t *testing.T) {
 	}
 	if _, err := choosePort(t.Context(), 70000); err == nil || errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v for a port that does not exist, want an error", err)
+	}
+}
+
+// The folder of a hook in JavaScript has files of its package manager beside the manifests.
+func TestAFolderMayHaveFilesOfOthers(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"package.json":    `{"name": "website", "type": "module"}`,
+		"controller.yaml": "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var printed bytes.Buffer
+	s := &stage{out: &printed, project: &project{title: folder, manifests: []string{folder}}}
+	if err := s.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if set := s.set.Load(); len(set.Controllers) != 1 || len(set.Samples) != 0 {
+		t.Errorf("got %d controllers and %d samples, want the controller alone", len(set.Controllers), len(set.Samples))
+	}
+	if want := filepath.Join(folder, "package.json") + ": an object has neither apiVersion nor kind: it is left out\n"; !strings.Contains(printed.String(), want) {
+		t.Errorf("got %q, want %q in it", printed.String(), want)
 	}
 }

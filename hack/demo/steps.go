@@ -98,7 +98,10 @@ func (s *stage) register(ctx context.Context) error {
 // read reads the manifests. The hook is a process of this machine, not a Service of the cluster, so the address of every webhook is
 // replaced in what is applied.
 func (s *stage) read(ctx context.Context) error {
-	set, err := s.readSet(ctx)
+	set, foreign, err := s.readSet(ctx)
+	for _, why := range foreign {
+		fmt.Fprintf(s.out, "    %v: it is left out\n", why)
+	}
 	if err != nil {
 		return err
 	}
@@ -109,26 +112,34 @@ func (s *stage) read(ctx context.Context) error {
 	return nil
 }
 
-func (s *stage) readSet(ctx context.Context) (*manifests.Set, error) {
+// readSet returns what the manifests hold, and of each file that was left out why.
+func (s *stage) readSet(ctx context.Context) (set *manifests.Set, foreign []error, err error) {
 	var objects []*unstructured.Unstructured
 	for _, path := range s.project.manifests {
 		sources, err := manifests.Sources(path)
 		if err != nil {
-			return nil, err
+			return nil, foreign, err
 		}
 		for _, source := range sources {
 			read, err := s.readSource(ctx, source)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", source.Path, err)
+				err = fmt.Errorf("%s: %w", source.Path, err)
 			}
-			objects = append(objects, read...)
+			switch {
+			case err == nil:
+				objects = append(objects, read...)
+			case manifests.Foreign(source, err):
+				foreign = append(foreign, err)
+			default:
+				return nil, foreign, err
+			}
 		}
 	}
-	set, err := manifests.Sort(objects, "http://localhost:"+strconv.Itoa(s.hookPort))
+	set, err = manifests.Sort(objects, "http://localhost:"+strconv.Itoa(s.hookPort))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.project.title, err)
+		return nil, foreign, fmt.Errorf("%s: %w", s.project.title, err)
 	}
-	return set, nil
+	return set, foreign, nil
 }
 
 func (s *stage) readSource(ctx context.Context, source manifests.Source) ([]*unstructured.Unstructured, error) {
@@ -183,7 +194,7 @@ func (s *stage) apply(ctx context.Context) error { return s.applySet(ctx, s.set.
 
 // reapply applies what has changed in the manifests. What is wrong is printed: the next change may be the cure.
 func (s *stage) reapply(ctx context.Context) {
-	set, err := s.readSet(ctx)
+	set, _, err := s.readSet(ctx)
 	if err == nil {
 		s.set.Store(set)
 		err = s.applySet(ctx, set)

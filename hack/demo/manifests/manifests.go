@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -46,6 +47,15 @@ type Set struct {
 	Skipped []*unstructured.Unstructured
 }
 
+// errNoManifest is that of a document which is for another program.
+var errNoManifest = errors.New("an object has neither apiVersion nor kind")
+
+// Foreign tells of the error of Decode for a source whether its file may be left out: one that was found in a folder, and is that of another
+// program. JSON in such files may have comments, or be a list.
+func Foreign(source Source, err error) bool {
+	return source.Found && (errors.Is(err, errNoManifest) || filepath.Ext(source.Path) == ".json")
+}
+
 // Decode reads the objects of a file, YAML or JSON. Documents without content are left out, and Lists are taken apart.
 func Decode(data []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
@@ -61,7 +71,10 @@ func Decode(data []byte) ([]*unstructured.Unstructured, error) {
 			continue
 		}
 		o := &unstructured.Unstructured{Object: content}
-		if o.GetKind() == "" || o.GetAPIVersion() == "" {
+		switch {
+		case o.GetKind() == "" && o.GetAPIVersion() == "":
+			return nil, errNoManifest
+		case o.GetKind() == "" || o.GetAPIVersion() == "":
 			return nil, errors.New("an object has no apiVersion or no kind")
 		}
 		if !o.IsList() {

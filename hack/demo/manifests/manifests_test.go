@@ -106,8 +106,9 @@ func TestWhatIsNoProject(t *testing.T) {
 	for text, want := range map[string]string{
 		"{apiVersion: v1, kind: Service, metadata: {name: a}}":                  "no CompositeController and no DecoratorController",
 		"{apiVersion: apps/v1, kind: CompositeController, metadata: {name: a}}": "no CompositeController and no DecoratorController",
-		"{metadata: {name: a}}": "no apiVersion or no kind",
-		"a: [":                  "reading YAML",
+		"{metadata: {name: a}}":       "neither apiVersion nor kind",
+		"{kind: CompositeController}": "no apiVersion or no kind",
+		"a: [":                        "reading YAML",
 		"{apiVersion: metacontroller.k8s.io/v1, kind: DecoratorController, spec: {hooks: 1}}": "hooks",
 	} {
 		objects, err := Decode([]byte(text))
@@ -116,6 +117,28 @@ func TestWhatIsNoProject(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A folder may be a project of JavaScript, whose files are for other programs.
+func TestWhatIsForOtherPrograms(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		found      bool
+		want       bool
+	}{
+		{"package.json", `{"name": "website", "type": "module"}`, true, true},
+		{"tsconfig.json", "{\n  // Comments are allowed there.\n}", true, true},
+		{"list.json", "[1]", true, true},
+		{"pnpm-lock.yaml", "lockfileVersion: '9.0'", true, true},
+		{"package.json", `{"name": "website", "type": "module"}`, false, false},
+		{"controller.yaml", "{kind: CompositeController}", true, false},
+		{"controller.yaml", "a: [", true, false},
+	} {
+		_, err := Decode([]byte(test.text))
+		if got := Foreign(Source{Path: test.name, Found: test.found}, err); err == nil || got != test.want {
+			t.Errorf("%s, found %t: got %t for %v", test.name, test.found, got, err)
 		}
 	}
 }
@@ -135,10 +158,10 @@ func TestSources(t *testing.T) {
 		}
 	}
 	for path, want := range map[string][]Source{
-		"plain":        {{Path: "plain/a.json"}, {Path: "plain/b.yaml"}},
+		"plain":        {{Path: "plain/a.json", Found: true}, {Path: "plain/b.yaml", Found: true}},
 		"plain/b.yaml": {{Path: "plain/b.yaml"}},
 		"kustomized":   {{Path: "kustomized", Kustomization: true}},
-		"init":         {{Path: "init/manifests/base", Kustomization: true}, {Path: "init/example.yaml"}},
+		"init":         {{Path: "init/manifests/base", Kustomization: true}, {Path: "init/example.yaml", Found: true}},
 		"empty":        nil,
 		"nothing":      nil,
 	} {

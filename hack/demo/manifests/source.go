@@ -29,6 +29,8 @@ type Source struct {
 	Path string
 	// Kustomization says that Path is a folder for `kubectl kustomize`.
 	Kustomization bool
+	// Found says that nobody named the file: it was found in a folder, where others than manifests may be, such as package.json.
+	Found bool
 }
 
 // projectBase is where the project that `kubectl metacontroller init` writes has its kustomization, with slashes.
@@ -57,7 +59,7 @@ func Sources(path string) ([]Source, error) {
 	}
 	for _, entry := range entries {
 		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) {
-			found = append(found, Source{Path: filepath.Join(path, entry.Name())})
+			found = append(found, Source{Path: filepath.Join(path, entry.Name()), Found: true})
 		}
 	}
 	if len(found) == 0 {
