@@ -39,6 +39,8 @@ const (
 	dialInterval = 50 * time.Millisecond
 	// hookGrace is how long a hook may take to end before it is killed.
 	hookGrace = 5 * time.Second
+	// hookHost is where the server looks for the hook: a program that does not heed HOST may listen at the IPv6 address alone.
+	hookHost = "localhost"
 )
 
 // interpreter returns the program and the arguments that run a hook's file in its folder.
@@ -235,7 +237,7 @@ func (h *hookRunner) starting(tick <-chan time.Time) <-chan time.Time {
 
 // look finds out whether the program listens.
 func (h *hookRunner) look(ctx context.Context) {
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(h.port)))
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(hookHost, strconv.Itoa(h.port)))
 	if err != nil {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,7 +136,7 @@ func (s *stage) readSet(ctx context.Context) (set *manifests.Set, foreign []erro
 			}
 		}
 	}
-	set, err = manifests.Sort(objects, "http://localhost:"+strconv.Itoa(s.hookPort))
+	set, err = manifests.Sort(objects, "http://"+net.JoinHostPort(hookHost, strconv.Itoa(s.hookPort)))
 	if err != nil {
 		return nil, foreign, fmt.Errorf("%s: %w", s.project.title, err)
 	}
@@ -173,7 +174,7 @@ func (s *stage) startHook(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the hook does not listen at 127.0.0.1:%d; it finds the port in the environment variable PORT: %w", s.hookPort, context.Cause(ctx))
+		return fmt.Errorf("the hook does not listen at %s:%d; it finds the port in the environment variable PORT: %w", hookHost, s.hookPort, context.Cause(ctx))
 	}
 }
 
