@@ -37,14 +37,32 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilTold(context.Background())
 	err := run(ctx, os.Args[1:])
 	stop()
-	if err != nil {
+	switch {
+	case errors.Is(err, errUsage):
+		os.Exit(2)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
+
+// untilTold returns a context that is done when somebody wants the program to end: with Ctrl-C, by closing the terminal, or because nobody
+// reads any more what is printed, as when the program after a pipe has ended, often by the same Ctrl-C. SIGPIPE would end this program at
+// the next line, before it has removed what it wrote.
+func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	// nohup wants a terminal to be closed without consequences.
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(parent, signals...)
+}
+
+// errUsage says that the arguments are wrong, which was printed.
+var errUsage = errors.New("wrong arguments")
 
 // options are what a person asks for.
 type options struct {
@@ -78,10 +96,12 @@ func run(ctx context.Context, args []string) error {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
-		return err
+		return errUsage
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		fmt.Fprintf(flags.Output(), "unexpected argument %q\n", flags.Arg(0))
+		flags.Usage()
+		return errUsage
 	}
 
 	return play(ctx, o, os.Stdout)
