@@ -80,8 +80,8 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.StringVar(&o.example, "example", "", "folder of artifacts/examples; without it and without --hook: "+defaultExample)
 	flags.StringVar(&o.hook, "hook", "", "program of a hook: .py, .js and .go files are run by python3, node and go run, any other is executed")
-	flags.Func("controller", "files and folders with the manifests of the controller, separated by spaces", func(s string) error {
-		o.controller = append(o.controller, strings.Fields(s)...)
+	flags.Func("controller", "files and folders with the manifests of the controller, separated by spaces; or one whose path has spaces", func(s string) error {
+		o.controller = append(o.controller, paths(s)...)
 		return nil
 	})
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "use this cluster, whose server runs on this machine, instead of starting one; what is applied stays there")
@@ -105,4 +105,12 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	return play(ctx, o, os.Stdout)
+}
+
+// paths returns the paths in a text that separates them by spaces. One that exists may have spaces.
+func paths(text string) []string {
+	if _, err := os.Stat(text); err == nil {
+		return []string{text}
+	}
+	return strings.Fields(text)
 }

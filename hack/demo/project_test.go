@@ -145,3 +145,21 @@ func TestOutputOfHooksIsPrefixed(t *testing.T) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
+
+// A folder such as "My Projects" is one path, unless it is a list.
+func TestPathsWithSpaces(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "my own controller")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][]string{folder: {folder}, "a.yaml b": {"a.yaml", "b"}, "": {}} {
+		if got := paths(text); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	for path, want := range map[string]string{"/tmp/a-b_1.c": "/tmp/a-b_1.c", "/tmp/my own": "'/tmp/my own'", "/it's": `'/it'\''s'`} {
+		if got := quoted(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -132,7 +133,7 @@ func (s *stage) showNext() error {
     export KUBECONFIG=%s
     export PATH=%s:%s:$PATH
 
-`, s.cluster.Kubeconfig, s.programs, filepath.Dir(s.cluster.Kubectl))
+`, quoted(s.cluster.Kubeconfig), quoted(s.programs), quoted(filepath.Dir(s.cluster.Kubectl)))
 	commands, err := s.suggestions()
 	if err != nil {
 		return err
@@ -147,10 +148,10 @@ again, and every parent is synced.
 Write your own: in a folder of your choice,
 
     kubectl metacontroller init website --parent Website.example.com --child deployments,services
-    make -C %[2]s run HOOK=$PWD/website/hook.py CONTROLLER=$PWD/website
+    make -C %[2]s run HOOK="$PWD/website/hook.py" CONTROLLER="$PWD/website"
 
 The logs are in %[3]s. Ctrl-C ends everything and removes every file.
-`, s.project.hook, root, s.dir)
+`, s.project.hook, quoted(root), s.dir)
 	return nil
 }
 
@@ -188,6 +189,16 @@ func consoleCommands(document string) []string {
 		}
 	}
 	return commands
+}
+
+// quoted returns a path as a shell takes it for one word.
+func quoted(path string) string {
+	if strings.IndexFunc(path, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+,:@%=", r)
+	}) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // indent puts four spaces before each line.
