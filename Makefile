@@ -162,7 +162,7 @@ faults: build control-plane-build ## Run the long forms of all faults, or of tho
 
 .PHONY: fleet
 fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
-	@METACONTROLLER_APISERVER=$(CURDIR)/$(SERVER) go test -count=1 -v -timeout 30m -run '^TestFleet$$' ./test/conformance/status \
+	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 30m -run '^TestFleet$$' ./test/conformance/status \
 		-fleet.controllers 50 -fleet.parents 200
 
 .PHONY: simulate

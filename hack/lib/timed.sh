@@ -8,7 +8,7 @@ status=$?
 # The second line is that of the processes that were waited for, as 1m2.345s for user and system. In a pipe it would be that of a subshell.
 times > >(awk -v folder="${PWD}" 'NR == 2 {
     for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); seconds += 60 * t[1] + t[2] }
-    print folder, seconds
+    print folder "\t" seconds
 }' >>"${PROCESSOR_TIMES}")
 wait $!
 exit "${status}"
