@@ -25,7 +25,7 @@ import (
 
 // NewCommand returns the command rbac.
 func NewCommand(c *connection.Connection) *cobra.Command {
-	cmd := rbac.NewCommandOf(connection.Program, c.Config)
+	cmd := rbac.NewCommandOf(connection.Program, c.Config, connection.ExplainOf)
 	cmd.ValidArgsFunction = c.CompleteName
 	return cmd
 }

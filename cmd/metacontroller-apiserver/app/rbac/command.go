@@ -31,10 +31,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/manifest"
 )
 
+// Explain adds to an error of a request to an API group what to look at next.
+type Explain func(group string, err error) error
+
 // options are the flags.
 type options struct {
 	filename      string
 	connect       func() (*rest.Config, error)
+	explain       Explain
 	account       string
 	serverAccount string
 }
@@ -51,16 +55,16 @@ func NewCommand() *cobra.Command {
 			return nil, fmt.Errorf("reading kubeconfig: %w", err)
 		}
 		return config, nil
-	})
+	}, func(_ string, err error) error { return err })
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
 		"KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
 	return cmd
 }
 
-// NewCommandOf returns the same as a command of another program, which connect gives the cluster to read from. It is called only
-// if a controller is named.
-func NewCommandOf(program string, connect func() (*rest.Config, error)) *cobra.Command {
-	o := options{connect: connect}
+// NewCommandOf returns the same as a command of another program, which connect gives the cluster to read from, and whose errors explain
+// explains. They are called only if a controller is named.
+func NewCommandOf(program string, connect func() (*rest.Config, error), explain Explain) *cobra.Command {
+	o := options{connect: connect, explain: explain}
 	cmd := &cobra.Command{
 		Use:   "rbac (-f FILE | NAME)",
 		Short: "Print the roles and bindings that the service account of a controller needs",
@@ -98,21 +102,24 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	case o.filename != "":
 		list, err = fromFile(o.filename, cmd.InOrStdin())
 	default:
-		list, err = fromCluster(cmd.Context(), o.connect, args[0])
+		list, err = o.fromCluster(cmd.Context(), args[0])
 	}
 	if err != nil {
 		return err
 	}
+	// Nothing is printed before all is known to be right: it may be applied as it comes.
+	var b strings.Builder
 	for i := range list {
-		if err := o.print(cmd.OutOrStdout(), &list[i]); err != nil {
+		if err := o.print(&b, &list[i]); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err = io.WriteString(cmd.OutOrStdout(), b.String())
+	return err
 }
 
 // print writes the manifests for one controller.
-func (o *options) print(out io.Writer, c *controller) error {
+func (o *options) print(b *strings.Builder, c *controller) error {
 	account, server := c.account, (*rights.Account)(nil)
 	if o.account != "" {
 		given, err := parseAccount(o.account)
@@ -131,10 +138,9 @@ func (o *options) print(out io.Writer, c *controller) error {
 		}
 		server = &given
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# What the service account %s needs as that of %s.\n", account, c)
+	fmt.Fprintf(b, "# What the service account %s needs as that of %s.\n", account, c)
 	for _, note := range c.notes {
-		fmt.Fprintf(&b, "# %s\n", note)
+		fmt.Fprintf(b, "# %s\n", note)
 	}
 	if len(c.needs.Related) > 0 {
 		b.WriteString("# The customize hook names further kinds while it runs: add list and watch of each, and of namespaces if a rule " +
@@ -144,7 +150,7 @@ func (o *options) print(out io.Writer, c *controller) error {
 		b.WriteString("# The cluster looks for these at whoever wrote certificate requests and admission policies. Only certificates of nodes and\n" +
 			"# policies with parameters take them, so that they are not given here:\n")
 		for _, line := range rights.Lines(c.needs.Requester) {
-			fmt.Fprintf(&b, "# - %s\n", line)
+			fmt.Fprintf(b, "# - %s\n", line)
 		}
 	}
 	for _, object := range manifest.Objects(manifest.Controller{Name: c.roleName(), Account: *account, Needs: c.needs, Server: server}) {
@@ -152,10 +158,9 @@ func (o *options) print(out io.Writer, c *controller) error {
 		if err != nil {
 			return fmt.Errorf("writing the roles of %s: %w", c, err)
 		}
-		fmt.Fprintf(&b, "---\n%s", text)
+		fmt.Fprintf(b, "---\n%s", text)
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return nil
 }
 
 func parseAccount(text string) (rights.Account, error) {

@@ -87,20 +87,46 @@ func TestAccountsFromTheCommandLine(t *testing.T) {
 	}
 }
 
+// kubectl prints several objects as a list.
+func TestControllersOfAList(t *testing.T) {
+	one := func(kind, name, parents string) string {
+		return `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"` + kind + `","metadata":{"name":"` + name + `"},"spec":{` + parents + `}}`
+	}
+	got, err := run(t, `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap"},`+
+		one("CompositeController", "web", `"parentResource":{"apiVersion":"v1","resource":"pods"}`)+","+
+		one("DecoratorController", "mark", `"resources":[{"apiVersion":"v1","resource":"pods"}]`)+`]}`, "-f", "-", "--service-account=team/web")
+	if err != nil || !strings.Contains(got, "as that of compositecontroller/web.\n") || !strings.Contains(got, "as that of decoratorcontroller/mark.\n") {
+		t.Errorf("error %v, printed\n%s", err, got)
+	}
+}
+
+// What is printed may be applied as it comes, whatever the exit status is.
+func TestNothingIsPrintedOfAFileInWhichOneControllerHasNoAccount(t *testing.T) {
+	named := strings.Replace(minimal, "spec:\n", "spec:\n  serviceAccountRef: {namespace: team, name: web}\n", 1)
+	got, err := run(t, named+"---"+strings.Replace(minimal, "{name: web}", "{name: other}", 1), "-f", "-")
+	if err == nil || !strings.Contains(err.Error(), "compositecontroller/other has no spec.serviceAccountRef") || strings.Contains(got, "kind: ClusterRole") {
+		t.Errorf("error %v, printed\n%s", err, got)
+	}
+}
+
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   string
 		args []string
 		want string
 	}{
-		"nothing":           {"", nil, "name a controller, or a file with -f"},
-		"both":              {"", []string{"-f", "-", "web"}, "name a controller, or a file with -f"},
-		"no account":        {minimal, []string{"-f", "-"}, "compositecontroller/web has no spec.serviceAccountRef"},
-		"half an account":   {minimal, []string{"-f", "-", "--service-account=web"}, `--service-account: "web" is not NAMESPACE/NAME`},
-		"half a server":     {minimal, []string{"-f", "-", "--service-account=a/b", "--server-account=/b"}, `--server-account: "/b" is not`},
-		"no file":           {"", []string{"-f", "testdata/none.yaml"}, "reading controllers"},
-		"no controller":     {"kind: ConfigMap\napiVersion: v1\n", []string{"-f", "-"}, "- holds no CompositeController"},
-		"an unknown field":  {minimal + "  serviceAccount: web\n", []string{"-f", "-"}, `unknown field "spec.serviceAccount"`},
+		"nothing":          {"", nil, "name a controller, or a file with -f"},
+		"both":             {"", []string{"-f", "-", "web"}, "name a controller, or a file with -f"},
+		"no account":       {minimal, []string{"-f", "-"}, "compositecontroller/web has no spec.serviceAccountRef"},
+		"half an account":  {minimal, []string{"-f", "-", "--service-account=web"}, `--service-account: "web" is not NAMESPACE/NAME`},
+		"half a server":    {minimal, []string{"-f", "-", "--service-account=a/b", "--server-account=/b"}, `--server-account: "/b" is not`},
+		"no file":          {"", []string{"-f", "testdata/none.yaml"}, "reading controllers"},
+		"no controller":    {"kind: ConfigMap\napiVersion: v1\n", []string{"-f", "-"}, "- holds no CompositeController"},
+		"an unknown field": {minimal + "  serviceAccount: web\n", []string{"-f", "-"}, `unknown field "spec.serviceAccount"`},
+		"no kind of ours": {
+			minimal + "---\napiVersion: metacontroller.k8s.io/v1alpha1\nkind: Decorator\n", []string{"-f", "-", "--service-account=a/b"},
+			`"Decorator" is no kind of metacontroller.k8s.io/v1alpha1`,
+		},
 		"no YAML":           {"{", []string{"-f", "-"}, "reading controllers from -"},
 		"no cluster":        {"", []string{"--kubeconfig=testdata/none", "web"}, "reading kubeconfig"},
 		"a kind of another": {"", []string{"--kubeconfig=testdata/kubeconfig", "deployment/web"}, `"deployment" is not a kind of controllers`},

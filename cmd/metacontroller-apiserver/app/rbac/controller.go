@@ -19,18 +19,19 @@ package rbac
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
@@ -125,19 +126,11 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
 		}
-		if strings.TrimSpace(string(document)) == "" {
-			continue
-		}
-		object, _, err := codec.Decode(document, nil, nil)
-		if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) {
-			continue
-		}
+		found, err := fromDocument(codec, document)
 		if err != nil {
 			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
 		}
-		if c, ok := controllerOf(object); ok {
-			list = append(list, c)
-		}
+		list = append(list, found...)
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s holds no CompositeController and no DecoratorController of %s", name, metacontroller.GroupName)
@@ -145,9 +138,57 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 	return list, nil
 }
 
+// fromDocument reads the controllers in a document, which is an object, or a list as kubectl prints it. What is of other groups is left out.
+func fromDocument(codec runtime.Decoder, document []byte) ([]controller, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := yaml.Unmarshal(document, &head); err != nil {
+		return nil, err
+	}
+	if head.APIVersion == "v1" && head.Kind == "List" {
+		return fromList(codec, document)
+	}
+	version, err := schema.ParseGroupVersion(head.APIVersion)
+	if err != nil || version.Group != metacontroller.GroupName {
+		return nil, nil //nolint:nilerr // What is of no group is not of ours.
+	}
+	object, _, err := codec.Decode(document, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		return nil, fmt.Errorf("%q is no kind of %s: see 'kubectl metacontroller lint'", head.Kind, head.APIVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := controllerOf(object); ok {
+		return []controller{c}, nil
+	}
+	return nil, nil
+}
+
+// fromList reads the controllers in a list.
+func fromList(codec runtime.Decoder, document []byte) ([]controller, error) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := yaml.Unmarshal(document, &list); err != nil {
+		return nil, err
+	}
+	var all []controller
+	for _, item := range list.Items {
+		found, err := fromDocument(codec, item)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
 // fromCluster reads a controller, NAME or KIND/NAME, from the server, and takes off what the cluster does not serve.
-func fromCluster(ctx context.Context, connect func() (*rest.Config, error), argument string) ([]controller, error) {
-	config, err := connect()
+func (o *options) fromCluster(ctx context.Context, argument string) ([]controller, error) {
+	config, err := o.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +198,7 @@ func fromCluster(ctx context.Context, connect func() (*rest.Config, error), argu
 	}
 	found, err := controllerobject.Find(ctx, client, argument)
 	if err != nil {
-		return nil, err
+		return nil, o.explain(metacontroller.GroupName, err)
 	}
 	scheme, _ := decoder()
 	hub, err := scheme.ConvertToVersion(found.Runtime(), metacontroller.SchemeGroupVersion)
@@ -168,7 +209,7 @@ func fromCluster(ctx context.Context, connect func() (*rest.Config, error), argu
 	if !ok {
 		return nil, fmt.Errorf("%s is no controller", argument)
 	}
-	if err := c.look(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery())); err != nil {
+	if err := c.look(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), o.explain); err != nil {
 		return nil, err
 	}
 	return []controller{c}, nil

@@ -30,7 +30,7 @@ import (
 
 // look asks the cluster what it serves of the controller's kinds. Rights on status subresources that are not there are taken off, and
 // kinds that are not served are noted.
-func (c *controller) look(ctx context.Context, client discovery.DiscoveryInterfaceWithContext) error {
+func (c *controller) look(ctx context.Context, client discovery.DiscoveryInterfaceWithContext, explain Explain) error {
 	served := map[schema.GroupResource]bool{}
 	for _, version := range c.versions {
 		parsed, err := schema.ParseGroupVersion(version)
@@ -42,7 +42,7 @@ func (c *controller) look(ctx context.Context, client discovery.DiscoveryInterfa
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("asking what the cluster serves in %s: %w", version, err)
+			return explain(parsed.Group, fmt.Errorf("asking what the cluster serves in %s: %w", version, err))
 		}
 		for i := range list.APIResources {
 			served[schema.GroupResource{Group: parsed.Group, Resource: list.APIResources[i].Name}] = true
