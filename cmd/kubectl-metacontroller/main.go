@@ -19,6 +19,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -30,13 +31,26 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 )
 
+// statusClosed is the exit status of a command whose output nobody reads any more: what shells say of a process that SIGPIPE ended.
+const statusClosed = 128 + int(syscall.SIGPIPE)
+
 func main() {
 	// A terminal that is closed ends its processes with SIGHUP, but not a local hook, which has a process group of its own.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // It is by nohup.
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	// Not everything heeds the context, such as what asks which kinds the cluster serves: a second signal ends the process.
 	context.AfterFunc(ctx, stop)
-	err := command.New(genericiooptions.IOStreams{In: input{ctx, os.Stdin}, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	// Neither may SIGPIPE end us before what we started. Nobody receives it: the write returns an error, which output heeds.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, closed := context.WithCancelCause(ctx)
+	err := command.New(genericiooptions.IOStreams{In: input{ctx, os.Stdin}, Out: output{os.Stdout, closed}, ErrOut: os.Stderr}).ExecuteContext(ctx)
 	stop()
+	if errors.Is(context.Cause(ctx), errClosed) {
+		os.Exit(statusClosed)
+	}
 	status, message := exitstatus.Of(err)
 	if message != nil {
 		fmt.Fprintln(os.Stderr, "Error:", message)

@@ -20,15 +20,18 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
 // roleVariable has the test's own program be the plugin.
@@ -122,5 +125,78 @@ func interrupted(t *testing.T, command *exec.Cmd, ended <-chan error, again bool
 			_ = command.Process.Kill() // It may have ended just now.
 			return errors.Join(errors.New("it did not end"), <-ended)
 		}
+	}
+}
+
+// A process that nohup started goes on when its terminal is closed.
+func TestAHangupThatIsIgnored(t *testing.T) {
+	command := exec.CommandContext(t.Context(), "/bin/sh", "-c", `trap "" HUP; exec "$0" lint -f -`, os.Args[0])
+	command.Env = append(os.Environ(), roleVariable+"=true")
+	var errOut bytes.Buffer
+	command.Stderr = &errOut
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// More than a pipe holds: when it is written, the command reads.
+	if _, err := io.WriteString(in, strings.Repeat("# nothing\n", 100_000)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if err := command.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = command.Wait() // What it said is looked at.
+	if got := errOut.String(); got != "Error: reading the standard input: interrupt signal received\n" {
+		t.Errorf("it said %q", got)
+	}
+}
+
+// aliveScript is a hook that answers, and ends at last if nobody ends it.
+const aliveScript = `import http.server, os, signal
+signal.alarm(60)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+    def log_message(self, *args):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+`
+
+// Where nobody reads the output, as after head, a hook that the command started does not stay.
+func TestAnOutputThatIsClosedEndsTheHook(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"hook.py": aliveScript, "sync.request.json": "{}", "sync.response.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := freeport.Address(freeport.Find(t))
+	command := exec.CommandContext(t.Context(), os.Args[0], "replay", folder,
+		"--directory", folder, "--hook", "http://"+address+"/sync", "--exec", "python3 hook.py")
+	command.Env = append(os.Environ(), roleVariable+"=true")
+	var errOut bytes.Buffer
+	command.Stdout, command.Stderr = writer, &errOut
+	if err := errors.Join(reader.Close(), command.Start(), writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	err = command.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 141 || errOut.String() != "" {
+		t.Errorf("it ended with %v, and said %q", err, errOut.String())
+	}
+	if connection, err := net.DialTimeout("tcp", address, time.Second); err == nil { //nolint:noctx // It is on this machine.
+		_ = connection.Close() // Nothing was sent.
+		t.Error("the hook runs on")
 	}
 }

@@ -45,7 +45,7 @@ func WantsColor(flag string, out io.Writer) (bool, error) {
 	case "never":
 		return false, nil
 	case "auto":
-		file, ok := out.(*os.File)
+		file, ok := out.(interface{ Fd() uintptr })
 		return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd())), nil
 	}
 	return false, fmt.Errorf("--color: %q is not known: use auto, always or never", flag)
