@@ -18,6 +18,7 @@ package hooktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,12 +202,14 @@ func (m *model) child(n int) (childKey, bool) {
 	if len(keys) == 0 {
 		return childKey{}, false
 	}
-	return keys[n%len(keys)], true
+	return keys[(n%len(keys)+len(keys))%len(keys)], true // The remainder of a negative number is negative.
 }
 
 // keys returns the keys of the children in an order that is always the same.
 func (m *model) keys() []childKey {
-	return slices.SortedFunc(maps.Keys(m.children), func(a, b childKey) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(m.children), func(a, b childKey) int {
+		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.apiVersion, b.apiVersion))
+	})
 }
 
 // spoil takes what is wanted of a child out of it, but for what names it.

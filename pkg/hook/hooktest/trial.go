@@ -39,7 +39,7 @@ import (
 //   - a parent that is being deleted is finalized in the end.
 //
 // The model is smaller than a cluster: there are no defaults, no admission and no other controllers but Progress, related objects are
-// not shown, and every child is updated in place.
+// not shown, every child is updated in place, and a target is not deleted where the response says "delete".
 type Trial struct {
 	// Composite or Decorator is the controller; exactly one of them is set.
 	Composite *v1alpha1.CompositeController
@@ -83,7 +83,7 @@ type Step struct {
 	Do Action
 	// Edit is the name of the edit.
 	Edit string
-	// Child is a number for the child; the remainder of its division by the number of children counts.
+	// Child is a number for the child; the remainder of its division by the number of children counts, and -1 is the last one.
 	Child int
 }
 

@@ -355,3 +355,40 @@ func TestHistoriesRepeat(t *testing.T) {
 		t.Errorf("seed 7 makes %s and %s", a, b)
 	}
 }
+
+// A history repeats, also where children of two groups have the same kind and name, and whichever child its steps name.
+func TestStepsNameTheSameChildEachTime(t *testing.T) {
+	t.Parallel()
+	tr := hooktest.Trial{
+		Composite: &v1alpha1.CompositeController{Spec: v1alpha1.CompositeControllerSpec{
+			GenerateSelector: new(true),
+			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{
+				{ResourceRule: v1alpha1.ResourceRule{APIVersion: "a/v1", Resource: "things"}},
+				{ResourceRule: v1alpha1.ResourceRule{APIVersion: "b/v1", Resource: "things"}},
+			},
+		}},
+		Kinds:  map[string]string{"things": "Thing"},
+		Parent: object(map[string]any{"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": map[string]any{"name": "a"}}),
+	}
+	for range 20 {
+		for child, kept := range map[int]string{0: "b/v1", -1: "a/v1", 3: "a/v1", -2: "b/v1"} {
+			calls := 0
+			tr.Sync = hooktest.Composite(func(request *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+				if calls++; calls > 2 && len(request.Children.OfType(kept, "Thing")) != 1 {
+					return nil, fmt.Errorf("there is no Thing of %s", kept)
+				}
+				response := &hook.CompositeResponse{}
+				for _, apiVersion := range []string{"a/v1", "b/v1"} {
+					response.Children = append(response.Children, object(map[string]any{
+						"apiVersion": apiVersion, "kind": "Thing", "metadata": map[string]any{"name": "one"},
+					}))
+				}
+				return response, nil
+			})
+			steps := []hooktest.Step{{Do: hooktest.Call}, {Do: hooktest.DeleteChild, Child: child}, {Do: hooktest.Call}}
+			if err := tr.Play(t.Context(), steps); err != nil {
+				t.Fatalf("child %d: %v", child, err)
+			}
+		}
+	}
+}
