@@ -30,12 +30,8 @@ import (
 	"go.uber.org/zap"
 )
 
-const (
-	// kubernetesPrefix is the root of a kube-apiserver's own keys, unless it was told another one.
-	kubernetesPrefix = "/registry/"
-	// plainPrefix is how an address without encryption begins.
-	plainPrefix = "http://"
-)
+// kubernetesPrefix is the root of a kube-apiserver's own keys, unless it was told another one.
+const kubernetesPrefix = "/registry/"
 
 // etcdOptions name an etcd cluster, as the flags of the server do.
 type etcdOptions struct {
@@ -94,11 +90,21 @@ func (o *etcdOptions) member(ctx context.Context, server string, encryption *tls
 	if len(status.Errors) > 0 {
 		f.Result, f.Message = Failed, fmt.Sprintf("etcd %s at %s answers, and complains: %s.", status.Version, server, strings.Join(status.Errors, "; "))
 		f.Next = "Repair it: https://etcd.io/docs/latest/op-guide/maintenance/"
-	} else if strings.HasPrefix(server, plainPrefix) {
+	} else if isPlain(server, encryption) {
 		f.Result, f.Message = Warning, fmt.Sprintf("etcd %s at %s answers, without encryption: who reaches it reads and writes every controller.", status.Version, server)
-		f.Next = "Use https and client certificates."
+		f.Next = "Write https:// before the address, and use client certificates."
 	}
 	return f, true
+}
+
+// isPlain reports whether etcd's client talks to an address without encryption: to http://, whatever the files are, and without files also
+// to an address that says neither http nor https.
+func isPlain(server string, encryption *tls.Config) bool {
+	scheme, _, given := strings.Cut(server, "://")
+	if !given {
+		return encryption == nil && !strings.HasPrefix(server, "unix")
+	}
+	return strings.EqualFold(scheme, "http")
 }
 
 // keys looks at what is stored there.
