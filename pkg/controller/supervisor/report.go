@@ -136,11 +136,11 @@ func (r *report) conditions() []metav1.Condition {
 	return slices.Clone(r.status.Conditions)
 }
 
-// shows reports whether a condition is there with a status.
-func (r *report) shows(condition string, status metav1.ConditionStatus) bool {
+// complains reports whether a condition is there and False.
+func (r *report) complains(condition string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return meta.IsStatusConditionPresentAndEqual(r.status.Conditions, condition, status)
+	return meta.IsStatusConditionFalse(r.status.Conditions, condition)
 }
 
 // recorded returns the resources whose objects may carry the controller's finalizer.

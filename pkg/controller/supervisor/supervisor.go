@@ -280,10 +280,10 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 		reason = v1alpha1.ReasonInternalError
 		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
 	}
-	if class == invalidDefinition || class != missingResource && s.report.shows(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse) {
+	if class == invalidDefinition || class != missingResource && s.report.complains(v1alpha1.ConditionResourcesServed) {
 		s.report.set(d, health.NotServing())
 	}
-	if s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse) {
+	if s.report.complains(v1alpha1.ConditionFinalizersReleased) {
 		releasing = s.releaser.progress()
 	}
 	if s.report.notRunning(d, reason, message, releasing) {
@@ -446,7 +446,7 @@ func (s *Supervisor) check(
 	default:
 		state.SyncsFailing = now.Sub(failing) >= failingAfter
 	}
-	releasing := s.report.shows(v1alpha1.ConditionFinalizersReleased, metav1.ConditionFalse)
+	releasing := s.report.complains(v1alpha1.ConditionFinalizersReleased)
 	if releasing {
 		state.Releasing = s.releaser.progress()
 	}
