@@ -18,10 +18,13 @@ limitations under the License.
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -48,7 +51,9 @@ func main() {
 		cmd, err = app.NewCommand()
 	}
 	if err == nil {
-		err = cmd.ExecuteContext(genericapiserver.SetupSignalContext())
+		ctx, stop := untilHangup(genericapiserver.SetupSignalContext())
+		err = cmd.ExecuteContext(ctx)
+		stop()
 	}
 	logs.FlushLogs()
 	if err != nil {
@@ -57,6 +62,15 @@ func main() {
 		}
 		os.Exit(status(err))
 	}
+}
+
+// untilHangup ends a context also when the terminal of the process is closed, which would end it without closing its store and giving up its
+// Lease. A process that nohup started goes on.
+func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // exiting is an error of a command that has an exit status of its own.

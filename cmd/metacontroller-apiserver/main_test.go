@@ -19,7 +19,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -62,5 +65,34 @@ func TestCommandsMayHaveAnExitStatus(t *testing.T) {
 	}
 	if got := status(fmt.Errorf("wrapped: %w", statusError{2})); got != 2 {
 		t.Errorf("an error with status 2 ends the process with %d", got)
+	}
+}
+
+func TestAHangupEndsTheServerInOrderUnlessItIsIgnored(t *testing.T) {
+	hangUp := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := untilHangup(t.Context())
+	hangUp()
+	<-ctx.Done()
+	stop()
+
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	ctx, stop = untilHangup(t.Context())
+	defer stop()
+	hangUp()
+	// A signal that is heeded, sent after it, comes after it.
+	other := make(chan os.Signal, 1)
+	signal.Notify(other, syscall.SIGUSR1)
+	defer signal.Stop(other)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	<-other
+	if ctx.Err() != nil {
+		t.Error("the context has ended, though the signal is ignored")
 	}
 }
