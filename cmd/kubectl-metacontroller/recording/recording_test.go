@@ -194,7 +194,7 @@ func TestReplay(t *testing.T) {
 				"The hook returned something else than was recorded to 1 of 2 requests.\n",
 		},
 		"a hook that fails": {
-			hooks{"sync": `{"children":[{"kind":"Pod"}],"status":{"n":1}}`}, 1, "finalize-a.request.json\n# the hook failed: status 500\n",
+			hooks{"sync": `{"children":[{"kind":"Pod"}],"status":{"n":1}}`}, 2, "finalize-a.request.json\n# the hook failed: status 500\n",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

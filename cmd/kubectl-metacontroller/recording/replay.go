@@ -40,7 +40,7 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Send the recorded requests in a folder to a hook on this machine, and compare what it returns with the recorded responses. No cluster is
 asked. HOOK.request.json and HOOK-TEXT.request.json go to the hook of that name. A value of a Secret that was recorded as hidden is equal to any other one.
 
-The exit status is 0 if all responses are the recorded ones, 1 if one is not, and greater if that could not be found out.`,
+The exit status is 0 if all responses are the recorded ones, 1 if one is not, and greater if that could not be found out, or if the hook failed.`,
 		Example: `  kubectl metacontroller replay testdata --hook http://localhost:8080/sync
   kubectl metacontroller replay testdata --exec 'python3 hook.py' --watch`,
 		Args: cobra.ExactArgs(1),
@@ -123,7 +123,7 @@ func compare(recorded pair, response []byte) ([]textdiff.Line, error) {
 func verdict(out io.Writer, all, different, failed int) error {
 	switch {
 	case failed > 0:
-		return &exitstatus.Error{Status: exitstatus.Different, Err: fmt.Errorf("the hook failed with %d of %s, and returned something else than was recorded to %d: "+
+		return &exitstatus.Error{Status: exitstatus.Trouble, Err: fmt.Errorf("the hook failed with %d of %s, and returned something else than was recorded to %d: "+
 			"what it printed says why", failed, requests(all), different)}
 	case different > 0:
 		fmt.Fprintf(out, "The hook returned something else than was recorded to %d of %s.\n", different, requests(all))
