@@ -18,6 +18,7 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -55,11 +56,14 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	if err != nil {
 		return err
 	}
+	if done.Status.Hidden > 0 && done.Status.Parents == 0 {
+		return errors.New(subresource.Hidden(done.Status.Hidden))
+	}
 	if done.Status.Hidden > 0 {
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(done.Status.Hidden))
 	}
 	switch n := done.Status.Parents; {
-	case n == 0 && done.Status.Hidden == 0:
+	case n == 0:
 		return selected.Nothing(c.Out, object)
 	case n == 1:
 		fmt.Fprint(c.Out, "1 parent is")

@@ -1,0 +1,50 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package resync_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/resync"
+)
+
+func TestWhatBecameOfParents(t *testing.T) {
+	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web"
+	for what, tc := range map[string]struct{ status, printed, err string }{
+		"one":  {`{"parents":1}`, "1 parent is in the queue.", ""},
+		"some": {`{"parents":2,"hidden":1}`, "1 parent is left out, ", ""},
+		"none": {`{}`, "cc/web has no parent in namespace shop", ""},
+		// Nothing is done, though there is something to do.
+		"all are hidden": {`{"hidden":2}`, "", "2 parents are left out, "},
+	} {
+		t.Run(what, func(t *testing.T) {
+			printed, err := connectiontest.Run(t, resync.NewCommand, connectiontest.Documents{
+				controller: `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},` +
+					`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"websites"}}}`,
+				controller + "/resync": `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerResync","status":` + tc.status + `}`,
+			}, "cc/web")
+			if !strings.HasPrefix(printed, tc.printed) || tc.printed == "" && printed != "" {
+				t.Errorf("printed %q, want %q", printed, tc.printed)
+			}
+			if (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("ended with %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
