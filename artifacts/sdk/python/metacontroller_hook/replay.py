@@ -29,8 +29,8 @@ def differences(folder: Union[str, Path], hooks: Mapping[str, Callable[[Any], An
         if hook not in hooks:
             texts.append("%s: there is no hook %s, only %s" % (path.name, hook, ", ".join(sorted(hooks))))
             continue
-        wanted = _decoded((path.parent / (name + RESPONSE)).read_text())
-        got = _decoded(json.dumps(hooks[hook](json.loads(path.read_text()))))
+        wanted = _decoded((path.parent / (name + RESPONSE)).read_text(encoding="utf-8"))
+        got = _decoded(json.dumps(hooks[hook](json.loads(path.read_text(encoding="utf-8")))))
         _hide_secrets(wanted, got)
         lines = _lines(wanted), _lines(got)
         if lines[0] != lines[1]:

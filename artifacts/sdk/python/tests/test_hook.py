@@ -45,8 +45,8 @@ class Server(unittest.TestCase):
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
 
-    def call(self, path, body):
-        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.server.server_address[1], path), body)
+    def call(self, path, body, server=None):
+        request = urllib.request.Request("http://127.0.0.1:%d%s" % ((server or self.server).server_address[1], path), body)
         try:
             with urllib.request.urlopen(request) as response:
                 return response.status, response.read().decode()
@@ -79,6 +79,15 @@ class Server(unittest.TestCase):
         self.assertIn("Traceback", printed.getvalue())
         self.test_calls_the_hook()
 
+    def test_names_numbers_that_json_does_not_have(self):
+        with make_server({"/sync": lambda _: {"status": {"load": float("nan")}}}, "127.0.0.1") as other:
+            thread = threading.Thread(target=other.handle_request)
+            thread.start()
+            with contextlib.redirect_stderr(io.StringIO()):
+                status, body = self.call("/sync", b"{}", other)
+            thread.join()
+        self.assertEqual((500, True), (status, body.startswith("ValueError: Out of range float values")), body)
+
     def test_refuses_what_is_no_json(self):
         status, body = self.call("/sync", b"{")
         self.assertEqual(400, status)
@@ -109,6 +118,14 @@ class Replay(unittest.TestCase):
         request = {"parent": {"metadata": {"name": "web"}}}
         self.record("sync-web", request, sync(request))
         self.assertEqual([], differences(self.folder, {"/sync": sync}))
+
+    def test_reads_what_record_writes_in_any_locale(self):
+        for end in ("request", "response"):
+            (self.folder / ("sync.%s.json" % end)).write_bytes('{"status": {"name": "Zürich"}}'.encode())
+        program = "import sys; from metacontroller_hook import differences; sys.exit(len(differences(sys.argv[1], {'/sync': lambda r: r})))"
+        environment = dict(os.environ, LC_ALL="C", PYTHONCOERCECLOCALE="0", PYTHONUTF8="0", PYTHONPATH=str(ROOT))
+        ended = subprocess.run([sys.executable, "-c", program, str(self.folder)], env=environment, capture_output=True, text=True)
+        self.assertEqual((0, ""), (ended.returncode, ended.stderr))
 
     def test_shows_what_changed(self):
         request = {"parent": {"metadata": {"name": "web"}}}
