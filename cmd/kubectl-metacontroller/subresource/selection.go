@@ -136,7 +136,7 @@ func (f *Flags) Of(ctx context.Context, c *connection.Connection, object control
 	switch {
 	case !slash:
 		name = argument
-	case name == "" || strings.Contains(name, "/"):
+	case namespace == "" || name == "" || strings.Contains(name, "/"): // An empty namespace would mean all.
 		return s, fmt.Errorf("%q names no parent: write NAMESPACE/NAME, or NAME", argument)
 	}
 	s.Name = name

@@ -215,6 +215,7 @@ func TestWhichParentsAreMeant(t *testing.T) {
 		"not both ":               {"a", Flags{selector: "a=b"}},
 		`"a/b/c" names no parent`: {"a/b/c", Flags{}},
 		`"a/" names no parent`:    {"a/", Flags{}},
+		`"/a" names no parent`:    {"/a", Flags{}}, // As $NAMESPACE/a is where the variable is not set.
 		"--selector: ":            {"", Flags{selector: "!!"}},
 	} {
 		if _, err := wrong.flags.Of(t.Context(), c, website, wrong.argument); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
