@@ -58,7 +58,7 @@ func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.Controller
 		p := &parents[i]
 		lastSync, took, next := none, none, none
 		if p.LastSyncTime != nil {
-			lastSync = duration.HumanDuration(now.Sub(p.LastSyncTime.Time)) + " ago"
+			lastSync = duration.HumanDuration(max(0, now.Sub(p.LastSyncTime.Time))) + " ago"
 			took = (time.Duration(p.LastSyncMilliseconds) * time.Millisecond).String()
 		}
 		if p.NextSyncTime != nil {

@@ -87,3 +87,13 @@ func TestAWatchShowsParentsThatChanged(t *testing.T) {
 		t.Errorf("nothing changed: %v", got)
 	}
 }
+
+// The clock of the server may be ahead of ours.
+func TestTimesThatAreAheadAreNow(t *testing.T) {
+	synced := parent("shop", "a", v1alpha1.ParentSynced)
+	synced.LastSyncTime = &metav1.Time{Time: now.Add(time.Minute)}
+	var out bytes.Buffer
+	if err := (table{}).print(&out, now, []v1alpha1.ControllerParent{synced}, false); err != nil || !strings.Contains(out.String(), " 0s ago ") {
+		t.Errorf("error %v, printed %q", err, out.String())
+	}
+}

@@ -86,3 +86,12 @@ func rows(text string) []string {
 	}
 	return lines
 }
+
+// The clock of the server may be ahead of ours.
+func TestTimesThatAreAheadAreNow(t *testing.T) {
+	list := []v1alpha1.ControllerSync{{ParentReference: parent("a"), Time: metav1.NewMicroTime(now.Add(time.Minute))}}
+	var out bytes.Buffer
+	if err := (table{}).print(&out, now, list, false); err != nil || !strings.HasPrefix(out.String(), "0s ago ") {
+		t.Errorf("error %v, printed %q", err, out.String())
+	}
+}

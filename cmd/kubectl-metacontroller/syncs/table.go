@@ -50,7 +50,7 @@ func (t table) print(out io.Writer, now time.Time, syncs []v1alpha1.ControllerSy
 	}
 	for i := range syncs {
 		s := &syncs[i]
-		t.row(w, duration.HumanDuration(now.Sub(s.Time.Time))+" ago", cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name,
+		t.row(w, duration.HumanDuration(max(0, now.Sub(s.Time.Time)))+" ago", cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name,
 			t.short(triggers(s)), milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), t.short(children(s)), t.short(s.Error))
 	}
 	return w.Flush()
