@@ -195,7 +195,7 @@ func TestAnOutputThatIsClosedEndsTheHook(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 141 || errOut.String() != "" {
 		t.Errorf("it ended with %v, and said %q", err, errOut.String())
 	}
-	if connection, err := net.DialTimeout("tcp", address, time.Second); err == nil { //nolint:noctx // It is on this machine.
+	if connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); err == nil {
 		_ = connection.Close() // Nothing was sent.
 		t.Error("the hook runs on")
 	}
