@@ -37,8 +37,14 @@ const (
 // the end of the hook's log is part of the test's output.
 func Start(t testing.TB, script string) string {
 	t.Helper()
+	return start(t, script, append(os.Environ(), "HOST=127.0.0.1"))
+}
+
+// start is Start with an environment.
+func start(t testing.TB, script string, environment []string) string {
+	t.Helper()
 	command := process.Command(t.Context(), "python3", script, "0")
-	command.Env = append(os.Environ(), "HOST=127.0.0.1")
+	command.Env = environment
 	hook, err := process.Start(command, process.Options{
 		Name: "the hook", Log: filepath.Join(t.TempDir(), "hook.log"),
 		Wanted: func(printed string) bool { return strings.HasPrefix(printed, line) },

@@ -8,6 +8,7 @@ The environment variable HOST is the address to listen on; by default it is ever
 import json
 import os
 import signal
+import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -96,9 +97,12 @@ class Hook(BaseHTTPRequestHandler):
 
 def main():
     port = int(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("PORT", "8080"))
-    server = ThreadingHTTPServer((os.environ.get("HOST", ""), port), Hook)
-    print("hook listens on port %d" % server.server_address[1], flush=True)
+    host = os.environ.get("HOST", "")
+    if not host and socket.has_dualstack_ipv6():
+        ThreadingHTTPServer.address_family = socket.AF_INET6  # The addresses of IPv4 are among those.
+    server = ThreadingHTTPServer((host, port), Hook)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print("hook listens on port %d" % server.server_address[1], flush=True)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
