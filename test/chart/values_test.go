@@ -69,6 +69,11 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 			"rbac: {leastPrivilege: true}\nclusterRole: {aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}",
 			"rbac.leastPrivilege and clusterRole.aggregationRule exclude each other",
 		},
+		"rights of two kinds, by rules": {
+			"rbac: {leastPrivilege: true}\nclusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: ['*']}]}",
+			"rbac.leastPrivilege and clusterRole.rules exclude each other",
+		},
+		"few rights in no role": {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
 		"a rule without verbs":  {"clusterRole: {rules: [{resources: [pods]}]}", "at '/clusterRole/rules/0': missing property 'verbs'"},
 		"a name in capitals":    {"fullnameOverride: Server", "at '/fullnameOverride': 'Server' does not match pattern"},
 		"a limit of no measure": {"resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory'"},
