@@ -21,11 +21,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -73,10 +75,14 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 			"rbac: {leastPrivilege: true}\nclusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: ['*']}]}",
 			"rbac.leastPrivilege and clusterRole.rules exclude each other",
 		},
-		"few rights in no role": {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
-		"a rule without verbs":  {"clusterRole: {rules: [{resources: [pods]}]}", "at '/clusterRole/rules/0': missing property 'verbs'"},
-		"a name in capitals":    {"fullnameOverride: Server", "at '/fullnameOverride': 'Server' does not match pattern"},
-		"a limit of no measure": {"resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory'"},
+		"few rights in no role":           {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
+		"a rule without verbs":            {"clusterRole: {rules: [{resources: [pods]}]}", "at '/clusterRole/rules/0': missing property 'verbs'"},
+		"a name in capitals":              {"fullnameOverride: Server", "at '/fullnameOverride': 'Server' does not match pattern"},
+		"a name that no Service may have": {"fullnameOverride: 1st-server", "at '/fullnameOverride': '1st-server' does not match pattern"},
+		"a name that would be cut":        {"fullnameOverride: " + strings.Repeat("a", 53), "at '/fullnameOverride': "},
+		"all rights for every Pod":        {"serviceAccount: {create: false}", "serviceAccount.create is false: name the account in serviceAccount.name"},
+		"a label of the chart":            {"podLabels: {app.kubernetes.io/name: server}", "podLabels: the chart itself sets app.kubernetes.io/name, by which it finds its Pods; see its value nameOverride"},
+		"a limit of no measure":           {"resources: {limits: {memory: 1GB}}", "at '/resources/limits/memory'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(t.Context(), test.values, "metacontroller")
@@ -182,6 +188,46 @@ func TestNotesSayWhatIsNext(t *testing.T) {
 	}
 	if strings.Contains(r.Notes, "no effect") {
 		t.Errorf("values that nobody set have no effect:\n%s", r.Notes)
+	}
+}
+
+// The bindings give the account all rights, and the names of accounts may have dots.
+func TestTheAccountIsTheSameEverywhere(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"the name of the objects":  {"fullnameOverride: server", "server"},
+		"a name of its own":        {"serviceAccount: {name: controllers.example}", "controllers.example"},
+		"one that is there":        {"serviceAccount: {create: false, name: controllers}", "controllers"},
+		"the one that all may use": {"serviceAccount: {create: false, name: default}", "default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Render(t.Context(), externalValues+test.values, "elsewhere")
+			if err != nil {
+				t.Fatal(err)
+			}
+			subjects := 0
+			for _, o := range r.Objects {
+				list, _, err := unstructured.NestedSlice(o.Object, "subjects")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, subject := range list {
+					subjects++
+					if want := map[string]any{"kind": "ServiceAccount", "name": test.want, "namespace": "elsewhere"}; !reflect.DeepEqual(subject, want) {
+						t.Errorf("%s has the subject %v", identify(o), subject)
+					}
+				}
+				account, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+				if o.GetKind() == "Deployment" && account != test.want || o.GetKind() == "ServiceAccount" && o.GetName() != test.want {
+					t.Errorf("%s has another account: %s", identify(o), account)
+				}
+			}
+			if subjects < 5 {
+				t.Errorf("there are %d subjects, too few to say anything", subjects)
+			}
+			if want := "--service-account elsewhere/" + test.want + " "; !strings.Contains(r.Notes, want) {
+				t.Errorf("there is no %q in\n%s", want, r.Notes)
+			}
+		})
 	}
 }
 

@@ -3,7 +3,7 @@
 {{- end }}
 
 {{- define "server.fullname" -}}
-{{ default .Chart.Name .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{ default .Chart.Name .Values.fullnameOverride }}
 {{- end }}
 
 {{- define "server.namespace" -}}
@@ -11,11 +11,7 @@
 {{- end }}
 
 {{- define "server.serviceAccount" -}}
-{{- if .Values.serviceAccount.create -}}
-{{ default (include "server.fullname" .) .Values.serviceAccount.name }}
-{{- else -}}
-{{ default "default" .Values.serviceAccount.name }}
-{{- end -}}
+{{- default (include "server.fullname" .) .Values.serviceAccount.name -}}
 {{- end }}
 
 {{- define "server.labels" -}}
