@@ -147,6 +147,30 @@ func TestTheChartHasTheServiceMonitorOfTheManifests(t *testing.T) {
 	}
 }
 
+// The alerts and the dashboard select by job, which is the name of the Service unless somebody says something else.
+func TestAlertsFindAServerOfAnotherName(t *testing.T) {
+	r, err := Render(t.Context(), "serviceMonitor: {enabled: true}\nfullnameOverride: server\n", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range r.Objects {
+		if o.GetKind() != "ServiceMonitor" {
+			continue
+		}
+		endpoints, _, err := unstructured.NestedSlice(o.Object, "spec", "endpoints")
+		if err != nil || len(endpoints) != 1 {
+			t.Fatalf("got the endpoints %v, %v", endpoints, err)
+		}
+		endpoint, _ := endpoints[0].(map[string]any)
+		got, _, err := unstructured.NestedSlice(endpoint, "relabelings")
+		if want := []any{map[string]any{"targetLabel": "job", "replacement": "metacontroller-apiserver"}}; err != nil || !gocmp.Equal(want, got) {
+			t.Errorf("got the relabelings %v, %v, want %v", got, err, want)
+		}
+		return
+	}
+	t.Error("there is no ServiceMonitor")
+}
+
 func TestHelmFindsNothingToComplainOf(t *testing.T) {
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {

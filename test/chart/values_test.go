@@ -216,7 +216,10 @@ func TestTheAccountIsTheSameEverywhere(t *testing.T) {
 						t.Errorf("%s has the subject %v", identify(o), subject)
 					}
 				}
-				account, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+				account, _, err := unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+				if err != nil {
+					t.Fatal(err)
+				}
 				if o.GetKind() == "Deployment" && account != test.want || o.GetKind() == "ServiceAccount" && o.GetName() != test.want {
 					t.Errorf("%s has another account: %s", identify(o), account)
 				}
