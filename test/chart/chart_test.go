@@ -19,6 +19,9 @@ package chart
 import (
 	"cmp"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +29,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 const (
@@ -66,6 +71,14 @@ var shapes = map[string]struct {
 		},
 		externalValues + "replicas: 2\n",
 	},
+	"external etcd without TLS, as the page says": {
+		Kustomization{
+			Resources:  []string{"base"},
+			Components: []string{"components/external-etcd", "components/shared-authority", "components/priority-and-fairness"},
+			More:       patchesOfThePage("etcd-cafile"),
+		},
+		"store: {type: external, external: {servers: ['http://etcd.metacontroller.svc:2379']}}\n",
+	},
 	"network policy": {
 		Kustomization{Resources: []string{"overlays/single-node"}, Components: []string{"components/network-policy"}}, "networkPolicy: {enabled: true}\n",
 	},
@@ -75,6 +88,20 @@ var shapes = map[string]struct {
 	"without priority and fairness": {
 		Kustomization{Resources: []string{"base"}, Components: []string{"components/embedded-etcd"}}, "priorityAndFairness: {enabled: false}\n",
 	},
+}
+
+// patchesOfThePage returns the patches in the one kustomization of docs/operations/install.md that has a text. Without it there are none.
+func patchesOfThePage(text string) string {
+	page, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "operations", "install.md"))
+	if err != nil {
+		return ""
+	}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		if _, patches, ok := strings.Cut(block[1], "patches:\n"); ok && strings.Contains(patches, text) {
+			return "patches:\n" + patches
+		}
+	}
+	return ""
 }
 
 // identify names an object.

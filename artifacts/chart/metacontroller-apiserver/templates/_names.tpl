@@ -43,3 +43,8 @@ subjects:
 {{- define "server.isReplicated" -}}
 {{- if and (eq .Values.store.type "external") (gt (int .Values.replicas) 1) }}true{{ end -}}
 {{- end }}
+
+{{- /* Addresses that begin with http:// have no use for certificates; refusals.yaml has them all of one kind. */}}
+{{- define "server.encryptsStore" -}}
+{{- if and (eq .Values.store.type "external") (hasPrefix "https://" (first .Values.store.external.servers)) }}true{{ end -}}
+{{- end }}

@@ -83,7 +83,7 @@ spec:
       mountPath: /var/lib/metacontroller-apiserver
     - name: tmp
       mountPath: /tmp
-    {{- if eq .Values.store.type "external" }}
+    {{- if include "server.encryptsStore" . }}
     - name: etcd
       mountPath: /etc/metacontroller/etcd
       readOnly: true
@@ -99,6 +99,8 @@ spec:
   {{- if eq .Values.store.type "external" }}
   - name: data
     emptyDir: {}
+  {{- end }}
+  {{- if include "server.encryptsStore" . }}
   - name: etcd
     secret:
       secretName: {{ .Values.store.external.secretName }}
@@ -131,6 +133,8 @@ spec:
 {{- end }}
 {{- if eq .Values.store.type "external" }}
 - --etcd-servers=$(ETCD_SERVERS)
+{{- end }}
+{{- if include "server.encryptsStore" . }}
 - --etcd-cafile=/etc/metacontroller/etcd/ca.crt
 - --etcd-certfile=/etc/metacontroller/etcd/tls.crt
 - --etcd-keyfile=/etc/metacontroller/etcd/tls.key
