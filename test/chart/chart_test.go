@@ -79,6 +79,14 @@ var shapes = map[string]struct {
 		},
 		"store: {type: external, external: {servers: ['http://etcd.metacontroller.svc:2379']}}\n",
 	},
+	"single node with files of yours, as the page says": {
+		Kustomization{Resources: []string{"overlays/single-node"}, More: patchesOfThePage("encryption-provider-config")},
+		`
+commandArgs: [--encryption-provider-config=/etc/metacontroller/encryption/config.yaml]
+volumes: [{name: encryption, secret: {secretName: metacontroller-encryption}}]
+volumeMounts: [{name: encryption, mountPath: /etc/metacontroller/encryption, readOnly: true}]
+`,
+	},
 	"network policy": {
 		Kustomization{Resources: []string{"overlays/single-node"}, Components: []string{"components/network-policy"}}, "networkPolicy: {enabled: true}\n",
 	},

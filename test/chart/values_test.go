@@ -54,18 +54,21 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 		"half of an etcd encrypted": {
 			"store: {type: external, external: {servers: ['https://a:2379', 'http://b:2379']}}", "store.external.servers: either all of them begin with https:// or none",
 		},
-		"a volume for many":          {"store: {embedded: {accessModes: [ReadWriteMany]}}", "value must be one of 'ReadWriteOnce', 'ReadWriteOncePod'"},
-		"a size of nothing":          {"store: {embedded: {size: big}}", "at '/store/embedded/size': "},
-		"two of the embedded etcd":   {"replicas: 2", "replicas: 2 servers need an etcd cluster of yours, with store.type external"},
-		"none":                       {"replicas: 0", "at '/replicas': minimum: got 0, want 1"},
-		"a privileged port":          {"port: 443", "at '/port': minimum: got 443, want 1,024"},
-		"a text for a flag":          {"certManager: {enabled: 'yes'}", "at '/certManager/enabled': got string, want boolean"},
-		"a flag of the chart":        {"commandArgs: [--etcd-servers=https://e]", "commandArgs: the chart itself sets --etcd-servers; see its values port, store and certManager"},
-		"a program for a flag":       {"commandArgs: [exec]", "at '/commandArgs/0': 'exec' does not match pattern"},
-		"another program":            {"command: /dlv", "command: the image has one program, so that /dlv cannot be run; flags go into commandArgs"},
-		"values of former versions":  {"cacheFlushInterval: 30m", "cacheFlushInterval: this value is gone; use the flag --cache-flush-interval in commandArgs"},
-		"logging of former versions": {"zap: {logLevel: 4}", "zap: this value is gone; use the flag -v and --logging-format in commandArgs"},
-		"two budgets":                {externalValues + "replicas: 2\npodDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}", "set minAvailable or maxUnavailable, not both"},
+		"a volume of the chart":          {"volumes: [{name: data, emptyDir: {}}]", "volumes: the chart itself has a volume data; give yours another name"},
+		"a volume in place of the store": {"volumeMounts: [{name: mine, mountPath: /var/lib/metacontroller-apiserver/}]", "volumeMounts: the chart itself mounts a volume at /var/lib/metacontroller-apiserver"},
+		"a volume without a name":        {"volumes: [{emptyDir: {}}]", "at '/volumes/0': missing property 'name'"},
+		"a volume for many":              {"store: {embedded: {accessModes: [ReadWriteMany]}}", "value must be one of 'ReadWriteOnce', 'ReadWriteOncePod'"},
+		"a size of nothing":              {"store: {embedded: {size: big}}", "at '/store/embedded/size': "},
+		"two of the embedded etcd":       {"replicas: 2", "replicas: 2 servers need an etcd cluster of yours, with store.type external"},
+		"none":                           {"replicas: 0", "at '/replicas': minimum: got 0, want 1"},
+		"a privileged port":              {"port: 443", "at '/port': minimum: got 443, want 1,024"},
+		"a text for a flag":              {"certManager: {enabled: 'yes'}", "at '/certManager/enabled': got string, want boolean"},
+		"a flag of the chart":            {"commandArgs: [--etcd-servers=https://e]", "commandArgs: the chart itself sets --etcd-servers; see its values port, store and certManager"},
+		"a program for a flag":           {"commandArgs: [exec]", "at '/commandArgs/0': 'exec' does not match pattern"},
+		"another program":                {"command: /dlv", "command: the image has one program, so that /dlv cannot be run; flags go into commandArgs"},
+		"values of former versions":      {"cacheFlushInterval: 30m", "cacheFlushInterval: this value is gone; use the flag --cache-flush-interval in commandArgs"},
+		"logging of former versions":     {"zap: {logLevel: 4}", "zap: this value is gone; use the flag -v and --logging-format in commandArgs"},
+		"two budgets":                    {externalValues + "replicas: 2\npodDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}", "set minAvailable or maxUnavailable, not both"},
 		"two budgets, of which one is zero": {
 			externalValues + "replicas: 2\npodDisruptionBudget: {minAvailable: 0, maxUnavailable: 1}", "set minAvailable or maxUnavailable, not both",
 		},
@@ -249,6 +252,27 @@ func TestRolesMayBeThoseOfOthers(t *testing.T) {
 	}
 	if !strings.Contains(r.Notes, "kubectl delete apiservice v1alpha1.metacontroller.k8s.io") {
 		t.Errorf("nobody says that the registration stays:\n%s", r.Notes)
+	}
+}
+
+// Flags name files of Secrets and ConfigMaps: keys of encryption, policies of audit.
+func TestFilesOfYoursAreMounted(t *testing.T) {
+	for _, store := range []string{"", externalValues, externalValues + "certManager: {enabled: true}\n"} {
+		r, err := Render(t.Context(), store+`
+volumes: [{name: encryption, secret: {secretName: keys}}]
+volumeMounts: [{name: encryption, mountPath: /etc/metacontroller/encryption, readOnly: true}]
+`, "metacontroller")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"      - name: encryption\n        secret:\n          secretName: keys\n",
+			"        - mountPath: /etc/metacontroller/encryption\n          name: encryption\n          readOnly: true\n",
+		} {
+			if !strings.Contains(r.Text, want) {
+				t.Errorf("%s: there is no\n%s", store, want)
+			}
+		}
 	}
 }
 

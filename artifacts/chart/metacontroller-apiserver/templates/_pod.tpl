@@ -93,6 +93,9 @@ spec:
       mountPath: /etc/metacontroller/serving
       readOnly: true
     {{- end }}
+    {{- with .Values.volumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
   - name: tmp
     emptyDir: {}
@@ -109,6 +112,9 @@ spec:
   - name: serving
     secret:
       secretName: {{ include "server.fullname" . }}-serving
+  {{- end }}
+  {{- with .Values.volumes }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:
