@@ -182,9 +182,10 @@ func TestTheChartHasTheServiceMonitorOfTheManifests(t *testing.T) {
 	}
 }
 
-// The alerts and the dashboard select by job, which is the name of the Service unless somebody says something else.
-func TestAlertsFindAServerOfAnotherName(t *testing.T) {
-	r, err := Render(t.Context(), "serviceMonitor: {enabled: true}\nfullnameOverride: server\n", "metacontroller")
+// endpoint returns the one endpoint of the ServiceMonitor that the chart makes with values.
+func endpoint(t *testing.T, values string) map[string]any {
+	t.Helper()
+	r, err := Render(t.Context(), "serviceMonitor: {enabled: true}\n"+values, "metacontroller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,14 +197,30 @@ func TestAlertsFindAServerOfAnotherName(t *testing.T) {
 		if err != nil || len(endpoints) != 1 {
 			t.Fatalf("got the endpoints %v, %v", endpoints, err)
 		}
-		endpoint, _ := endpoints[0].(map[string]any)
-		got, _, err := unstructured.NestedSlice(endpoint, "relabelings")
-		if want := []any{map[string]any{"targetLabel": "job", "replacement": "metacontroller-apiserver"}}; err != nil || !gocmp.Equal(want, got) {
-			t.Errorf("got the relabelings %v, %v, want %v", got, err, want)
-		}
-		return
+		one, _ := endpoints[0].(map[string]any)
+		return one
 	}
-	t.Error("there is no ServiceMonitor")
+	t.Fatal("there is no ServiceMonitor")
+	return nil
+}
+
+// The alerts and the dashboard select by job, which is the name of the Service unless somebody says something else.
+func TestAlertsFindAServerOfAnotherName(t *testing.T) {
+	want := []any{map[string]any{"targetLabel": "job", "replacement": "metacontroller-apiserver"}}
+	if got := endpoint(t, "fullnameOverride: server\n")["relabelings"]; !gocmp.Equal(want, got) {
+		t.Errorf("got the relabelings %v, want %v", got, want)
+	}
+}
+
+// Prometheus sends its token: where the authority is known, it looks to whom.
+func TestPrometheusVerifiesTheServerWhereItCan(t *testing.T) {
+	want := map[string]any{
+		"ca":         map[string]any{"secret": map[string]any{"name": "server-serving", "key": "ca.crt"}},
+		"serverName": "server.metacontroller.svc",
+	}
+	if got := endpoint(t, "fullnameOverride: server\ncertManager: {enabled: true}\n")["tlsConfig"]; !gocmp.Equal(want, got) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 func TestHelmFindsNothingToComplainOf(t *testing.T) {
