@@ -17,7 +17,6 @@ limitations under the License.
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"syscall"
@@ -46,11 +45,11 @@ func TestItEndsInOrderWhenNobodyReads(t *testing.T) {
 
 func TestArgumentsThatAreWrong(t *testing.T) {
 	for _, args := range [][]string{{"--no-such-flag"}, {"--port", "a"}, {"hook.py"}} {
-		if err := run(context.Background(), args); !errors.Is(err, errUsage) {
+		if err := run(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("%q: got %v", args, err)
 		}
 	}
-	if err := run(context.Background(), []string{"--help"}); err != nil {
+	if err := run(t.Context(), []string{"--help"}); err != nil {
 		t.Errorf("--help: got %v", err)
 	}
 }
