@@ -124,7 +124,7 @@ func TestTables(t *testing.T) {
 		composites + "/table/status": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
 			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
 		decorators + "?labelSelector=test%3Dtable": "Name Resources Attachments Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Targets! Syncs! Failed! Last Error!\n" +
-			"table statefulsets.apps <none> <unknown>  <unknown> <nil> AGE <none> <none> <none> <none> <nil> <nil> <nil> <none>\n",
+			"table statefulsets.apps <none> <unknown>  <unknown> <unknown> AGE <none> <none> <none> <none> <unknown> <unknown> <unknown> <none>\n",
 		groupPath + "/namespaces/table/controllerrevisions": "Name Parent Latest Children Age\ntable Foo.example.com/parent true 3 AGE\n",
 	} {
 		t.Run(path, func(t *testing.T) {
