@@ -62,10 +62,10 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	if done.Status.Hidden > 0 {
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(done.Status.Hidden))
 	}
-	switch n := done.Status.Parents; {
-	case n == 0:
+	switch n := done.Status.Parents; n {
+	case 0:
 		return selected.Nothing(c.Out, object)
-	case n == 1:
+	case 1:
 		fmt.Fprint(c.Out, "1 parent is")
 	default:
 		fmt.Fprintf(c.Out, "%d parents are", n)

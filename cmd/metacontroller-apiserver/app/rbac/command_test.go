@@ -124,7 +124,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		"no controller":    {"kind: ConfigMap\napiVersion: v1\n", []string{"-f", "-"}, "- holds no CompositeController"},
 		"an unknown field": {minimal + "  serviceAccount: web\n", []string{"-f", "-"}, `unknown field "spec.serviceAccount"`},
 		"no kind of ours": {
-			minimal + "---\napiVersion: metacontroller.k8s.io/v1alpha1\nkind: Decorator\n", []string{"-f", "-", "--service-account=a/b"},
+			minimal + "---\napiVersion: metacontroller.k8s.io/v1alpha1\nkind: Decorator\n",
+			[]string{"-f", "-", "--service-account=a/b"},
 			`"Decorator" is no kind of metacontroller.k8s.io/v1alpha1`,
 		},
 		"no YAML":           {"{", []string{"-f", "-"}, "reading controllers from -"},
