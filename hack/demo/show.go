@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -66,7 +67,8 @@ func (s *stage) await(ctx context.Context) error {
 
 var errFailing = errors.New("syncs of a parent fail")
 
-// synced tells whether a controller is ready and has synced all of its parents. A parent whose syncs fail is an error.
+// synced tells whether a controller is ready, has synced all of its parents, and says so in its status, which it writes a moment later. A parent
+// whose syncs fail is an error.
 func (s *stage) synced(ctx context.Context, controller *unstructured.Unstructured) (bool, error) {
 	resource := strings.ToLower(controller.GetKind()) + "s"
 	path := "/apis/" + controller.GetAPIVersion() + "/" + resource + "/" + controller.GetName() + "/parents?limit=500"
@@ -83,16 +85,26 @@ func (s *stage) synced(ctx context.Context, controller *unstructured.Unstructure
 	if err := json.Unmarshal([]byte(encoded), &parents); err != nil {
 		return false, fmt.Errorf("reading %s: %w", path, err)
 	}
+	synced := 0
 	for _, parent := range parents.Items {
-		if parent.State == "Failing" {
+		switch parent.State {
+		case "Failing":
 			return false, errFailing
-		}
-		if parent.State != "Synced" && parent.State != "Waiting" {
+		case "Synced":
+			synced++
+		case "Waiting":
+		default:
 			return false, nil
 		}
 	}
-	ready, err := s.kubectl(ctx, "get", resource+".metacontroller.k8s.io", controller.GetName(), "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
-	return ready == "True", err
+	status, err := s.kubectl(ctx, "get", resource+".metacontroller.k8s.io", controller.GetName(),
+		"-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.counters.synced}`)
+	if err != nil {
+		return false, err
+	}
+	ready, told, _ := strings.Cut(status, " ")
+	n, _ := strconv.Atoi(told) // Without counters it is 0, as that of a controller without parents.
+	return ready == "True" && n >= synced, nil
 }
 
 // plugin runs the plugin of kubectl.
