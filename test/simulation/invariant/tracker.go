@@ -81,6 +81,8 @@ type Tracker struct {
 	stranded map[string]bool
 	// revisions are the calls of the last sync: one for each revision where children roll (docs/reference/contract.md#s14.2).
 	revisions map[syncing][]*Call
+	// doubted are the calls before those, where it is not known that another sync began with the latter.
+	doubted map[syncing][]*Call
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
@@ -125,7 +127,7 @@ type state struct {
 func NewTracker(o Options) *Tracker {
 	return &Tracker{
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
-		finalized: map[string]int{}, stranded: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{},
+		finalized: map[string]int{}, stranded: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, doubted: map[syncing][]*Call{},
 		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
 		brakes: map[string]*brakes{},
 	}
@@ -281,28 +283,35 @@ func (t *Tracker) Call(c *Call) {
 	}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
-	if t.begins(t.revisions[key], c) {
+	switch begins, doubtful := t.begins(t.revisions[key], c); {
+	case doubtful:
+		t.doubted[key] = t.revisions[key]
+		delete(t.revisions, key)
+	case begins:
+		delete(t.doubted, key)
 		delete(t.revisions, key)
 	}
 	t.revisions[key] = append(t.revisions[key], c)
 	t.last[key] = c
 }
 
-// begins reports whether a call shows another state of a parent than those before it, or one that is known anew.
-func (t *Tracker) begins(before []*Call, c *Call) bool {
+// begins reports whether a call shows another state of a parent than those before it, or one that is known anew. The latter is doubtful where a
+// former revision may be what differs.
+func (t *Tracker) begins(before []*Call, c *Call) (begins, doubtful bool) {
 	if len(before) == 0 {
-		return true
+		return true, false
 	}
 	first := before[0]
 	was, is := object(first.Request.Parent), object(c.Request.Parent)
 	if was.version() != is.version() {
-		return true
+		return true, false
 	}
 	// A changed definition of the kind may show the parent in another form, and in the same version: at once, or when the engine has listed.
 	// What else differs is that of a former revision, for which the hook is called in the same sync, whatever changed since the call for the
 	// latest one.
-	return c.At > t.upgraded && equalButDefaults(was.at("spec"), is.at("spec")) &&
-		(first.At <= t.upgraded || !reflect.DeepEqual(was.at("spec"), is.at("spec")))
+	differ := !reflect.DeepEqual(was.at("spec"), is.at("spec"))
+	begins = c.At > t.upgraded && equalButDefaults(was.at("spec"), is.at("spec")) && (first.At <= t.upgraded || differ)
+	return begins, begins && first.At > t.upgraded
 }
 
 // checkFinalizerFirst checks that the parent that the sync hook is shown carries the finalizer.

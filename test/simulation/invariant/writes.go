@@ -134,7 +134,7 @@ func (t *Tracker) checkDeletion(c *change) {
 	}
 	controller, parent := t.controllerOf(c.before)
 	key := syncing{c.engine, controller, parent}
-	call, calls := t.last[key], t.revisions[key]
+	call, calls := t.last[key], slices.Concat(t.doubted[key], t.revisions[key])
 	switch {
 	case call == nil:
 		return
