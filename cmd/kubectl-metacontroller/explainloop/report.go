@@ -25,9 +25,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -70,7 +70,7 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 	}
 	fmt.Fprintf(out, "%s of %s is changed back and forth.\n", l.path, nameOf(l.object))
 	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		times(r.syncs, "sync"), duration.HumanDuration(max(0, r.now.Sub(l.last))))
+		times(r.syncs, "sync"), outputformat.Duration(r.now.Sub(l.last)))
 	others := r.others(l)
 	for _, other := range others {
 		fmt.Fprintf(out, "  %s changes it back.\n", sentence(other))
@@ -88,7 +88,7 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 func (r *report) printCreations(out io.Writer, l *loop) {
 	fmt.Fprintf(out, "%s is deleted by somebody else and created again.\n", nameOf(l.object))
 	fmt.Fprintf(out, "  %s %s created it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		times(r.syncs, "sync"), duration.HumanDuration(max(0, r.now.Sub(l.last))))
+		times(r.syncs, "sync"), outputformat.Duration(r.now.Sub(l.last)))
 	if l.flapping {
 		fmt.Fprintf(out, "  The controller does not create %s for a while, because that happened too often.\n", nameOf(l.object))
 	}

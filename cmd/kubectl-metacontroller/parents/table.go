@@ -24,9 +24,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -58,11 +58,11 @@ func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.Controller
 		p := &parents[i]
 		lastSync, took, next := none, none, none
 		if p.LastSyncTime != nil {
-			lastSync = duration.HumanDuration(max(0, now.Sub(p.LastSyncTime.Time))) + " ago"
+			lastSync = outputformat.Duration(now.Sub(p.LastSyncTime.Time)) + " ago"
 			took = (time.Duration(p.LastSyncMilliseconds) * time.Millisecond).String()
 		}
 		if p.NextSyncTime != nil {
-			next = "in " + duration.HumanDuration(max(0, p.NextSyncTime.Sub(now)))
+			next = "in " + outputformat.Duration(p.NextSyncTime.Sub(now))
 		}
 		resource := strings.TrimSuffix(p.Resource+"."+p.Group, ".")
 		t.row(w, cmp.Or(p.Namespace, none), resource, p.Name, string(p.State), children(p.Children), lastSync, took, fmt.Sprint(p.Retries), next, t.message(p))

@@ -25,8 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -173,7 +173,7 @@ func parentName(e *v1alpha1.ParentError) string {
 	return strings.Join(slices.DeleteFunc([]string{resource, e.Namespace, e.Name}, func(s string) bool { return s == "" }), "/")
 }
 
-func age(t metav1.Time, now time.Time) string { return duration.HumanDuration(max(now.Sub(t.Time), 0)) }
+func age(t metav1.Time, now time.Time) string { return outputformat.Duration(now.Sub(t.Time)) }
 
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 

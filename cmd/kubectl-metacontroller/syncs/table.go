@@ -23,9 +23,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -50,7 +50,7 @@ func (t table) print(out io.Writer, now time.Time, syncs []v1alpha1.ControllerSy
 	}
 	for i := range syncs {
 		s := &syncs[i]
-		t.row(w, duration.HumanDuration(max(0, now.Sub(s.Time.Time)))+" ago", cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name,
+		t.row(w, outputformat.Duration(now.Sub(s.Time.Time))+" ago", cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name,
 			t.short(triggers(s)), milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), t.short(children(s)), t.short(s.Error))
 	}
 	return w.Flush()
