@@ -283,12 +283,11 @@ func (t *Tracker) Call(c *Call) {
 	}
 	t.checkKnowledge(key, c)
 	t.checkFinalizerFirst(c)
-	switch begins, doubtful := t.begins(t.revisions[key], c); {
-	case doubtful:
-		t.doubted[key] = t.revisions[key]
-		delete(t.revisions, key)
-	case begins:
+	if begins, doubtful := t.begins(t.revisions[key], c); begins {
 		delete(t.doubted, key)
+		if doubtful {
+			t.doubted[key] = t.revisions[key]
+		}
 		delete(t.revisions, key)
 	}
 	t.revisions[key] = append(t.revisions[key], c)
