@@ -18,6 +18,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -73,5 +74,48 @@ func TestAFolderMayHaveFilesOfOthers(t *testing.T) {
 	}
 	if want := filepath.Join(folder, "package.json") + ": an object has neither apiVersion nor kind: it is left out\n"; !strings.Contains(printed.String(), want) {
 		t.Errorf("got %q, want %q in it", printed.String(), want)
+	}
+}
+
+// A first mistake costs no new control plane.
+func TestAnAuthorWhoStaysMendsHisManifests(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	manifest := "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}"
+	if err := os.WriteFile(filepath.Join(folder, "controller.yaml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused, kubectl := filepath.Join(dir, "refused"), filepath.Join(dir, "kubectl")
+	script := "#!/bin/sh\nif [ -e '" + refused + "' ]; then echo 'unknown field' >&2; exit 1; fi\n"
+	if err := errors.Join(os.WriteFile(refused, nil, 0o600), os.WriteFile(kubectl, []byte(script), 0o700)); err != nil { //nolint:gosec // It is a program.
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	s := &stage{
+		out: &printed, project: &project{title: folder, manifests: []string{folder}}, dir: dir, cluster: cluster{Kubectl: kubectl},
+		applied: map[string]string{},
+	}
+	if err := s.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, do := range []func(context.Context) error{s.apply, s.await, s.showResult} {
+		if err := do(t.Context()); err != nil {
+			t.Fatalf("got %v while the manifests are refused, want to go on", err)
+		}
+	}
+	for _, want := range []string{"    The manifests are not applied: ", "unknown field", "    When you save the mended files, they are applied.\n"} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("got %q, want %q in it", printed.String(), want)
+		}
+	}
+	s.options.once = true
+	if err := s.apply(t.Context()); err == nil {
+		t.Error("got no error for a visitor who does not stay")
+	}
+	if err := os.Remove(refused); err != nil {
+		t.Fatal(err)
+	}
+	printed.Reset()
+	if s.reapply(t.Context()); len(s.appliedControllers()) != 1 {
+		t.Errorf("got %d controllers after the mistake was mended, want 1; printed was %q", len(s.appliedControllers()), printed.String())
 	}
 }

@@ -45,7 +45,7 @@ const (
 func (s *stage) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
-	for _, controller := range s.set.Load().Controllers {
+	for _, controller := range s.appliedControllers() {
 		err := wait.PollUntilContextCancel(limited, syncedInterval, true, func(ctx context.Context) (bool, error) { return s.synced(ctx, controller) })
 		if err == nil {
 			continue
@@ -114,7 +114,7 @@ func (s *stage) plugin(ctx context.Context, args ...string) (string, error) {
 
 // showResult prints how the controllers and their parents are doing, and the objects of the project.
 func (s *stage) showResult(ctx context.Context) error {
-	for _, controller := range s.set.Load().Controllers {
+	for _, controller := range s.appliedControllers() {
 		for _, args := range [][]string{{"status", manifests.Argument(controller)}, {"parents", manifests.Argument(controller), "--all"}} {
 			printed, err := s.plugin(ctx, args...)
 			if err != nil {

@@ -180,7 +180,7 @@ func (s *stage) startHook(ctx context.Context) error {
 
 // resync has every parent synced, and says so.
 func (s *stage) resync(ctx context.Context) {
-	for _, controller := range s.set.Load().Controllers {
+	for _, controller := range s.appliedControllers() {
 		args := []string{"resync", manifests.Argument(controller), "--all"}
 		printed, err := s.plugin(ctx, args...)
 		if err != nil {
@@ -190,8 +190,16 @@ func (s *stage) resync(ctx context.Context) {
 	}
 }
 
-// apply creates the objects: what defines others first, samples last.
-func (s *stage) apply(ctx context.Context) error { return s.applySet(ctx, s.set.Load()) }
+// apply creates the objects: what defines others first, samples last. An author's manifests may be wrong: he stays, and mends them.
+func (s *stage) apply(ctx context.Context) error {
+	err := s.applySet(ctx, s.set.Load())
+	if err == nil || s.options.once || ctx.Err() != nil {
+		return err
+	}
+	s.tellNotApplied(err)
+	fmt.Fprintln(s.out, "    When you save the mended files, they are applied.")
+	return nil
+}
 
 // reapply applies what has changed in the manifests. What is wrong is printed: the next change may be the cure.
 func (s *stage) reapply(ctx context.Context) {
@@ -201,8 +209,24 @@ func (s *stage) reapply(ctx context.Context) {
 		err = s.applySet(ctx, set)
 	}
 	if err != nil {
-		fmt.Fprintf(s.out, "    The manifests are not applied: %v\n", err)
+		s.tellNotApplied(err)
 	}
+}
+
+func (s *stage) tellNotApplied(err error) {
+	fmt.Fprintf(s.out, "    The manifests are not applied: %v\n", err)
+}
+
+// appliedControllers are those controllers of the set that the API server has accepted.
+func (s *stage) appliedControllers() []*unstructured.Unstructured {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.set.Load().Controllers), func(o *unstructured.Unstructured) bool { return s.applied[appliedKey(o)] == "" })
+}
+
+// appliedKey is the key of an object in applied.
+func appliedKey(o *unstructured.Unstructured) string {
+	return o.GroupVersionKind().String() + "/" + o.GetNamespace() + "/" + o.GetName()
 }
 
 // applySet applies those objects of a set that are not what was applied last.
@@ -237,8 +261,7 @@ func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructur
 		if err != nil {
 			return err
 		}
-		key := o.GroupVersionKind().String() + "/" + o.GetNamespace() + "/" + o.GetName()
-		if s.applied[key] != encoded {
+		if key := appliedKey(o); s.applied[key] != encoded {
 			changed[key] = encoded
 			text.WriteString(encoded)
 		}
