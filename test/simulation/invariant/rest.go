@@ -281,6 +281,19 @@ func (t *Tracker) Failing() bool {
 	return false
 }
 
+// longestPause is for how long a child is left as it is at most, when nothing else happens (docs/design/0013-plans-and-records.md).
+const longestPause = 10 * time.Minute
+
+// Leaving reports whether a Warning has said lately that a child is left as it is, which is looked at again without an event.
+func (t *Tracker) Leaving(c Cluster) bool {
+	for _, w := range t.warned {
+		if w.left && c.At-w.last <= longestPause {
+			return true
+		}
+	}
+	return false
+}
+
 // leaving are the reasons of Warnings that say that a child is left as it is.
 var leaving = map[string]bool{"ChildFlapping": true, "ChildNotRecreated": true, "ChildNotUpdated": true}
 
