@@ -134,21 +134,25 @@ func (t *Tracker) checkDeletion(c *change) {
 	}
 	controller, parent := t.controllerOf(c.before)
 	key := syncing{c.engine, controller, parent}
-	call, calls := t.last[key], slices.Concat(t.doubted[key], t.revisions[key])
+	call, calls := t.last[key], t.revisions[key]
 	switch {
 	case call == nil:
 		return
 	case t.objects[parent] == nil && text(c.before.at("metadata", "annotations")[mark]) != "":
 		return // A composite of the parent may have claimed the attachment, by a selector that is not known any more.
 	case rolls(call.Request.Controller):
-		other := func(call *Call) bool { return !wantsAsItIs(call, c.before) }
-		if !updatedInPlace(latest(calls), c.before) && slices.ContainsFunc(calls, other) {
+		if rollsAway(calls, c.before) || rollsAway(slices.Concat(t.doubted[key], calls), c.before) {
 			return
 		}
 	case !wantsAsItIs(call, c.before):
 		return
 	}
 	t.violated(New(WantedStays, c.at, "%s was deleted, and the last response of %s wants it as it is", c.before, controller))
+}
+
+// rollsAway reports whether a rollout may delete a child after the calls of a sync.
+func rollsAway(calls []*Call, have object) bool {
+	return !updatedInPlace(latest(calls), have) && slices.ContainsFunc(calls, func(call *Call) bool { return !wantsAsItIs(call, have) })
 }
 
 // deletes reports whether a write is a request to delete something.

@@ -77,6 +77,11 @@ func TestDeletionDuringARollout(t *testing.T) {
 			s.ask(defaulted, red, 2*second)
 			s.ask(former, red, 3*second)
 		}, WantedStays},
+		"OfAChildThatTheLatestLacksSinceTheParentHasOtherDefaults": {"RollingInPlace", func(s *script) {
+			upgrade(s)
+			s.ask(latest, blue, 2*second)
+			s.ask(defaulted, none, 3*second)
+		}, ""},
 		"OfAChildThatAllWantInTheSyncAfterTheOneInWhichAKindChanged": {"RollingRecreate", func(s *script) {
 			s.ask(latest, blue, second)
 			upgrade(s)
