@@ -86,7 +86,7 @@ func TestAnAuthorWhoStaysMendsHisManifests(t *testing.T) {
 	}
 	refused, kubectl := filepath.Join(dir, "refused"), filepath.Join(dir, "kubectl")
 	script := "#!/bin/sh\nif [ -e '" + refused + "' ]; then echo 'unknown field' >&2; exit 1; fi\n"
-	if err := errors.Join(os.WriteFile(refused, nil, 0o600), os.WriteFile(kubectl, []byte(script), 0o700)); err != nil { //nolint:gosec // It is a program.
+	if err := errors.Join(os.WriteFile(refused, nil, 0o600), os.WriteFile(kubectl, []byte(script), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	var printed bytes.Buffer
