@@ -174,13 +174,7 @@ func (r *runner) flush() bool {
 // retried lets children be tried again that are left as they are, and parents that fail, until that has nothing written any more: nobody tells
 // the engine that a right was given back, or that the object of a stranger, whose name a child needs, is gone.
 func (r *runner) retried() bool {
-	for rounds := 0; rounds < 5 && r.tracker.Leaving(r.cluster()); rounds++ {
-		r.wait(longestBackoff + margin)
-		if !r.settle() || !r.confirmAll() {
-			return false
-		}
-	}
-	for wrote, rounds := true, 0; wrote && rounds < 5 && r.tracker.Failing(); rounds++ {
+	for wrote, rounds := true, 0; rounds < 5 && (r.tracker.Leaving(r.cluster()) || wrote && r.tracker.Failing()); rounds++ {
 		before := len(r.world.API.Journal())
 		r.wait(longestBackoff + margin)
 		if !r.settle() || !r.confirmAll() {
