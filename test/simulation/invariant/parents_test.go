@@ -148,14 +148,14 @@ func TestParentsAtRest(t *testing.T) {
 		s.write("user", "create", "configmaps", "x", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"%s}}`,
 			ownedBy+`t","controller":true}]`), 0)
 	}
-	// finalizedByFirst has the first of some engines put the finalizer of a controller that is gone on a parent.
-	finalizedByFirst := func(engines int, by string) func(*script) {
+	// finalizedByFirst has the first of some engines put the finalizer of a controller on a parent.
+	finalizedByFirst := func(engines int, by, controller string) func(*script) {
 		return func(s *script) {
 			for range engines {
 				s.Starts(0)
 			}
 			settled(s)
-			s.thing(by, `,"generation":1,"finalizers":["metacontroller.io/compositecontroller-gone"]`, `,"status":{"observedGeneration":1}`, 0)
+			s.thing(by, `,"generation":1,"finalizers":["metacontroller.io/compositecontroller-`+controller+`"]`, `,"status":{"observedGeneration":1}`, 0)
 			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, time.Minute)
 		}
 	}
@@ -164,12 +164,14 @@ func TestParentsAtRest(t *testing.T) {
 		happens func(*script)
 		want    string
 	}{
-		"FinalizerOfAControllerThatIsGone":   {Cluster{}, finalizedByFirst(1, "engine"), FinalizersAsDefined},
-		"FinalizerThatAKilledEngineAddsLate": {Cluster{}, finalizedByFirst(2, "engine"), ""},
-		"FinalizerThatAUserAdds":             {Cluster{}, finalizedByFirst(2, "user"), FinalizersAsDefined},
-		"Settled":                            {Cluster{}, settled, ""},
-		"Resynced":                           {Cluster{Resynced: time.Second}, settled, ""},
-		"NotResynced":                        {Cluster{Resynced: time.Hour}, settled, ResyncAsks},
+		"FinalizerOfAControllerThatIsGone":              {Cluster{}, finalizedByFirst(1, "engine", "gone"), FinalizersAsDefined},
+		"FinalizerThatAKilledEngineAddsLate":            {Cluster{}, finalizedByFirst(2, "engine", "gone"), ""},
+		"FinalizerThatAUserAdds":                        {Cluster{}, finalizedByFirst(2, "user", "gone"), FinalizersAsDefined},
+		"FinalizerOfAControllerThatDoesNotFinalize":     {Cluster{}, finalizedByFirst(1, "engine", "c0"), FinalizersAsDefined},
+		"FinalizerThatAKilledEngineAddsLateAfterAnEdit": {Cluster{}, finalizedByFirst(2, "engine", "c0"), ""},
+		"Settled":     {Cluster{}, settled, ""},
+		"Resynced":    {Cluster{Resynced: time.Second}, settled, ""},
+		"NotResynced": {Cluster{Resynced: time.Hour}, settled, ResyncAsks},
 		"OldGeneration": {Cluster{}, func(s *script) {
 			s.thing("user", `,"generation":2`, `,"status":{"observedGeneration":1}`, 0)
 			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, 0)

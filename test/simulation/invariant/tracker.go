@@ -76,8 +76,8 @@ type Tracker struct {
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
 	finalized map[string]int
-	// stranded are the finalizers, by UID and finalizer, that an engine that was killed put on an object late, when their definition was
-	// being deleted or gone: the next engine may have released all parents by then, and nobody is left who looks for more.
+	// stranded are the finalizers, by UID and finalizer, that an engine that was killed put on an object late, when no definition wanted
+	// them any more: the next engine may have released all parents by then, and nobody looks for more.
 	stranded map[string]bool
 	// revisions are the calls of the last sync: one for each revision where children roll (docs/reference/contract.md#s14.2).
 	revisions map[syncing][]*Call
@@ -206,8 +206,7 @@ func (t *Tracker) note(c *change) {
 	for _, f := range missing(c.after.finalizers(), c.before.finalizers()) {
 		t.finalized[c.UID+f] = c.index
 		_, controller, _ := strings.Cut(f, "controller-")
-		d := t.definition(controller)
-		t.stranded[c.UID+f] = c.byEngine && t.late(c) && (d == nil || d.deleting())
+		t.stranded[c.UID+f] = c.byEngine && t.late(c) && !finalizes(t.definition(controller), c.after.kind())
 	}
 	t.written[c.UID] = c.index
 	if by, child := c.before.controller(); child {
