@@ -85,17 +85,9 @@ func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured
 
 // leave reports whether a role that others have written differs from the wanted one, and then tells the user how.
 func leave(existing, wanted *unstructured.Unstructured, authors []string, o Options) (bool, error) {
-	has, err := rulesOf(existing)
-	if err != nil {
+	lacks, more, err := difference(existing, wanted)
+	if err != nil || len(lacks)+len(more) == 0 {
 		return false, err
-	}
-	wants, err := rulesOf(wanted)
-	if err != nil {
-		return false, err
-	}
-	lacks, more := uncovered(wants, has), uncovered(has, wants)
-	if len(lacks)+len(more) == 0 {
-		return false, nil
 	}
 	progressf(o.Progress, "%s was written by %s and is not changed; --restore-roles replaces it", describe(existing), strings.Join(authors, ", "))
 	for _, line := range lacks {
@@ -105,6 +97,19 @@ func leave(existing, wanted *unstructured.Unstructured, authors []string, o Opti
 		progressf(o.Progress, "  it has besides: %s", line)
 	}
 	return true, nil
+}
+
+// difference returns what a role lacks of the wanted one, and what it has besides, one resource in a line.
+func difference(existing, wanted *unstructured.Unstructured) (lacks, more []string, err error) {
+	has, err := rulesOf(existing)
+	if err != nil {
+		return nil, nil, err
+	}
+	wants, err := rulesOf(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	return uncovered(wants, has), uncovered(has, wants), nil
 }
 
 // authorsOfRules returns the field managers other than this package that own the rules of a role.

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,8 +31,8 @@ import (
 )
 
 // Unregister deletes what Register applied, except for the namespace, which may hold objects of others: earlier versions applied
-// labels to it, which are taken off. A role that Register has left to others stays. Objects that are not there are no error. It refuses with an *OccupiedError when the registration is that of another server, and deletes nothing
-// then. The server's own objects stay in its store.
+// labels to it, which are taken off. A role that Register has left to others stays. Objects that are not there are no error. It refuses with an
+// *OccupiedError when the registration is that of another server, and deletes nothing then. The server's own objects stay in its store.
 func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	if out == nil {
 		out = io.Discard
@@ -61,6 +62,32 @@ func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 	return nil
 }
 
+// belongsToOthers reports whether a role is not that of register, or not any more, and then tells the user. One that was narrowed stays: with
+// bindings of the user's, the next one that register makes would give all rights back.
+func belongsToOthers(ctx context.Context, target dynamic.ResourceInterface, role *unstructured.Unstructured, out io.Writer) (bool, error) {
+	existing, err := target.Get(ctx, role.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describe(role), err)
+	}
+	if !appliedHere(existing) {
+		progressf(out, "%s is not that of register and stays", describe(role))
+		return true, nil
+	}
+	authors := authorsOfRules(existing)
+	if len(authors) == 0 {
+		return false, nil
+	}
+	lacks, more, err := difference(existing, role)
+	if err != nil || len(lacks)+len(more) == 0 {
+		return false, err
+	}
+	progressf(out, "%s was written by %s and stays", describe(role), strings.Join(authors, ", "))
+	return true, nil
+}
+
 // remove deletes one object of a registration.
 func remove(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, out io.Writer) error {
 	target, err := resourceFor(client, object)
@@ -68,10 +95,9 @@ func remove(ctx context.Context, client dynamic.Interface, object *unstructured.
 		return err
 	}
 	if object.GetKind() == kindClusterRole || object.GetKind() == kindRole {
-		existing, err := target.Get(ctx, object.GetName(), metav1.GetOptions{})
-		if err == nil && !appliedHere(existing) {
-			progressf(out, "%s is not that of register and stays", describe(object))
-			return nil
+		stays, err := belongsToOthers(ctx, target, object, out)
+		if err != nil || stays {
+			return err
 		}
 	}
 	err = target.Delete(ctx, object.GetName(), metav1.DeleteOptions{})

@@ -142,7 +142,14 @@ func TestNarrowedRolesStayNarrow(t *testing.T) {
 			}
 		}
 	}
-	progress := server.register(t, func(o *registration.Options) { o.RestoreRoles = true })
+	progress := unregister(t)
+	if want := "ClusterRole " + role + " was written by kubectl-patch and stays\n"; !strings.Contains(progress, want) {
+		t.Errorf("unregister does not say %q:\n%s", want, progress)
+	}
+	if !exists(t, "clusterrole/"+role) || rules(t, role) != narrow {
+		t.Fatal("unregister deleted a role that was narrowed")
+	}
+	progress = server.register(t, func(o *registration.Options) { o.RestoreRoles = true })
 	if got := rules(t, role); got != whole || !strings.Contains(progress, "applied ClusterRole "+role+"\n") {
 		t.Errorf("register --restore-roles left the rules %s:\n%s", got, progress)
 	}

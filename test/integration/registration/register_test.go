@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -37,13 +38,15 @@ import (
 const apiService = "v1alpha1.metacontroller.k8s.io"
 
 // unregister cleans up after a test, whose context may have ended.
-func unregister(t *testing.T) {
+func unregister(t *testing.T) string {
 	t.Helper()
+	var progress strings.Builder
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
-	if err := registration.Unregister(ctx, cluster.Shared(t).Config(t), t.Output()); err != nil {
+	if err := registration.Unregister(ctx, cluster.Shared(t).Config(t), io.MultiWriter(t.Output(), &progress)); err != nil {
 		t.Error(err)
 	}
+	return progress.String()
 }
 
 // exists tells whether kubectl finds something.
