@@ -170,7 +170,7 @@ simulate: ## Run SEEDS random histories of the engine in a simulated cluster, fr
 	@hack/simulate.sh -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
 
 .PHONY: simulate-before
-simulate-before: ## The same with the engine of the commit BEFORE; histories go on after violations of the invariants OPEN.
+simulate-before: ## The same with the engine of the commit BEFORE, after the kept histories before-*.json; OPEN: invariants that are not checked.
 	@GOGC=800 hack/simulate-before.sh $(BEFORE) $(SEEDS) $(FIRST) '$(OPEN)'
 
 .PHONY: simulate-coverage
