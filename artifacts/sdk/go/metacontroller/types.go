@@ -109,7 +109,7 @@ type LabelSelector struct {
 }
 
 // RelatedResourceRule selects objects of one type: by label, by namespace and name, or by the labels of their namespace. Names exclude both selectors, and namespace excludes namespaceSelector. A rule without any of them selects all objects of the type.
-// With a namespaced parent, a v1 rule reaches the objects of the parent's namespace only; a v2 rule is not restricted, and neither are rules of cluster-scoped parents.
+// With a namespaced parent, a v1 rule of a namespaced type selects in the parent's namespace, but for one with names and without a namespace, which are looked up in all namespaces; a v2 rule is not restricted, and neither are rules of cluster-scoped parents.
 type RelatedResourceRule struct {
 	// apiVersion of the type, for example v1 or apps/v1. Required.
 	ApiVersion string `json:"apiVersion"`
