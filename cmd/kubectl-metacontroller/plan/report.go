@@ -153,10 +153,13 @@ func summary(s *v1alpha1.PlanSummary) string {
 	if s.Failing > 0 {
 		text += fmt.Sprintf(", and the syncs of %d would fail", s.Failing)
 	}
-	if len(parts) == 0 {
-		return text + ". There are no children."
+	switch {
+	case len(parts) > 0:
+		return text + ". Children: " + strings.Join(parts, ", ") + "."
+	case s.Failing > 0: // Which children they have is not known.
+		return text + "."
 	}
-	return text + ". Children: " + strings.Join(parts, ", ") + "."
+	return text + ". There are no children."
 }
 
 func plural(n int64, one, many string) string {

@@ -144,7 +144,7 @@ func TestStatusAndSummary(t *testing.T) {
 		},
 		"a sync fails": {
 			parts:  []v1alpha1.ControllerPlanStatus{{Summary: v1alpha1.PlanSummary{Parents: 1, Changing: 1, Failing: 1}}},
-			status: 2, printed: "Of 1 parent, 1 would change, and the syncs of 1 would fail. There are no children.\n",
+			status: 2, printed: "Of 1 parent, 1 would change, and the syncs of 1 would fail.\n",
 			err: "1 sync would fail, as it says above; see how the parents are with 'kubectl metacontroller parents cc/website --all'",
 		},
 		"no parents": {
