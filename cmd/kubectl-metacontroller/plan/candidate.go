@@ -44,6 +44,7 @@ func candidate(filename string, in io.Reader) (object controllerobject.Object, b
 	if err != nil {
 		return object, nil, fmt.Errorf("reading the definition: %w", err)
 	}
+	var definitions []definition
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for {
 		document, err := reader.Read()
@@ -53,42 +54,66 @@ func candidate(filename string, in io.Reader) (object controllerobject.Object, b
 		if err != nil {
 			return object, nil, fmt.Errorf("reading %s: %w", filename, err)
 		}
-		found, encoded, err := controllerOf(document)
+		found, err := controllersOf(document)
 		if err != nil {
 			return object, nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)
 		}
-		if encoded == nil {
-			continue
-		}
-		if body != nil {
-			return object, nil, fmt.Errorf("%s holds %s and %s: a plan has one candidate; put them into files of their own",
-				filename, object.Argument(), found.Argument())
-		}
-		object, body = found, &runtime.RawExtension{Raw: encoded}
+		definitions = append(definitions, found...)
 	}
-	if body == nil {
+	switch len(definitions) {
+	case 0:
 		return object, nil, fmt.Errorf("%s holds neither a CompositeController nor a DecoratorController: name another file with -f", filename)
+	case 1:
+		return definitions[0].object, &runtime.RawExtension{Raw: definitions[0].encoded}, nil
 	}
-	return object, body, nil
+	return object, nil, fmt.Errorf("%s holds %s and %s: a plan has one candidate; put them into files of their own",
+		filename, definitions[0].object.Argument(), definitions[1].object.Argument())
 }
 
-// controllerOf reads a document, which is nil if it is no controller object of a version that the plugin speaks.
-func controllerOf(document []byte) (object controllerobject.Object, encoded []byte, err error) {
-	encoded, err = yaml.YAMLToJSON(document)
+// definition is a controller object as it was read, and as it was written.
+type definition struct {
+	object  controllerobject.Object
+	encoded []byte
+}
+
+// controllersOf reads the controller objects in a document, which is an object, or a list as kubectl prints it. Others are left out.
+func controllersOf(document []byte) ([]definition, error) {
+	encoded, err := yaml.YAMLToJSON(document)
 	if err != nil {
-		return object, nil, err
+		return nil, err
 	}
 	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
 	}
-	if err := json.Unmarshal(encoded, &head); err != nil {
-		return object, nil, nil //nolint:nilerr // What is no object is no controller.
+	err = json.Unmarshal(encoded, &head)
+	switch list := head.APIVersion == "v1" && head.Kind == "List"; {
+	case list && err != nil:
+		return nil, errors.New("items of a List must be an array")
+	case list:
+		var all []definition
+		for _, item := range head.Items {
+			found, err := controllersOf(item)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	case head.APIVersion != v1alpha1.SchemeGroupVersion.String(): // What is no object is no controller, either.
+		return nil, nil
 	}
-	if head.APIVersion != v1alpha1.SchemeGroupVersion.String() {
-		return object, nil, nil
+	object, err := controllerOf(head.Kind, encoded)
+	if err != nil || object == (controllerobject.Object{}) {
+		return nil, err
 	}
-	switch head.Kind {
+	return []definition{{object, encoded}}, nil
+}
+
+// controllerOf reads an object of the group. It is empty for another kind.
+func controllerOf(kind string, encoded []byte) (object controllerobject.Object, err error) {
+	switch kind {
 	case "CompositeController":
 		object.Composite = &v1alpha1.CompositeController{}
 		err = json.Unmarshal(encoded, object.Composite)
@@ -96,10 +121,10 @@ func controllerOf(document []byte) (object controllerobject.Object, encoded []by
 		object.Decorator = &v1alpha1.DecoratorController{}
 		err = json.Unmarshal(encoded, object.Decorator)
 	default:
-		return object, nil, nil
+		return object, nil
 	}
 	if err == nil && object.Name() == "" {
 		err = errors.New("metadata.name is missing")
 	}
-	return object, encoded, err
+	return object, err
 }

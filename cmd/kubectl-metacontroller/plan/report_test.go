@@ -252,12 +252,26 @@ func TestTheCandidateOfAFile(t *testing.T) {
 		decorator = "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: DecoratorController\nmetadata: {name: b}\n"
 		service   = "apiVersion: v1\nkind: Service\nmetadata: {name: c}\n"
 	)
+	list := func(objects ...string) string {
+		text := "apiVersion: v1\nkind: List\nitems:\n"
+		for _, o := range objects {
+			text += "- " + strings.ReplaceAll(strings.TrimSpace(o), "\n", "\n  ") + "\n"
+		}
+		return text
+	}
 	for what, tc := range map[string]struct{ text, want, err string }{
 		"a composite":           {composite, "cc/a", ""},
 		"beside other objects":  {service + "---\n" + decorator + "---\n", "dc/b", ""},
 		"with unknown fields":   {composite + "spec: {unknown: true}\n", "cc/a", ""},
 		"two":                   {composite + "---\n" + decorator, "", "holds cc/a and dc/b"},
 		"none":                  {service, "", "holds neither"},
+		"in a list":             {list(service, decorator), "dc/b", ""},
+		"in a list of lists":    {list(service, list(composite)), "cc/a", ""},
+		"two in a list":         {list(composite, decorator), "", "holds cc/a and dc/b"},
+		"none in a list":        {list(service), "", "holds neither"},
+		"a list of nothing":     {list(), "", "holds neither"},
+		"a list that is none":   {"apiVersion: v1\nkind: List\nitems: {a: b}\n", "", "items of a List must be an array"},
+		"another kind":          {strings.ReplaceAll(composite, "Composite", "Other"), "", "holds neither"},
 		"no name":               {"apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\n", "", "metadata.name is missing"},
 		"no YAML":               {"a: b: c", "", "lint -f"},
 		"a field of other type": {composite + "spec: {parentResource: 1}\n", "", "lint -f"},
