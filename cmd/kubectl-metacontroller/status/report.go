@@ -104,9 +104,12 @@ func troublesOf(conditions []metav1.Condition) []metav1.Condition {
 	return list
 }
 
-// parentLines tell of the parents, and of what counters tell beside them.
+// parentLines tell of the parents, and of what counters tell beside them. Without counters nothing is known.
 func parentLines(c *v1alpha1.ControllerCounters) []string {
-	if c == nil || c.Parents == 0 {
+	switch {
+	case c == nil:
+		return nil
+	case c.Parents == 0:
 		return []string{"It has no parents."}
 	}
 	line := fmt.Sprintf("Of %s, %d synced", count(c.Parents, "parent"), c.Synced)

@@ -59,13 +59,11 @@ func TestWhatIsSaidOfAController(t *testing.T) {
 	}{
 		"no status": {v1alpha1.ControllerStatus{}, `
 CompositeController web was not taken up by the engine yet.
-  It has no parents.
   Next:
     kubectl describe apiservice v1alpha1.metacontroller.k8s.io
 `},
 		"a change that is not taken up": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{old}}, `
 CompositeController web has a change that the engine has not taken up yet (generation 2, observed 1).
-  It has no parents.
   Next:
     kubectl wait --for=condition=Ready compositecontroller/web
 `},
@@ -117,7 +115,6 @@ CompositeController web is ready.
 			LastErrors: []v1alpha1.ParentError{{Resource: "pods", Namespace: "a", Name: "b", Time: before(5), Message: "sync hook failed: refused"}},
 		}, `
 CompositeController web is not ready (HookFailing): No sync can succeed. The sync hook fails: refused.
-  It has no parents.
   Hook sync: 1 call; the last one failed 5s ago: refused
   pods/a/b, 5s ago: sync hook failed: as the hook sync
   Next:
@@ -128,7 +125,6 @@ CompositeController web is not ready (HookFailing): No sync can succeed. The syn
 			not(v1alpha1.ReasonRightMissing, "It is held."), condition(v1alpha1.ConditionPermitted, metav1.ConditionFalse, v1alpha1.ReasonRightMissing, "Grant list."),
 		}}, `
 CompositeController web is not ready (RightMissing): It is held.
-  It has no parents.
   Permitted is False (RightMissing): Grant list.
   Next:
     kubectl metacontroller rbac cc/web | kubectl apply -f -
@@ -138,7 +134,6 @@ CompositeController web is not ready (RightMissing): It is held.
 			LastErrors: []v1alpha1.ParentError{{Resource: "nodes", Name: "n", Time: before(3), Message: "none"}},
 		}, `
 CompositeController web is ready.
-  It has no parents.
   nodes/n, 3s ago: none
   Next:
     kubectl -n default events --for nodes/n
@@ -148,7 +143,6 @@ CompositeController web is ready.
 			condition(v1alpha1.ConditionPermitted, metav1.ConditionFalse, v1alpha1.ReasonServiceAccountNotFound, "It is held."),
 		}}, `
 CompositeController web is not ready (ServiceAccountNotFound): It is held.
-  It has no parents.
   Next:
     kubectl -n team create serviceaccount web
 `},
@@ -159,7 +153,6 @@ CompositeController web is not ready (ServiceAccountNotFound): It is held.
 			condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, ""),
 		}}, `
 CompositeController web is not ready (ResourceNotFound): No things.
-  It has no parents.
   Next:
     kubectl api-resources   # the plural names and groups of what is served
 `},
@@ -167,13 +160,15 @@ CompositeController web is not ready (ResourceNotFound): No things.
 			not(v1alpha1.ReasonPaused, "It is paused."), condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused, "It is paused."),
 		}}, `
 CompositeController web is paused.
-  It has no parents.
   Next:
     kubectl metacontroller resume cc/web
 `},
+		"no parents": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{ready}, Counters: &v1alpha1.ControllerCounters{}}, `
+CompositeController web is ready.
+  It has no parents.
+`},
 		"another reason": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{not(v1alpha1.ReasonNotSelected, "Not selected.")}}, `
 CompositeController web is not ready (NotSelected): Not selected.
-  It has no parents.
   Next:
     kubectl -n default events --for compositecontroller/web
 `},
