@@ -96,7 +96,7 @@ func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *nod
 	for _, resource := range c.kinds[mapping.Resource.GroupResource()] {
 		m, err := mappingOf(c.mapper, resource)
 		if meta.IsNoMatchError(err) {
-			c.notef("The cluster does not serve %s.", resource.GroupResource())
+			c.unserved(resource)
 			continue
 		}
 		if err != nil {
@@ -161,6 +161,10 @@ func (c *collector) list(ctx context.Context, mapping *meta.RESTMapping, namespa
 			c.notef("You may not list %s: see 'kubectl auth can-i list %[1]s'.", mapping.Resource.GroupResource())
 			break
 		}
+		if apierrors.IsNotFound(err) { // What the cluster serves is remembered for hours.
+			c.unserved(mapping.Resource)
+			break
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", mapping.Resource.GroupResource(), err)
 		}
@@ -175,6 +179,10 @@ func (c *collector) list(ctx context.Context, mapping *meta.RESTMapping, namespa
 	}
 	c.lists[key] = items
 	return items, nil
+}
+
+func (c *collector) unserved(resource schema.GroupVersionResource) {
+	c.notef("The cluster does not serve %s.", resource.GroupResource())
 }
 
 func (c *collector) notef(format string, args ...any) {

@@ -202,11 +202,12 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestATreeOfBuiltInKindsNeedsNoControllers(t *testing.T) {
+// deployment is a cluster with one Deployment, its ReplicaSet, and nothing of metacontroller.k8s.io.
+func deployment() connectiontest.Documents {
 	list := func(kind, items string) string {
 		return `{"kind":"` + kind + `List","apiVersion":"apps/v1","metadata":{},"items":[` + items + `]}`
 	}
-	cluster := connectiontest.Documents{
+	return connectiontest.Documents{
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],` +
 			`"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}`,
@@ -219,6 +220,20 @@ func TestATreeOfBuiltInKindsNeedsNoControllers(t *testing.T) {
 			`"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"1","controller":true}]}}`),
 		"/api/v1/namespaces/shop/pods": list("Pod", ""),
 	}
+}
+
+// without is the cluster whose API of controllers answers with a status.
+func without(cluster connectiontest.Documents, status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/metacontroller.k8s.io/") {
+			w.WriteHeader(status)
+			return
+		}
+		cluster.ServeHTTP(w, r)
+	})
+}
+
+func TestATreeOfBuiltInKindsNeedsNoControllers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int
 		want string // Nothing: the command fails.
@@ -227,17 +242,28 @@ func TestATreeOfBuiltInKindsNeedsNoControllers(t *testing.T) {
 		"NotServed": {http.StatusNotFound, ""}, "Broken": {http.StatusInternalServerError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			printed, err := connectiontest.Run(t, NewCommand, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if strings.HasPrefix(r.URL.Path, "/apis/metacontroller.k8s.io/") {
-					w.WriteHeader(tc.code)
-					return
-				}
-				cluster.ServeHTTP(w, r)
-			}), "deployment/web")
+			printed, err := connectiontest.Run(t, NewCommand, without(deployment(), tc.code), "deployment/web")
 			switch {
 			case tc.want == "" && err == nil:
 				t.Errorf("it printed %q", printed)
 			case tc.want != "" && (err != nil || !strings.HasPrefix(printed, tc.want) || !strings.Contains(printed, "web-1")):
+				t.Errorf("printed %q, error %v", printed, err)
+			}
+		})
+	}
+}
+
+// What the cluster serves was asked a while ago: a kind of children may be gone meanwhile.
+func TestAKindThatIsGoneIsNoted(t *testing.T) {
+	for what, tc := range map[string]struct{ gone, kind, want string }{
+		"children":      {"/apis/apps/v1/namespaces/shop/replicasets", "replicasets.apps", "deployments.apps/web"},
+		"grandchildren": {"/api/v1/namespaces/shop/pods", "pods", "replicasets.apps/web-1"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			cluster := deployment()
+			delete(cluster, tc.gone)
+			printed, err := connectiontest.Run(t, NewCommand, without(cluster, http.StatusForbidden), "deployment/web")
+			if err != nil || !strings.Contains(printed, tc.want) || !strings.Contains(printed, "The cluster does not serve "+tc.kind+".") {
 				t.Errorf("printed %q, error %v", printed, err)
 			}
 		})
