@@ -117,7 +117,7 @@ type recorder struct {
 	recorded int
 }
 
-// all records what there is about parents. What fails of one does not keep it from the others.
+// all records what there is about parents. What fails of one does not keep it from the others. Whoever interrupts it gets an error, too.
 func (r *recorder) all(ctx context.Context, c *connection.Connection, parents []v1alpha1.ControllerParent) error {
 	var errs []error
 	for i := range parents {
@@ -132,8 +132,11 @@ func (r *recorder) all(ctx context.Context, c *connection.Connection, parents []
 				r.recorded++
 			}
 		}
+		if err == nil {
+			err = ctx.Err() // The writes do not heed it.
+		}
 		if localhook.IsUnreachable(err) || ctx.Err() != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("recording requests about %s: %w", subresource.NameOf(p), err))

@@ -28,7 +28,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
@@ -159,6 +161,55 @@ func TestAServerThatReturnsNoResponses(t *testing.T) {
 	r := &recorder{client: &asked{requests: []v1alpha1.HookRequest{without}}, object: controllerobject.Object{Decorator: &v1alpha1.DecoratorController{}}}
 	if _, err := r.one(t.Context(), website("shop", "a")); err == nil || !strings.Contains(err.Error(), "--hook") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// partly is a server that fails for the parent of a name.
+type partly struct {
+	asked
+
+	failing string
+}
+
+func (p *partly) Requests(ctx context.Context, parent v1alpha1.ParentReference, o subresource.RequestOptions) (*v1alpha1.HookRequestList, error) {
+	if parent.Name == p.failing {
+		return nil, errors.New("no luck")
+	}
+	return p.asked.Requests(ctx, parent, o)
+}
+
+// interrupts ends a context when something is printed.
+type interrupts context.CancelFunc
+
+func (i interrupts) Write(text []byte) (int, error) {
+	i()
+	return len(text), nil
+}
+
+// What is written does not heed the context: a command that ends in the middle of it has not done all.
+func TestWhoInterruptsARecordingIsToldSo(t *testing.T) {
+	for what, tc := range map[string]struct {
+		failing, want string
+	}{
+		"nothing failed before":   {"", "context canceled"},
+		"something failed before": {"a", "recording requests about websites.example.com/shop/a: no luck\ncontext canceled"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			parents := []v1alpha1.ControllerParent{{ParentReference: website("shop", "b")}, {ParentReference: website("shop", "c")}}
+			if tc.failing != "" {
+				parents = append([]v1alpha1.ControllerParent{{ParentReference: website("shop", tc.failing)}}, parents...)
+			}
+			r := &recorder{
+				client: &partly{asked: asked{requests: []v1alpha1.HookRequest{request("sync")}}, failing: tc.failing},
+				object: controllerobject.Object{Decorator: &v1alpha1.DecoratorController{}}, folder: t.TempDir(),
+			}
+			err := r.all(ctx, connection.New(genericiooptions.IOStreams{Out: interrupts(cancel)}), parents)
+			if err == nil || err.Error() != tc.want || r.recorded != 1 {
+				t.Errorf("%d are recorded, error %v, want %q", r.recorded, err, tc.want)
+			}
+		})
 	}
 }
 
