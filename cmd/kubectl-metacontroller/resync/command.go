@@ -70,6 +70,6 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	default:
 		fmt.Fprintf(c.Out, "%d parents are", n)
 	}
-	fmt.Fprintf(c.Out, " in the queue. See how it goes with: %s parents %s\n", connection.Program, object.Argument())
+	fmt.Fprintf(c.Out, " in the queue. See how it goes with: %s parents %s%s\n", connection.Program, object.Argument(), selected.Arguments())
 	return nil
 }

@@ -27,7 +27,9 @@ import (
 func TestWhatBecameOfParents(t *testing.T) {
 	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web"
 	for what, tc := range map[string]struct{ status, printed, err string }{
-		"one":  {`{"parents":1}`, "1 parent is in the queue.", ""},
+		"one": {
+			`{"parents":1}`, "1 parent is in the queue. See how it goes with: kubectl metacontroller parents cc/web -n shop\n", "",
+		},
 		"some": {`{"parents":2,"hidden":1}`, "1 parent is left out, ", ""},
 		"none": {`{}`, "cc/web has no parent in namespace shop", ""},
 		// Nothing is done, though there is something to do.

@@ -69,6 +69,28 @@ func (s Selected) SyncOptions(limit int64) v1alpha1.ControllerSyncOptions {
 	return v1alpha1.ControllerSyncOptions{Resource: s.Resource, Namespace: s.Namespace, Name: s.Name, LabelSelector: s.selector, Limit: limit}
 }
 
+// Arguments are those that select the same in another command, each after a space.
+func (s Selected) Arguments() string {
+	var text string
+	switch {
+	case s.Name != "" && s.Namespace != "":
+		text = " " + s.Namespace + "/" + s.Name
+	case s.Name != "":
+		text = " " + s.Name
+	case s.Namespace != "":
+		text = " -n " + s.Namespace
+	default:
+		text = " --all"
+	}
+	if s.selector != "" {
+		text += " -l '" + s.selector + "'"
+	}
+	if s.Resource != "" {
+		text += " --resource " + s.Resource
+	}
+	return text
+}
+
 // Nothing says that nothing was selected: by an error if a single parent was named, and else in a sentence.
 func (s Selected) Nothing(out io.Writer, object controllerobject.Object) error {
 	text := object.Argument() + " has no parent"

@@ -155,38 +155,46 @@ func TestWhichParentsAreMeant(t *testing.T) {
 		flags       Flags
 		want        v1alpha1.ControllerParentOptions
 		err, nobody string
+		again       string
 	}{
-		"the namespace":  {object: website, want: v1alpha1.ControllerParentOptions{Namespace: "shop"}, nobody: "has no parent in namespace shop: list all"},
-		"all":            {object: website, flags: Flags{all: true}, nobody: "cc/website has no parent\n"},
-		"one":            {object: website, argument: "a", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "a"}, err: "no parent a in namespace shop"},
-		"one elsewhere":  {object: website, argument: "ns/a", want: v1alpha1.ControllerParentOptions{Namespace: "ns", Name: "a"}, err: "no parent a in namespace ns"},
-		"cluster-scoped": {object: sites, want: v1alpha1.ControllerParentOptions{}, nobody: "has no parent\n"},
+		"the namespace":  {object: website, want: v1alpha1.ControllerParentOptions{Namespace: "shop"}, nobody: "has no parent in namespace shop: list all", again: "-n shop"},
+		"all":            {object: website, flags: Flags{all: true}, nobody: "cc/website has no parent\n", again: "--all"},
+		"one":            {object: website, argument: "a", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "a"}, err: "no parent a in namespace shop", again: "shop/a"},
+		"one elsewhere":  {object: website, argument: "ns/a", want: v1alpha1.ControllerParentOptions{Namespace: "ns", Name: "a"}, err: "no parent a in namespace ns", again: "ns/a"},
+		"cluster-scoped": {object: sites, want: v1alpha1.ControllerParentOptions{}, nobody: "has no parent\n", again: "--all"},
 		"in a namespace, of both": {
 			object: mixed, argument: "inside", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "inside"}, err: "no parent inside in namespace shop",
+			again: "shop/inside",
 		},
 		"cluster-scoped, of both": {
 			object: mixed, argument: "outside", want: v1alpha1.ControllerParentOptions{Resource: "sites.example.com", Name: "outside"}, err: "no parent outside: list all",
+			again: "outside --resource sites.example.com",
 		},
 		"both, of both": {
 			object: mixed, argument: "everywhere", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "everywhere"},
-			err: "no parent everywhere in namespace shop",
+			err:   "no parent everywhere in namespace shop",
+			again: "shop/everywhere",
 		},
 		"none, of both": {
 			object: mixed, argument: "nowhere", want: v1alpha1.ControllerParentOptions{Namespace: "shop", Name: "nowhere"}, err: "no parent nowhere in namespace shop",
+			again: "shop/nowhere",
 		},
 		"of a resource with namespaces": {
 			object: mixed, argument: "outside", flags: Flags{resource: "websites.example.com"},
 			want: v1alpha1.ControllerParentOptions{Resource: "websites.example.com", Namespace: "shop", Name: "outside"}, err: "no parent outside in namespace shop",
+			again: "shop/outside --resource websites.example.com",
 		},
 		"of a resource without": {
 			object: mixed, argument: "everywhere", flags: Flags{resource: "sites.example.com"},
 			want: v1alpha1.ControllerParentOptions{Resource: "sites.example.com", Name: "everywhere"}, err: "no parent everywhere: list all",
+			again: "everywhere --resource sites.example.com",
 		},
-		"those of the namespace, of both": {object: mixed, want: v1alpha1.ControllerParentOptions{Namespace: "shop"}, nobody: "has no parent in namespace shop"},
+		"those of the namespace, of both": {object: mixed, want: v1alpha1.ControllerParentOptions{Namespace: "shop"}, nobody: "has no parent in namespace shop", again: "-n shop"},
 		"by labels": {
 			object: website, flags: Flags{selector: "app=web", resource: "websites.example.com"},
 			want:   v1alpha1.ControllerParentOptions{Namespace: "shop", LabelSelector: "app=web", Resource: "websites.example.com"},
 			nobody: "with the labels app=web in namespace shop",
+			again:  "-n shop -l 'app=web' --resource websites.example.com",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -199,6 +207,9 @@ func TestWhichParentsAreMeant(t *testing.T) {
 			}
 			if labels := selected.LabelSelector; (labels != nil) != (tc.flags.selector != "") {
 				t.Errorf("the labels are %v", labels)
+			}
+			if got := selected.Arguments(); got != " "+tc.again {
+				t.Errorf("the arguments are %q, want %q", got, tc.again)
 			}
 			var out bytes.Buffer
 			err = selected.Nothing(&out, tc.object)
