@@ -16,6 +16,8 @@ limitations under the License.
 
 package scaffold
 
+import "slices"
+
 // known is a kind of Kubernetes itself.
 type known struct {
 	resource
@@ -32,12 +34,28 @@ const (
 	recreate = "Recreate"
 )
 
-// Variables of a hook, for which each parent has values.
+// Variables of a hook, for which each parent has values. The selector, and its labels, are those of Pods that a child is for.
 const (
 	varName     = variable("name")
 	varImage    = variable("image")
 	varReplicas = variable("replicas")
+	varSelector = variable("selector")
+	varSelected = variable(`selector["matchLabels"]`)
 )
+
+// workload tells of a resource of parents whether its objects have Pods, and a selector of these in spec.selector.
+func workload(r resource) bool {
+	return r.Group == "apps" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}, r.Kind) || r.Group == "batch" && r.Kind == "Job"
+}
+
+// ownSelector has the values of variables where the Pods are those of children with the name.
+func ownSelector() map[variable]any {
+	labels := map[string]any{"app": varName}
+	return map[variable]any{
+		varName: varName, varImage: varImage, varReplicas: varReplicas,
+		varSelector: map[string]any{"matchLabels": labels}, varSelected: labels,
+	}
+}
 
 // knownKinds are the kinds that init knows. Their desired state is short, valid, and uses the variables of the hook.
 func knownKinds() []known {
@@ -53,7 +71,7 @@ func knownKinds() []known {
 		{resource{"ServiceAccount", "v1", "", "serviceaccounts"}, inPlace, map[string]any{}, false},
 		{resource{"Pod", "v1", "", "pods"}, recreate, spec(map[string]any{"containers": container}), false},
 		{resource{"Service", "v1", "", "services"}, inPlace, spec(map[string]any{
-			"selector": labels, "ports": []any{map[string]any{"name": "http", "port": 80}},
+			"selector": varSelected, "ports": []any{map[string]any{"name": "http", "port": 80}},
 		}), false},
 		{resource{"PersistentVolumeClaim", "v1", "", "persistentvolumeclaims"}, inPlace, spec(map[string]any{
 			"accessModes": []any{"ReadWriteOnce"}, "resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}},
@@ -70,10 +88,10 @@ func knownKinds() []known {
 			"schedule": "0 * * * *", "jobTemplate": map[string]any{"spec": once},
 		}), false},
 		{resource{"NetworkPolicy", "v1", "networking.k8s.io", "networkpolicies"}, inPlace, spec(map[string]any{
-			"podSelector": selector, "policyTypes": []any{"Ingress"},
+			"podSelector": varSelector, "policyTypes": []any{"Ingress"},
 		}), false},
 		{resource{"PodDisruptionBudget", "v1", "policy", "poddisruptionbudgets"}, inPlace, spec(map[string]any{
-			"selector": selector, "maxUnavailable": 1,
+			"selector": varSelector, "maxUnavailable": 1,
 		}), false},
 		{resource{"Namespace", "v1", "", "namespaces"}, "", nil, true},
 		{resource{"Node", "v1", "", "nodes"}, "", nil, true},

@@ -101,3 +101,20 @@ func evaluate(value any, values map[variable]any) any {
 	}
 	return value
 }
+
+// mentions tells whether a variable is in a value.
+func mentions(value any, v variable) bool {
+	switch in := value.(type) {
+	case variable:
+		return in == v
+	case map[string]any:
+		for _, element := range in {
+			if mentions(element, v) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(in, func(element any) bool { return mentions(element, v) })
+	}
+	return false
+}

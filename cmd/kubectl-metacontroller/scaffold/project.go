@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -91,6 +92,11 @@ func (c child) whole() map[string]any {
 	return object
 }
 
+// selects tells whether the child is for Pods.
+func (c child) selects() bool {
+	return mentions(c.desired, varSelector) || mentions(c.desired, varSelected)
+}
+
 // project is what the templates are filled with.
 type project struct {
 	Name      string
@@ -103,9 +109,22 @@ type project struct {
 	Folder string
 }
 
+// Selects tells whether children are for the Pods of the parent, whose selector the hook then reads.
+func (p *project) Selects() bool {
+	return p.Decorator && workload(p.Parent) && slices.ContainsFunc(p.Children, child.selects)
+}
+
+// desired returns a child as the hook desires it, with the variables that the hook has.
+func (p *project) desired(c child) any {
+	if p.Selects() {
+		return c.whole()
+	}
+	return evaluate(c.whole(), ownSelector())
+}
+
 // Desired writes a child in the language of the project, indented by so many steps.
 func (p *project) Desired(c child, steps int) string {
-	return p.Language.syntax.literal(c.whole(), strings.Repeat(p.Language.syntax.indent, steps))
+	return p.Language.syntax.literal(p.desired(c), strings.Repeat(p.Language.syntax.indent, steps))
 }
 
 // Image and Replicas are what a parent has that does not say.
@@ -187,15 +206,22 @@ func (p *project) record(files map[string][]byte) error {
 	}
 	observed := map[string]any{}
 	children := []any{}
+	labels := map[string]any{"app": exampleName}
+	selector := map[string]any{"matchLabels": labels}
 	if p.Decorator {
 		name, image, replicas = exampleName+"-"+p.Name, defaultImage, defaultReplicas
 		object["metadata"].(map[string]any)["annotations"] = map[string]any{p.Name: "enabled"} //nolint:forcetypeassert // It was made above.
+		if p.Selects() {
+			object["spec"] = map[string]any{"selector": selector}
+		}
 	} else {
 		object["spec"] = map[string]any{"image": image, "replicas": replicas}
 	}
 	for _, c := range p.Children {
 		observed[c.Kind+"."+c.APIVersion()] = map[string]any{}
-		children = append(children, evaluate(c.whole(), map[variable]any{varName: name, varImage: image, varReplicas: replicas}))
+		children = append(children, evaluate(p.desired(c), map[variable]any{
+			varName: name, varImage: image, varReplicas: replicas, varSelector: selector, varSelected: labels,
+		}))
 	}
 	controller := map[string]any{"apiVersion": "metacontroller.k8s.io/v1alpha1", "metadata": map[string]any{"name": p.Name}}
 	request := map[string]any{"controller": controller, "related": map[string]any{}, "finalizing": false}

@@ -58,6 +58,7 @@ func TestEveryFolderWorks(t *testing.T) {
 		for kind, args := range map[string][]string{
 			"composite": {"web", "--parent=Website.example.com", "--child=" + everyKind()},
 			"decorator": {"web", "--decorator", "--parent=Website.v1beta1.example.com", "--child=" + everyKind()},
+			"workloads": {"web", "--decorator", "--parent=ReplicaSet.apps", "--child=" + everyKind()},
 		} {
 			t.Run(language+" "+kind, func(t *testing.T) {
 				if _, err := exec.LookPath("node"); err != nil && language == "javascript" {
@@ -106,6 +107,35 @@ func TestTheRecordedResponseHasTheChildren(t *testing.T) {
 	}
 	if c := response.Children; len(c) != 2 || c[0].Kind != "Deployment" || c[0].Spec.Replicas != 2 || c[1].Kind != "Service" {
 		t.Errorf("the response is %s", text)
+	}
+}
+
+// What a decorator adds for the Pods of its target selects these. Others have Pods of their own, if any.
+func TestWhatIsAddedForPodsSelectsThem(t *testing.T) {
+	const target, own = `{"app":"example"}`, `{"app":"example-web"}`
+	for parent, want := range map[string]string{
+		"Deployment": target, "StatefulSet.apps": target, "ReplicaSet.apps": target, "Job.batch": target,
+		"ConfigMap": own, "CronJob": own, "Deployment.example.com": own,
+	} {
+		t.Run(parent, func(t *testing.T) {
+			folder, err := start(t, "web", "--decorator", "--parent="+parent, "--child=services,poddisruptionbudgets,networkpolicies,daemonsets")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(filepath.Join(folder, "testdata", "sync-example.response.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, text); err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range []string{`"selector":` + want, `"selector":{"matchLabels":` + want + `}`, `"podSelector":{"matchLabels":` + want + `}`, `"selector":{"matchLabels":` + own + `}`} {
+				if !strings.Contains(compact.String(), field) {
+					t.Errorf("no %s in %s", field, compact.String())
+				}
+			}
+		})
 	}
 }
 

@@ -63,8 +63,8 @@ func beginADecorator(t *testing.T, c *cluster.Cluster) {
 	}
 	s.Must(t, fmt.Sprintf("kubectl -n %s annotate deployment asks budget=enabled", namespace))
 	cluster.Eventually(t, terminal.Patience, "the PodDisruptionBudget of the Deployment that asks", func(ctx context.Context) (bool, string) {
-		got, err := c.Field(ctx, namespace, "poddisruptionbudgets", "{.items[*].metadata.name}")
-		return err == nil && got == "asks-budget", fmt.Sprintf("%s %v", got, err)
+		got, err := c.Field(ctx, namespace, "poddisruptionbudgets", "{.items[*].metadata.name} {.items[*].spec.selector.matchLabels.app}")
+		return err == nil && got == "asks-budget asks", fmt.Sprintf("%s %v", got, err)
 	})
 }
 
