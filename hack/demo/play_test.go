@@ -20,13 +20,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
@@ -117,5 +122,47 @@ func TestAnAuthorWhoStaysMendsHisManifests(t *testing.T) {
 	printed.Reset()
 	if s.reapply(t.Context()); len(s.appliedControllers()) != 1 {
 		t.Errorf("got %d controllers after the mistake was mended, want 1; printed was %q", len(s.appliedControllers()), printed.String())
+	}
+}
+
+// One controller that is refused does not keep the others from being awaited, and from being synced when the hook changes.
+func TestWhatIsAcceptedIsAppliedThoughSomethingIsRefused(t *testing.T) {
+	composite := "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\nmetadata: {name: %s}\n---\n"
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\n---\n"
+	for what, tc := range map[string]struct {
+		manifests, printed string
+		want               []string
+	}{
+		"one of two": {
+			fmt.Sprintf(composite, "good") + fmt.Sprintf(composite, "bad"), "compositecontroller.metacontroller.k8s.io/good created\n",
+			[]string{"metacontroller.k8s.io/v1alpha1, Kind=CompositeController//good"},
+		},
+		"a name that begins with the other one": {
+			fmt.Sprintf(composite, "web") + fmt.Sprintf(composite, "web-2"), "compositecontroller.metacontroller.k8s.io/web-2 configured\n",
+			[]string{"metacontroller.k8s.io/v1alpha1, Kind=CompositeController//web-2"},
+		},
+		"none": {fmt.Sprintf(composite, "bad"), "", nil},
+		// kubectl prints no namespaces: which one is accepted is not known.
+		"one of two namespaces": {fmt.Sprintf(config, "a", "b") + fmt.Sprintf(config, "a", "c"), "configmap/a created\n", nil},
+		"of the core":           {fmt.Sprintf(config, "a", "b") + fmt.Sprintf(config, "b", "b"), "configmap/b unchanged\n", []string{"/v1, Kind=ConfigMap/b/b"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			kubectl := filepath.Join(dir, "kubectl")
+			if err := os.WriteFile(kubectl, []byte("#!/bin/sh\nprintf '"+tc.printed+"'\necho 'unknown field' >&2\nexit 1\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			objects, err := manifests.Decode([]byte(tc.manifests))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &stage{out: io.Discard, dir: dir, cluster: cluster{Kubectl: kubectl}, applied: map[string]string{}}
+			if err := s.applyAll(t.Context(), objects, ""); err == nil {
+				t.Error("got no error of what is refused")
+			}
+			if got := slices.Sorted(maps.Keys(s.applied)); !slices.Equal(got, tc.want) {
+				t.Errorf("applied are %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

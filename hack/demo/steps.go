@@ -279,10 +279,33 @@ func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructur
 	}
 	printed, err := s.kubectl(ctx, args...)
 	fmt.Fprint(s.out, indent(printed))
-	if err == nil {
-		maps.Copy(s.applied, changed)
+	if err != nil {
+		changed = accepted(changed, objects, printed)
 	}
+	maps.Copy(s.applied, changed)
 	return err
+}
+
+// accepted returns those of the changed objects of which kubectl printed that they are applied, though not all are. It prints no namespaces, so
+// that one whose name others have is applied again.
+func accepted(changed map[string]string, objects []*unstructured.Unstructured, printed string) map[string]string {
+	keys := map[string][]string{}
+	for _, o := range objects {
+		if key := appliedKey(o); changed[key] != "" {
+			kind := o.GroupVersionKind().GroupKind()
+			name := strings.ToLower(kind.String()) + "/" + o.GetName()
+			keys[name] = append(keys[name], key)
+		}
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(printed) {
+		name, _, _ := strings.Cut(line, " ")
+		if len(keys[name]) == 1 {
+			key := keys[name][0]
+			found[key] = changed[key]
+		}
+	}
+	return found
 }
 
 func (s *stage) kubectl(ctx context.Context, args ...string) (string, error) {
