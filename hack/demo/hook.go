@@ -51,7 +51,7 @@ func interpreter(folder, file string) (program string, args []string, err error)
 	case ".js", ".mjs", ".cjs":
 		return "node", []string{file}, nil
 	case ".go":
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+		if inModule(folder) {
 			return "go", []string{"run", "."}, nil
 		}
 		return "go", []string{"run", file}, nil
@@ -65,6 +65,20 @@ func interpreter(folder, file string) (program string, args []string, err error)
 		return "", nil, fmt.Errorf("%s is no program: a hook is a .py, .js or .go file, or one that may be executed (chmod +x)", path)
 	}
 	return path, nil, nil
+}
+
+// inModule tells whether a folder is in a Go module, where a file alone lacks the others of its package.
+func inModule(folder string) bool {
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return true
+		}
+		above := filepath.Dir(folder)
+		if above == folder {
+			return false
+		}
+		folder = above
+	}
 }
 
 // A hookRunner keeps a hook running: it is started again when a file in a watched folder changes. Create it with newHookRunner.

@@ -107,6 +107,7 @@ func TestHowAHookIsRun(t *testing.T) {
 		{folder, "main.js", "node", []string{"main.js"}},
 		{folder, "hook.go", "go", []string{"run", "hook.go"}},
 		{module, "main.go", "go", []string{"run", "."}},
+		{filepath.Join(module, "cmd", "hook"), "main.go", "go", []string{"run", "."}},
 		{folder, "program", filepath.Join(folder, "program"), nil},
 		{folder, "text", "", nil},
 		{folder, "nothing", "", nil},
