@@ -138,7 +138,7 @@ func (h *hookRunner) watchFolder(folder string) error {
 		return fmt.Errorf("watching %s: %w", folder, err)
 	}
 	for _, watched := range h.watched {
-		if relative, err := filepath.Rel(watched, absolute); err == nil && filepath.IsLocal(relative) {
+		if relative, err := filepath.Rel(watched, absolute); err == nil && filepath.IsLocal(relative) && !localhook.Ignores(relative) {
 			return nil
 		}
 	}

@@ -102,3 +102,27 @@ func TestWhatHasNoHook(t *testing.T) {
 		t.Error("a folder that does not exist is watched")
 	}
 }
+
+// A folder in that of the hook needs no watch of its own, unless changes there are not told.
+func TestEveryFolderOfManifestsIsWatched(t *testing.T) {
+	for folder, want := range map[string]int{"manifests": 1, "config/base": 1, ".k8s": 2, ".k8s/base": 2, "config/vendor": 2} {
+		root := t.TempDir()
+		manifests, script := filepath.Join(root, folder), filepath.Join(root, "hook.py")
+		if err := os.MkdirAll(manifests, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(script, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h, err := newHookRunner(script, 1, "", nil, []string{manifests})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(h.watches) != want {
+			t.Errorf("%s: %d folders are watched, want %d", folder, len(h.watches), want)
+		}
+		if err := h.closeWatches(); err != nil {
+			t.Error(err)
+		}
+	}
+}

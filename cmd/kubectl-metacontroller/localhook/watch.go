@@ -81,6 +81,11 @@ func (w *Watch) add(folder string) error {
 	return nil
 }
 
+// Ignores tells of a path in a watched folder whether changes there are not told.
+func Ignores(relative string) bool {
+	return slices.ContainsFunc(strings.Split(filepath.ToSlash(filepath.Clean(relative)), "/"), func(name string) bool { return name != "." && ignored(name) })
+}
+
 // ignored tells of a path whether a change of it is none of the hook.
 func ignored(path string) bool {
 	name := filepath.Base(path)
