@@ -37,6 +37,8 @@ import (
 const (
 	// dialInterval is how often it is tried whether the hook listens.
 	dialInterval = 50 * time.Millisecond
+	// lateness is within which time a change is told: when nothing more has changed for a moment, and on a busy machine.
+	lateness = time.Second
 	// hookGrace is how long a hook may take to end before it is killed.
 	hookGrace = 5 * time.Second
 	// hookHost is where the server looks for the hook: a program that does not heed HOST may listen at the IPv6 address alone.
@@ -90,6 +92,7 @@ type hookRunner struct {
 	// watched are the folders of watches.
 	watched []string
 	watches []*localhook.Watch
+	edits   *localhook.Edits
 	// changed is called after a change, before the hook is started again.
 	changed func(context.Context)
 	// restarted is called whenever the hook listens again.
@@ -100,6 +103,8 @@ type hookRunner struct {
 	running   *process.Process
 	listening bool
 	starts    int
+	// started is when the start was over: the program listened, or ended.
+	started time.Time
 }
 
 // newHookRunner returns a runner that watches the folder of the hook, and others.
@@ -113,7 +118,9 @@ func newHookRunner(path string, port int, log string, out io.Writer, others []st
 	if err != nil {
 		return nil, err
 	}
-	h := &hookRunner{program: program, args: args, folder: filepath.Clean(folder), port: port, log: log, out: out, first: make(chan error, 1)}
+	h := &hookRunner{
+		program: program, args: args, folder: filepath.Clean(folder), port: port, log: log, out: out, first: make(chan error, 1), edits: localhook.NewEdits(),
+	}
 	// The first change may come while the hook starts.
 	for _, folder := range append([]string{h.folder}, others...) {
 		if err := h.watchFolder(folder); err != nil {
@@ -150,10 +157,12 @@ func (h *hookRunner) watchFolder(folder string) error {
 	return nil
 }
 
-// A change is the names of files that changed together, or why no more changes are seen.
+// A change is the names of files in a folder that changed together, or why no more changes are seen.
 type change struct {
-	names []string
-	err   error
+	told   time.Time
+	folder string
+	names  []string
+	err    error
 }
 
 // run keeps the hook running until ctx is done. Then it has ended.
@@ -177,7 +186,11 @@ func (h *hookRunner) run(ctx context.Context) {
 				fmt.Fprintf(h.out, "==> Changes of files are not seen any more: %v\n", changed.err)
 				continue
 			}
-			fmt.Fprintf(h.out, "==> Changed: %s. The hook is started again\n", strings.Join(changed.names, ", "))
+			names := h.edited(changed)
+			if len(names) == 0 {
+				continue
+			}
+			fmt.Fprintf(h.out, "==> Changed: %s. The hook is started again\n", strings.Join(names, ", "))
 			h.stop()
 			h.changed(ctx)
 			h.start(ctx)
@@ -189,16 +202,26 @@ func (h *hookRunner) run(ctx context.Context) {
 	_ = h.closeWatches() // Nobody is left who would want a change.
 }
 
+// edited returns which of the files that changed are edits, and not what the start of the hook writes.
+func (h *hookRunner) edited(changed change) []string {
+	if h.running != nil && !h.listening || changed.told.Before(h.started.Add(lateness)) {
+		return h.edits.DuringStart(changed.folder, changed.names)
+	}
+	h.edits.WhileRunning(changed.folder, changed.names)
+	return changed.names
+}
+
 // forward sends changes until ctx is done, or the watch fails.
 func forward(ctx context.Context, watch *localhook.Watch, changes chan<- change) {
 	for {
 		names, err := watch.Wait(ctx)
+		told := time.Now()
 		names = slices.DeleteFunc(names, recorded)
 		if err == nil && len(names) == 0 {
 			continue
 		}
 		select {
-		case changes <- change{names: names, err: err}:
+		case changes <- change{told: told, folder: watch.Folder(), names: names, err: err}:
 		case <-ctx.Done():
 			return
 		}
@@ -256,7 +279,7 @@ func (h *hookRunner) look(ctx context.Context) {
 		return
 	}
 	_ = connection.Close() // Nothing was sent.
-	h.listening = true
+	h.listening, h.started = true, time.Now()
 	h.report(nil)
 	if h.starts > 1 {
 		h.restarted(ctx)
@@ -267,7 +290,7 @@ func (h *hookRunner) look(ctx context.Context) {
 func (h *hookRunner) tellEnd() {
 	err := h.running.Err()
 	h.running.Kill() // It may have left something behind.
-	h.running = nil
+	h.running, h.started = nil, time.Now()
 	h.tell(err)
 }
 

@@ -21,9 +21,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 // listener listens until it is ended.
@@ -123,6 +128,33 @@ func TestEveryFolderOfManifestsIsWatched(t *testing.T) {
 		}
 		if err := h.closeWatches(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A hook that builds its program beside it when it starts is not started again for ever.
+func TestWhatTheStartOfAHookBuildsIsNoEdit(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"program": "\x7fELF\x00", "hook.go": "package main"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both, now := []string{"program", "hook.go"}, time.Now()
+	for what, tc := range map[string]struct {
+		runner hookRunner
+		told   time.Time
+		want   []string
+	}{
+		"while it starts":        {hookRunner{running: &process.Process{}}, now, both[1:]},
+		"just after it listened": {hookRunner{running: &process.Process{}, listening: true, started: now}, now.Add(lateness / 2), both[1:]},
+		"just after it ended":    {hookRunner{started: now}, now.Add(lateness / 2), both[1:]},
+		"later":                  {hookRunner{running: &process.Process{}, listening: true, started: now}, now.Add(time.Minute), both},
+		"long after it ended":    {hookRunner{started: now}, now.Add(time.Minute), both},
+	} {
+		tc.runner.edits = localhook.NewEdits()
+		if got := tc.runner.edited(change{told: tc.told, folder: folder, names: both}); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", what, got, tc.want)
 		}
 	}
 }

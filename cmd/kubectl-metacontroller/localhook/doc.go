@@ -15,6 +15,6 @@ limitations under the License.
 */
 
 // Package localhook calls an author's hook on his own machine, and starts it if he wants: Hook makes the calls, Process is the hook's
-// program, Watch tells when files of its folder change, and Flags.Run does something with the hook once or after each change. The commands
-// try, record and replay use it, and `make run` uses Watch. It knows nothing of the cluster.
+// program, Watch tells when files of its folder change, Edits which of these its author changed, and Flags.Run does something with the hook once or
+// after each change. The commands try, record and replay use it, and `make run` uses Watch and Edits. It knows nothing of the cluster.
 package localhook

@@ -66,9 +66,9 @@ func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Cont
 		return err
 	}
 	if !f.watch {
-		return f.once(ctx, h, errOut, use)
+		return f.once(ctx, h, errOut, func() {}, use)
 	}
-	// The first change may come while the hook is used.
+	// The first change may come while the hook is started or used.
 	w, err := NewWatch(f.directory)
 	if err != nil {
 		return fmt.Errorf("%w: name the folder of the hook with --directory", err)
@@ -77,10 +77,11 @@ func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Cont
 	return errors.Join(err, w.Close())
 }
 
-// once uses the hook, and ends it.
-func (f *Flags) once(ctx context.Context, h *Hook, errOut io.Writer, use func(context.Context, *Hook) error) error {
+// once uses the hook, and ends it. If it is to be started, started is called when it listens, or has ended.
+func (f *Flags) once(ctx context.Context, h *Hook, errOut io.Writer, started func(), use func(context.Context, *Hook) error) error {
 	if f.exec != "" {
 		p, err := start(ctx, f.exec, f.directory, h.first(), errOut)
+		started()
 		if err != nil {
 			return err
 		}
@@ -91,21 +92,30 @@ func (f *Flags) once(ctx context.Context, h *Hook, errOut io.Writer, use func(co
 
 // untilTheEnd uses the hook, and again when files changed. Errors of a use are printed: the next change may be the cure.
 func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *Watch, errOut io.Writer, use func(context.Context, *Hook) error) error {
+	edits := NewEdits()
 	for {
-		err := f.once(ctx, h, errOut, use)
+		var names []string
+		var failed error
+		err := f.once(ctx, h, errOut, func() {
+			names, failed = w.Changed(ctx)
+			names = edits.DuringStart(w.Folder(), names)
+		}, use)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ctrl-C is how it ends.
 		}
 		if _, message := exitstatus.Of(err); message != nil {
 			fmt.Fprintln(errOut, "Error:", message)
 		}
-		fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
-		names, err := w.Wait(ctx)
+		if failed == nil && len(names) == 0 {
+			fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
+			names, failed = w.Wait(ctx)
+			edits.WhileRunning(w.Folder(), names)
+		}
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // The same.
 		}
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 		fmt.Fprintf(errOut, "Changed: %s\n", strings.Join(names, ", "))
 		if f.exec == "" {

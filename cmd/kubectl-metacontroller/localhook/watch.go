@@ -32,9 +32,12 @@ import (
 // quiet is how long nothing must change before a change is taken to be whole: editors write several files.
 const quiet = 200 * time.Millisecond
 
-// generated are folders and ends of files that programs write when they run.
+// many stands for the names of files that are not known, because more changed at once than could be told.
+const many = "many files"
+
+// generated are folders and ends of files that programs write when they run. Folders from which hooks run, such as dist, are none of them.
 var (
-	generatedFolders = []string{"node_modules", "__pycache__", "vendor"}
+	generatedFolders = []string{"node_modules", "__pycache__", "vendor", "target"}
 	generatedEnds    = []string{".pyc", "~", ".swp", ".swx", ".tmp"}
 )
 
@@ -73,7 +76,10 @@ func (w *Watch) add(folder string) error {
 		case path != w.folder && ignored(path):
 			return fs.SkipDir
 		}
-		return w.watcher.Add(path)
+		if err := w.watcher.Add(path); err != nil && (path == w.folder || !errors.Is(err, fs.ErrNotExist)) {
+			return err
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("watching the folder %s: %w", folder, err)
@@ -93,35 +99,70 @@ func ignored(path string) bool {
 		slices.ContainsFunc(generatedEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
+// Folder is the one that is watched.
+func (w *Watch) Folder() string { return w.folder }
+
 // Wait waits until files changed and none changed for a moment, and returns their names. The error is that of the context, or of the watch.
-func (w *Watch) Wait(ctx context.Context) ([]string, error) {
+func (w *Watch) Wait(ctx context.Context) ([]string, error) { return w.collect(ctx, nil) }
+
+// Changed returns the names of the files that changed until now. It takes a moment, in which changes arrive.
+func (w *Watch) Changed(ctx context.Context) ([]string, error) {
+	return w.collect(ctx, time.After(quiet))
+}
+
+// collect returns the names of files that change until an end. Without one, it is a moment after the last change.
+func (w *Watch) collect(ctx context.Context, end <-chan time.Time) ([]string, error) {
 	var names []string
-	var settled <-chan time.Time
+	settled := end
 	for {
+		var name string
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-settled:
 			return names, nil
-		case err := <-w.watcher.Errors:
-			return nil, fmt.Errorf("watching the folder %s: %w", w.folder, err)
+		case err = <-w.watcher.Errors:
+			name, err = w.lost(err)
 		case event := <-w.watcher.Events:
-			if ignored(event.Name) || event.Op == fsnotify.Chmod {
-				continue
-			}
-			if event.Has(fsnotify.Create) {
-				if err := w.add(event.Name); err != nil {
-					return nil, err
-				}
-			}
-			name, err := filepath.Rel(w.folder, event.Name)
-			if err != nil {
-				name = event.Name
-			}
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+			name, err = w.told(event)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name == "" {
+			continue
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if end == nil {
 			settled = time.After(quiet)
 		}
 	}
+}
+
+// told returns the name of the file that an event is about, or nothing if that is none of the hook. A new folder is watched.
+func (w *Watch) told(event fsnotify.Event) (string, error) {
+	if ignored(event.Name) || event.Op == fsnotify.Chmod {
+		return "", nil
+	}
+	if event.Has(fsnotify.Create) {
+		if err := w.add(event.Name); err != nil {
+			return "", err
+		}
+	}
+	name, err := filepath.Rel(w.folder, event.Name)
+	if err != nil {
+		return event.Name, nil //nolint:nilerr // It is a name to print as well.
+	}
+	return name, nil
+}
+
+// lost returns what stands for the changes that the system could not tell. New folders may be among them. Other errors end the watch.
+func (w *Watch) lost(err error) (string, error) {
+	if !errors.Is(err, fsnotify.ErrEventOverflow) {
+		return "", fmt.Errorf("watching the folder %s: %w", w.folder, err)
+	}
+	return many, w.add(w.folder)
 }
