@@ -106,6 +106,9 @@ func (r runner) run(ctx context.Context, all []Mutant, names *regexp.Regexp) err
 			mutated := &binary{path: path, folder: folder, patience: r.patience, mutant: m.Name}
 			outcomes[i] = r.search.find(ctx, plain, mutated)
 			outcomes[i].mutant = m
+			if outcomes[i].err == nil && !outcomes[i].found() && m.Kept != "" {
+				outcomes[i].shown, outcomes[i].err = mutated.shows(ctx, m.Kept)
+			}
 			fmt.Fprintln(os.Stderr, outcomes[i])
 		})
 	}

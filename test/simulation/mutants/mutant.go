@@ -40,8 +40,10 @@ type Mutant struct {
 	Folder string `json:"folder"`
 	From   string `json:"from"`
 	To     string `json:"to"`
-	// Unseen says why no history can show it. Empty: some do.
+	// Unseen says why no history can show it, or hardly any. Empty: some do.
 	Unseen string `json:"unseen,omitempty"`
+	// Kept is the kept history that shows it, where random ones rarely do. Empty: none is known.
+	Kept string `json:"kept,omitempty"`
 }
 
 // load returns the mutants, in their order.

@@ -53,6 +53,22 @@ func TestMutantsFitTheEngine(t *testing.T) {
 	}
 }
 
+func TestKeptHistoriesOfMutantsAreThere(t *testing.T) {
+	kept := 0
+	for _, m := range mutants(t) {
+		if m.Kept == "" {
+			continue
+		}
+		kept++
+		if _, err := os.Stat(filepath.Join(root, tested, "history", "testdata", m.Kept+".json")); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+	}
+	if kept == 0 {
+		t.Error("no mutant has one")
+	}
+}
+
 func TestMutantsAreWovenTogether(t *testing.T) {
 	all := mutants(t)
 	files, err := weave(root, all)

@@ -40,7 +40,11 @@ func (o outcome) String() string {
 		return fmt.Sprintf("%s: found after %d histories in %v by seed %d: %s",
 			o.mutant.Name, o.run, o.took.Round(time.Second), o.violation.Seed, firstLine(o.violation.Text))
 	}
-	return fmt.Sprintf("%s: not found in %d histories in %v", o.mutant.Name, o.run, o.took.Round(time.Second))
+	text := fmt.Sprintf("%s: not found in %d histories in %v", o.mutant.Name, o.run, o.took.Round(time.Second))
+	if o.shown {
+		text += "; the kept history " + o.mutant.Kept + " shows it"
+	}
+	return text
 }
 
 func firstLine(text string) string {
@@ -69,6 +73,9 @@ func table(outcomes []outcome) string {
 	for _, o := range outcomes {
 		if o.mutant.Unseen != "" {
 			fmt.Fprintf(&b, "%s: %s\n", o.mutant.Name, o.mutant.Unseen)
+		}
+		if o.shown {
+			fmt.Fprintf(&b, "%s: shown by the kept history %s\n", o.mutant.Name, o.mutant.Kept)
 		}
 	}
 	return b.String()
@@ -105,7 +112,7 @@ func verdict(outcomes []outcome) error {
 			failed = append(failed, o.mutant.Name)
 		case o.found():
 			found++
-		case o.mutant.Unseen == "":
+		case !o.explained():
 			unexplained = append(unexplained, o.mutant.Name)
 		}
 	}

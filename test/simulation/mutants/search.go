@@ -150,6 +150,17 @@ func (b *binary) alone(ctx context.Context, seed uint64) (message, error) {
 	return known, err
 }
 
+// shows reports whether a kept history violates an invariant.
+func (b *binary) shows(ctx context.Context, kept string) (bool, error) {
+	c := exec.CommandContext(ctx, b.path, "-test.run=^TestReplay$", "-simulation.replay=history/testdata/"+kept+".json")
+	c.Dir, c.Env = b.folder, append(os.Environ(), "GOMAXPROCS=1", variable+"="+b.mutant)
+	output, err := c.CombinedOutput()
+	if err != nil && !strings.Contains(string(output), "--- FAIL: TestReplay") {
+		return false, fmt.Errorf("replaying %s: %w: %s", kept, err, output)
+	}
+	return err != nil, nil
+}
+
 // search is what histories are run.
 type search struct {
 	// first is the first seed, and histories the number of seeds.
@@ -170,9 +181,14 @@ type outcome struct {
 	// run counts the histories that were run, and discounted those of them that violate something without the mutant, too.
 	run, discounted int
 	took            time.Duration
+	// shown says that its kept history shows what these do not.
+	shown bool
 }
 
 func (o outcome) found() bool { return o.violation.Seed != 0 }
+
+// explained reports whether it is known why random histories do not show the mutant.
+func (o outcome) explained() bool { return o.mutant.Unseen != "" || o.shown }
 
 // find runs histories of a mutant until one violates an invariant and violates none in the plain build.
 func (s search) find(ctx context.Context, plain, mutated *binary) (result outcome) {

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 func pretend(acts []string) int {
 	var begin, stride, first, seeds uint64
 	for _, arg := range os.Args[1:] {
+		if file, ok := strings.CutPrefix(arg, "-simulation.replay=history/testdata/"); ok {
+			return replayed(acts, strings.TrimSuffix(file, ".json"))
+		}
 		for format, into := range map[string][]any{
 			"-simulation.worker=run %d %d": {&begin, &stride}, "-simulation.first=%d": {&first}, "-simulation.seeds=%d": {&seeds},
 		} {
@@ -66,6 +69,17 @@ func pretend(acts []string) int {
 		}
 	}
 	fmt.Println(prefix + `{"Pairs":{}}`)
+	return 0
+}
+
+func replayed(acts []string, history string) int {
+	switch {
+	case slices.Contains(acts, "violates-"+history):
+		fmt.Println("--- FAIL: TestReplay (0.01s)")
+		return 1
+	case slices.Contains(acts, "dies-"+history):
+		return 2
+	}
 	return 0
 }
 
@@ -124,6 +138,23 @@ func TestHistoryWithoutAnEndIsAViolation(t *testing.T) {
 	}
 }
 
+func TestKeptHistoriesShowMutants(t *testing.T) {
+	for name, tc := range map[string]struct {
+		act       string
+		shows, ok bool
+	}{
+		"Violates": {"violates-doubt", true, true},
+		"Passes":   {"violates-other", false, true},
+		"Dies":     {"dies-doubt", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if shows, err := worker(t, tc.act).shows(t.Context(), "doubt"); shows != tc.shows || (err == nil) != tc.ok {
+				t.Errorf("it shows: %v, error %v", shows, err)
+			}
+		})
+	}
+}
+
 func TestWorkersThatDoNotStartAreErrors(t *testing.T) {
 	missing := worker(t)
 	missing.path += "-missing"
@@ -154,7 +185,8 @@ func TestVerdict(t *testing.T) {
 		"EnoughFound":      {outcomes(23, 2, 0), true},
 		"TooFewFound":      {outcomes(22, 3, 0), false},
 		"OneDoesNotBuild":  {outcomes(25, 0, 1), false},
-		"OneUnexplained":   {append(outcomes(24, 0, 0), outcome{mutant: Mutant{Name: "missed"}}), false},
+		"OneUnexplained":   {append(outcomes(24, 0, 0), outcome{mutant: Mutant{Name: "missed", Kept: "doubt"}}), false},
+		"OneShown":         {append(outcomes(24, 0, 0), outcome{mutant: Mutant{Name: "missed", Kept: "doubt"}, shown: true}), true},
 		"NoneWereSelected": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,9 +211,10 @@ func TestTableNamesEachMutant(t *testing.T) {
 	text := table([]outcome{
 		{mutant: Mutant{Name: "seen"}, run: 7, violation: message{Seed: 7, Invariant: "ready"}},
 		{mutant: Mutant{Name: "missed", Unseen: "it changes no behavior"}, run: 9},
+		{mutant: Mutant{Name: "rare", Kept: "doubt"}, run: 8, shown: true},
 		{mutant: Mutant{Name: "broken"}, err: errors.New("it does not compile")},
 	})
-	for _, want := range []string{"seen", "7 histories", "ready", "> 9 histories", "not found", "missed: it changes no behavior", "broken", "error"} {
+	for _, want := range []string{"rare: shown by the kept history doubt", "seen", "7 histories", "ready", "> 9 histories", "not found", "missed: it changes no behavior", "broken", "error"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the table:\n%s", want, text)
 		}
