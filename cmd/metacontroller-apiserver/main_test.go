@@ -74,10 +74,14 @@ func TestAHangupEndsTheServerInOrderUnlessItIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Tests that run under nohup begin with the signal ignored.
+	heeded := make(chan os.Signal, 1)
+	signal.Notify(heeded, syscall.SIGHUP)
 	ctx, stop := untilHangup(t.Context())
 	hangUp()
 	<-ctx.Done()
 	stop()
+	signal.Stop(heeded)
 
 	signal.Ignore(syscall.SIGHUP)
 	defer signal.Reset(syscall.SIGHUP)
