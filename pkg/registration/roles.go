@@ -69,11 +69,9 @@ func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured
 		return fmt.Errorf("reading %s: %w", describe(role), err)
 	}
 	if err == nil && !o.RestoreRoles {
-		if authors := authorsOfRules(existing); len(authors) > 0 {
-			left, err := leave(existing, role, authors, o)
-			if err != nil || left {
-				return err
-			}
+		left, err := leave(existing, role, o)
+		if err != nil || left {
+			return err
 		}
 	}
 	if err := apply(ctx, client, role, FieldManager); err != nil {
@@ -84,9 +82,9 @@ func applyRole(ctx context.Context, client dynamic.Interface, role *unstructured
 }
 
 // leave reports whether a role that others have written differs from the wanted one, and then tells the user how.
-func leave(existing, wanted *unstructured.Unstructured, authors []string, o Options) (bool, error) {
-	lacks, more, err := difference(existing, wanted)
-	if err != nil || len(lacks)+len(more) == 0 {
+func leave(existing, wanted *unstructured.Unstructured, o Options) (bool, error) {
+	authors, lacks, more, err := rewritten(existing, wanted)
+	if err != nil || len(authors) == 0 {
 		return false, err
 	}
 	progressf(o.Progress, "%s was written by %s and is not changed; --restore-roles replaces it", describe(existing), strings.Join(authors, ", "))
@@ -99,17 +97,24 @@ func leave(existing, wanted *unstructured.Unstructured, authors []string, o Opti
 	return true, nil
 }
 
-// difference returns what a role lacks of the wanted one, and what it has besides, one resource in a line.
-func difference(existing, wanted *unstructured.Unstructured) (lacks, more []string, err error) {
+// rewritten returns who else has written the rules of a role that differs from the wanted one, and what it lacks of that and has besides, one
+// resource in a line. There are no authors if nobody has, or if it does not differ.
+func rewritten(existing, wanted *unstructured.Unstructured) (authors, lacks, more []string, err error) {
+	if authors = authorsOfRules(existing); len(authors) == 0 {
+		return nil, nil, nil, nil
+	}
 	has, err := rulesOf(existing)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	wants, err := rulesOf(wanted)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return uncovered(wants, has), uncovered(has, wants), nil
+	if lacks, more = uncovered(wants, has), uncovered(has, wants); len(lacks)+len(more) == 0 {
+		return nil, nil, nil, nil
+	}
+	return authors, lacks, more, nil
 }
 
 // authorsOfRules returns the field managers other than this package that own the rules of a role.

@@ -76,12 +76,8 @@ func belongsToOthers(ctx context.Context, target dynamic.ResourceInterface, role
 		progressf(out, "%s is not that of register and stays", describe(role))
 		return true, nil
 	}
-	authors := authorsOfRules(existing)
-	if len(authors) == 0 {
-		return false, nil
-	}
-	lacks, more, err := difference(existing, role)
-	if err != nil || len(lacks)+len(more) == 0 {
+	authors, _, _, err := rewritten(existing, role)
+	if err != nil || len(authors) == 0 {
 		return false, err
 	}
 	progressf(out, "%s was written by %s and stays", describe(role), strings.Join(authors, ", "))
