@@ -135,14 +135,52 @@ func (r *runner) restoreKind(s Step) {
 	}
 }
 
+// takeField has the definition of Gadgets lose a field that children have, and get it back, while a controller changes as How says.
+func (r *runner) takeField(s Step) {
+	if r.served[hooks.Gadget] == nil {
+		return
+	}
+	declared := func(on bool) {
+		r.editions[hooks.Gadget].Extra = on
+		r.edition(hooks.Gadget)
+	}
+	parent := placeOf(s.Kind, s.On)
+	declared(true)
+	r.reshape(parent, func(shape int64) int64 { return shape | hooks.WithExtra })
+	r.decisions(heldFor, nil)
+	declared(false)
+	r.pass(s)
+	r.editDefinition(Step{Controller: s.Controller, How: s.How})
+	r.decisions(s.Count, nil)
+	declared(true)
+	// The engine learns of the definition before its informer does.
+	r.slow = hooks.Kinds[hooks.Gadget].Resource
+	r.holdWatch(Step{Kind: hooks.Gadget})
+	r.merge(parent.path(), "", metadata(map[string]any{"annotations": map[string]any{"note": s.How}}))
+	r.decisions(s.Count, nil)
+	r.slow = ""
+	delete(r.held, hooks.Kinds[hooks.Gadget].Resource)
+	r.decisions(s.Count, nil)
+}
+
+// reselect has the engine come to know of what an object wants of Deployments, which no update can change, by its start.
 func (r *runner) reselect(s Step) {
+	if s.Count > 0 {
+		r.editDefinition(Step{Controller: s.Controller, How: "replacing"})
+		r.decisions(s.Count, nil)
+	}
 	r.killEngine(s)
-	r.change(placeOf(s.Kind, s.On).path(), func(o map[string]any) {
+	r.reshape(placeOf(s.Kind, s.On), func(shape int64) int64 { return shape ^ hooks.WithProtocol })
+	r.startEngine(s)
+}
+
+// reshape changes the shape that an object wants.
+func (r *runner) reshape(p place, change func(int64) int64) {
+	r.change(p.path(), func(o map[string]any) {
 		if spec, ok := o["spec"].(map[string]any); ok {
-			spec["shape"] = hooks.WishOf(o).Shape ^ hooks.WithProtocol
+			spec["shape"] = change(hooks.WishOf(o).Shape)
 		}
 	})
-	r.startEngine(s)
 }
 
 func (r *runner) start() {

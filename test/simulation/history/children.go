@@ -367,7 +367,7 @@ func appOf(p place) string {
 
 // intercept waits until the engine is about to write an object of a kind, and has somebody do something to that object first.
 func (r *runner) intercept(s Step) {
-	if p, ok := r.aboutToWrite(s.Kind); ok {
+	if p, ok := r.aboutToWrite(ofKind(s.Kind)); ok {
 		r.interceptWrite(s, p)
 	}
 }
@@ -375,7 +375,7 @@ func (r *runner) intercept(s Step) {
 // refuseWrite waits until the engine is about to write an object of a kind, and refuses that as a conflict, though nothing has changed, so that
 // no event tells the engine to try again.
 func (r *runner) refuseWrite(s Step) {
-	if p, ok := r.aboutToWrite(s.Kind); ok {
+	if p, ok := r.aboutToWrite(ofKind(s.Kind)); ok {
 		r.notef("fault", "%s is refused as a conflict", p)
 		r.world.Release(p, world.Fault{Kind: world.Conflict})
 		r.happened()
@@ -383,12 +383,11 @@ func (r *runner) refuseWrite(s Step) {
 	}
 }
 
-// aboutToWrite lets things happen until the engine is about to write an object of a kind. It returns the write, false if that takes too long.
-func (r *runner) aboutToWrite(kind int) (world.Pending, bool) {
-	resource := hooks.Kinds[kind].Resource
+// aboutToWrite lets things happen until the engine is about to write what is looked for. It returns the write, false if that takes too long.
+func (r *runner) aboutToWrite(sought func(world.Pending) bool) (world.Pending, bool) {
 	for range heldFor {
 		for _, p := range r.ready() {
-			if writes(p) && p.Resource == resource && p.Name != "" && p.Subresource == "" {
+			if writes(p) && p.Subresource == "" && sought(p) {
 				return p, true
 			}
 		}

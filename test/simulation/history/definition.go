@@ -163,6 +163,20 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		for i := range d.children {
 			d.children[i].Method = []string{"RollingInPlace", "RollingRecreate"}[r.IntN(2)]
 		}
+	case "recreating", "replacing":
+		if how == "replacing" && d.workloads {
+			d.children = append(slices.DeleteFunc(d.children, isOfDeployments), d.child(hooks.Deployment, r))
+		}
+		for i := range d.children {
+			d.children[i].Method = "Recreate"
+			if isOfDeployments(d.children[i]) {
+				d.children[i].Apply = "ServerSide"
+			}
+		}
+	case "server-side":
+		for i := range d.children {
+			d.children[i].Apply = "ServerSide"
+		}
 	case "apply":
 		for i := range d.children {
 			d.children[i].Apply = applies[r.IntN(len(applies))]
@@ -187,6 +201,8 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		d.guard = guards[r.IntN(len(guards))]
 	}
 }
+
+func isOfDeployments(rule hooks.Rule) bool { return rule.Kind == hooks.Deployment }
 
 // selection is the label of objects that controllers with a selector select.
 const selection = hooks.Group + "/selected"

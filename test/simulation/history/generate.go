@@ -216,6 +216,19 @@ func (g *generator) child(s Step) Step {
 	return s
 }
 
+// composed completes a step with a child of a composite whose parents are no children themselves: one that the history is about, if it can be.
+func (g *generator) composed(s Step) Step {
+	s.Controller, s.Kind = 0, hooks.Thing
+	if slices.Contains(g.controllers, 1) && !g.options.Chain && (g.IntN(2) == 0 || !slices.Contains(g.controllers, 0)) {
+		s.Controller, s.Kind = 1, hooks.Realm
+	}
+	s.On, s.Child = g.IntN(g.objects[s.Kind]), g.IntN(childrenOfParents)
+	if g.options.Workloads {
+		s.Child = g.IntN(childrenOfParents + deploymentsOfParents)
+	}
+	return s
+}
+
 func on(a Action, hows ...string) func(*generator) Step {
 	return func(g *generator) Step {
 		s := g.object(Step{Do: a})
@@ -314,11 +327,8 @@ func userChoices() []choice {
 			return Step{Do: RollOut, How: []string{"done", "done", "begun", "some"}[g.IntN(4)]}
 		}},
 		{weight: 1, make: func(g *generator) Step {
-			s := g.child(Step{Do: ThinOut, Count: 1 + g.IntN(30)})
-			s.Controller, s.Child = 0, g.IntN(childrenOfParents)
-			if s.Kind != hooks.Thing {
-				s.Kind, s.On = hooks.Thing, g.IntN(g.objects[hooks.Thing])
-			}
+			s := g.composed(Step{Do: ThinOut, Count: 1 + g.IntN(30)})
+			s.Controller, s.Kind, s.On, s.Child = 0, hooks.Thing, g.IntN(g.objects[hooks.Thing]), g.IntN(childrenOfParents)
 			return s
 		}},
 		{weight: 2, make: onChild(Stranger, "plain", "matching", "controlled")},
@@ -354,12 +364,21 @@ func administratorChoices() []choice {
 		{weight: 2, make: func(g *generator) Step {
 			return Step{Do: WithdrawVersion, On: g.IntN(g.objects[hooks.Gadget]), Count: 1 + g.IntN(20), Millis: int64(math.Exp(g.Float64() * 10))}
 		}},
+		{weight: 1.5, make: func(g *generator) Step {
+			s := g.composed(Step{Do: TakeField, Count: 1 + g.IntN(30), Millis: int64(math.Exp(g.Float64() * 10))})
+			s.How = []string{"recreating", "recreating", "server-side", "server-side", "kinds", "finalize"}[g.IntN(6)]
+			s.Controller = g.controller()
+			return s
+		}},
 		{weight: 1, make: onKind(RemoveKind, hooks.Thing, hooks.Realm, hooks.Gadget)},
 		{weight: 3, make: onKind(RestoreKind, hooks.Thing, hooks.Realm, hooks.Gadget), essential: true},
 		{weight: 2, make: some(KillEngine, 1)},
 		{weight: 2, make: func(g *generator) Step {
-			kind := []int{hooks.Thing, hooks.Realm}[g.IntN(2)]
-			return Step{Do: Reselect, Kind: kind, On: g.IntN(g.objects[kind])}
+			s := g.composed(Step{Do: Reselect})
+			if g.options.Workloads && g.IntN(3) > 0 {
+				s.Count = heldFor
+			}
+			return s
 		}},
 		{weight: 1, make: some(StopEngine, 1)},
 		{weight: 4, make: some(StartEngine, 1), essential: true},
@@ -390,6 +409,12 @@ func faultChoices() []choice {
 		{weight: 5, make: meanwhile(onChild(Undermine))},
 		{weight: 3, make: meanwhile(onChild(MissChange))},
 		{weight: 3, make: meanwhile(onChild(SlowList))},
+		{weight: 2, make: func(g *generator) Step { return g.composed(Step{Do: ContestClaim, Count: 1 + g.IntN(20)}) }},
+		{weight: 1, make: func(g *generator) Step {
+			s := g.composed(Step{Do: DoubtRevision, Count: 1 + g.IntN(30)})
+			s.How = []string{"revert", "revert", "select", ""}[g.IntN(4)]
+			return s
+		}},
 		{weight: 2, make: some(FaultyHooks, 4, "hang", "lose", "slow")},
 	}
 }

@@ -248,7 +248,16 @@ const (
 	MissChange Action = "miss"
 	// FaultyHooks has the next Count calls of hooks hang, be lost or be slow, as How says.
 	FaultyHooks Action = "faulty-hooks"
-	// Reselect kills the engine, has the object want of Deployments what no update can change, and starts the engine.
+	// ContestClaim takes a child from its parent, and has somebody else take it when the engine is about to claim it.
+	ContestClaim Action = "contest-claim"
+	// DoubtRevision has a composite roll out changes, and loses the response to the write of a revision, whose events are held back while
+	// Count decisions are made: the object changes in them as How says.
+	DoubtRevision Action = "doubt-revision"
+	// TakeField has the definition of Gadgets lose a field that children have, lets time pass, changes a controller as How says, makes Count
+	// decisions, and gives the field back.
+	TakeField Action = "take-field"
+	// Reselect kills the engine, has the object want of Deployments what no update can change, and starts the engine. With a Count it has
+	// a controller recreate Deployments before, and makes that many decisions.
 	Reselect Action = "reselect"
 	// KillLate kills the engine when writes of it are under way, and starts it again after the time. They arrive after Count more decisions,
 	// when the next engine has begun to work.

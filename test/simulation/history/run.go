@@ -335,10 +335,10 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
 		ConfirmDeletions: (*runner).confirmDeletions, Relent: (*runner).relent, EditPaused: (*runner).editPaused,
 		UpgradeKind: (*runner).upgradeKind, WithdrawVersion: (*runner).withdrawVersion, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
-		Reselect: (*runner).reselect, KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
+		TakeField: (*runner).takeField, Reselect: (*runner).reselect, KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
 		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
-		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, SlowList: (*runner).slowList,
+		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, SlowList: (*runner).slowList, ContestClaim: (*runner).contestClaim, DoubtRevision: (*runner).doubtRevision,
 		Intercept: (*runner).intercept, RefuseWrite: (*runner).refuseWrite, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite, KillLate: (*runner).killLate,
 		RunOn: (*runner).runOn, Pass: (*runner).pass, Rest: (*runner).rest,
 	}

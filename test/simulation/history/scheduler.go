@@ -58,6 +58,17 @@ func writes(p world.Pending) bool {
 	return p.Writes() && p.Resource != "events"
 }
 
+// ofKind says of what is pending whether it is about an object of a kind that is there, and ofPlace whether it is about a certain one.
+func ofKind(kind int) func(world.Pending) bool {
+	return func(p world.Pending) bool { return p.Resource == hooks.Kinds[kind].Resource && p.Name != "" }
+}
+
+func ofPlace(at place) func(world.Pending) bool {
+	return func(p world.Pending) bool {
+		return ofKind(at.kind)(p) && p.Namespace == at.namespace && p.Name == at.name
+	}
+}
+
 // ready returns what may happen next.
 func (r *runner) ready() []world.Pending {
 	return slices.DeleteFunc(r.world.Pending(), func(p world.Pending) bool {
@@ -93,7 +104,7 @@ func (r *runner) deliver(p world.Pending, f world.Fault) {
 	}
 	r.world.Release(p, f)
 	for _, w := range r.world.API.Journal()[before:] {
-		if p.Abandoned && w.Resource == "controllerrevisions" {
+		if p.Abandoned && w.Resource == revisions {
 			r.latecomers[w.UID] = true
 		}
 	}
@@ -347,4 +358,49 @@ func (r *runner) killAfterWrite(s Step) {
 		r.pass(Step{Millis: s.Millis})
 		r.start()
 	}
+}
+
+// contestClaim takes a child from its parent, and has somebody else take it when the engine is about to claim it.
+func (r *runner) contestClaim(s Step) {
+	child := childOf(s)
+	if r.get(child.path()) == nil {
+		return
+	}
+	r.orphanAt(child)
+	if p, ok := r.aboutToWrite(ofPlace(child)); ok {
+		r.stealAt(child)
+		r.release(p)
+		r.decisions(s.Count, nil)
+	}
+}
+
+// revisions is the resource of the revisions of composites.
+const revisions = "controllerrevisions"
+
+// doubtRevision loses the response to the write of a revision, of which no watch tells for a while either, in which the parent changes again.
+func (r *runner) doubtRevision(s Step) {
+	parent := placeOf(s.Kind, s.On)
+	r.editDefinition(Step{Controller: s.Controller, How: "rolling"})
+	r.decisions(s.Count, nil)
+	before := r.get(parent.path())
+	r.editAt(parent)
+	p, ok := r.aboutToWrite(func(p world.Pending) bool { return p.Resource == revisions })
+	if !ok || before == nil {
+		return
+	}
+	r.held[revisions] = true
+	r.notef("fault", "the response to %s is lost, and events of %s are held back", p, revisions)
+	r.deliver(p, world.Fault{Kind: world.Lose})
+	r.happened()
+	switch s.How {
+	case "select":
+		r.selectAt(parent)
+	case "revert":
+		r.change(parent.path(), func(o map[string]any) { o["spec"] = before["spec"] })
+	default:
+		r.editAt(parent)
+	}
+	r.decisions(s.Count, nil)
+	delete(r.held, revisions)
+	r.decisions(s.Count, nil)
 }

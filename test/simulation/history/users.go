@@ -241,11 +241,9 @@ func (r *runner) vary(p place) {
 	case 1:
 		varied = hooks.WithNotes
 	}
-	r.change(p.path(), func(o map[string]any) {
-		if spec, ok := o["spec"].(map[string]any); ok && p.kind != hooks.Gadget {
-			spec["shape"] = hooks.WishOf(o).Shape ^ varied
-		}
-	})
+	if p.kind != hooks.Gadget {
+		r.reshape(p, func(shape int64) int64 { return shape ^ varied })
+	}
 }
 
 func (r *runner) selectObject(s Step) { r.selectAt(placeOf(s.Kind, s.On)) }

@@ -42,14 +42,17 @@ func compose(r *Request) *Response {
 	if r.Finalizing {
 		finalize(r, response, wish, len(observed))
 	}
-	ready := int64(0)
+	ready, extras := int64(0), int64(0)
 	for _, o := range observed {
+		if text(within(o, "spec"), "extra") != "" {
+			extras++
+		}
 		if (WishOf(o).Color == wish.Color || text(o, "kind") == Kinds[Deployment].Name && RolledOut(o)) && !Deleting(o) {
 			ready++
 		}
 	}
 	response.Status = map[string]any{
-		"by": name, "color": wish.Color, "observed": int64(len(observed)), "ready": ready, "related": relatedText(r),
+		"by": name, "color": wish.Color, "observed": int64(len(observed)), "ready": ready, "extras": extras, "related": relatedText(r),
 	}
 	if wish.Memory {
 		response.Status["step"] = step

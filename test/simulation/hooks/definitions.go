@@ -98,7 +98,7 @@ func wishSchema() map[string]any {
 
 func statusSchema(extra bool) map[string]any {
 	properties := map[string]any{
-		"by": typed("string"), "color": typed("string"), "observed": typed("integer"), "ready": typed("integer"),
+		"by": typed("string"), "color": typed("string"), "observed": typed("integer"), "ready": typed("integer"), "extras": typed("integer"),
 		"step": typed("integer"), "related": typed("string"), "observedGeneration": typed("integer"),
 		"conditions": list("atomic", map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
 	}

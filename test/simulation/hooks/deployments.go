@@ -35,7 +35,7 @@ func deploymentSpec(r *Request, wish Wish, step int64, rule Rule, name string) m
 	selector := selectorOf(r, wish, rule, name)
 	spec := map[string]any{
 		"selector": map[string]any{"matchLabels": selector},
-		"template": map[string]any{"metadata": map[string]any{"labels": selector}, "spec": map[string]any{"containers": containers}},
+		"template": map[string]any{"metadata": map[string]any{"labels": podLabels(name)}, "spec": map[string]any{"containers": containers}},
 	}
 	if !wish.has(WithoutSize) {
 		spec["replicas"] = wish.Level % 3
@@ -55,9 +55,14 @@ func selectorOf(r *Request, wish Wish, rule Rule, name string) map[string]any {
 	}
 	selector := map[string]any{"deployment": name}
 	if wish.has(WithProtocol) { // Of a Deployment it changes nothing else.
-		selector["shade"] = "other"
+		selector = podLabels(name)
 	}
 	return selector
+}
+
+// podLabels returns the labels of a Deployment's Pods, all or some of which its selector has.
+func podLabels(name string) map[string]any {
+	return map[string]any{"deployment": name, "shade": "other"}
 }
 
 // Rollout returns the status of a Deployment whose Pods are as its spec says, or not yet.
