@@ -175,7 +175,7 @@ func (r *release) writeManifests(o *output, all *images) error {
 			return err
 		}
 	}
-	charts, err := manifests.Charts(filepath.Join(artifacts, "chart"), r.version, r.date)
+	charts, err := manifests.Charts(filepath.Join(artifacts, "chart"), r.repository, r.version, r.date)
 	if err != nil {
 		return err
 	}

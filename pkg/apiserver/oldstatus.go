@@ -35,7 +35,7 @@ func warnOfOldStatus(api http.Handler, engine *inspection.Link) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && readsControllers(info) {
 			if why, anywhere := engine.Absence(); !anywhere {
-				warning.AddWarning(r.Context(), "", "the status of controllers is from before, and nothing is reconciled: "+why)
+				warning.AddWarning(r.Context(), "", "the status of controllers may be from before: "+why)
 			}
 		}
 		api.ServeHTTP(w, r)

@@ -24,15 +24,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
 // PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.
 func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) error {
-	trust, err := NewTrust(config)
+	trust, err := NewTrust(config, types.NamespacedName{})
 	if err != nil {
 		return err
 	}
@@ -46,21 +48,25 @@ func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) e
 // Trust is whom a cluster trusts as this server: the caBundle of the APIService. It implements servingcert.Registration.
 type Trust struct {
 	client dynamic.Interface
+	// service is the Service to which the APIService must point, the zero value if any will do.
+	service types.NamespacedName
 }
 
 var _ servingcert.Registration = &Trust{}
 
 // NewTrust returns the Trust of a cluster, as seen and written by the user of a client configuration. That user needs the verbs get and
-// patch on the APIService.
-func NewTrust(config *rest.Config) (*Trust, error) {
+// patch on the APIService. An APIService that points to another Service than service is that of another server, and counts as none; with
+// the zero value all are this one's.
+func NewTrust(config *rest.Config, service types.NamespacedName) (*Trust, error) {
 	client, err := newClient(config)
 	if err != nil {
 		return nil, err
 	}
-	return &Trust{client: client}, nil
+	return &Trust{client: client, service: service}, nil
 }
 
-// Trusted returns the caBundle and the APIService's resourceVersion. The error is servingcert.ErrNotRegistered if there is no APIService.
+// Trusted returns the caBundle and the APIService's resourceVersion. The error is servingcert.ErrNotRegistered if there is no APIService, or
+// that of another server.
 func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err error) {
 	existing, err := t.get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -68,6 +74,12 @@ func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err
 	}
 	if err != nil {
 		return nil, "", err
+	}
+	if t.service != (types.NamespacedName{}) {
+		if err := checkOwn(existing, t.service.Namespace, t.service.Name); err != nil {
+			klog.FromContext(ctx).Info("The serving authority is not published", "reason", err.Error())
+			return nil, "", servingcert.ErrNotRegistered
+		}
 	}
 	if bundle, err = bundleOf(existing); err != nil {
 		return nil, "", err

@@ -44,6 +44,8 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
 		"a word of another chart":     {"replicaCount: 2", "additional properties 'replicaCount' not allowed"},
 		"a misspelled field":          {"image: {repo: example.org/server}", "at '/image': additional properties 'repo' not allowed"},
+		"an image with a tag":         {"image: {repository: 'example.org/a:v1'}", "at '/image/repository': 'example.org/a:v1' does not match pattern"},
+		"an image with a digest":      {"image: {repository: 'example.org/a@sha256:0000'}", "at '/image/repository': 'example.org/a@sha256:0000' does not match pattern"},
 		"no image":                    {"image: {repository: ''}", "at '/image/repository': minLength"},
 		"another pull policy":         {"image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of '', 'Always', 'IfNotPresent', 'Never'"},
 		"the image of Metacontroller": {"image: {repository: example.org/metacontroller/metacontroller}", "is the image of Metacontroller itself; name that of metacontroller-apiserver"},

@@ -108,13 +108,16 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 	var head header
 	_ = json.Unmarshal(encoded, &head) // What is no object is not of the group; what is wrong with the kind, the decoder says.
 	if head.Kind == "List" && head.APIVersion == "v1" {
-		return l.list(ctx, encoded)
+		return l.list(ctx, encoded, header{})
 	}
 	version, err := schema.ParseGroupVersion(head.APIVersion)
 	if err != nil || version.Group != metacontroller.GroupName {
 		return nil, 0
 	}
-	errs, warnings := l.object(ctx, text)
+	if kind, ok := strings.CutSuffix(head.Kind, "List"); ok {
+		return l.list(ctx, encoded, header{head.APIVersion, kind})
+	}
+	errs, warnings := l.object(ctx, text, head.Kind)
 	name := nameOf(encoded)
 	findings := make([]finding, 0, len(errs)+len(warnings))
 	for _, message := range errs {
@@ -126,8 +129,8 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 	return findings, 1
 }
 
-// list returns what there is to say of the items of a list, which may be of other groups.
-func (l *linter) list(ctx context.Context, encoded []byte) ([]finding, int) {
+// list returns what there is to say of the items of a list, which may be of other groups. Those of a list of one kind need not say what they are.
+func (l *linter) list(ctx context.Context, encoded []byte, kind header) ([]finding, int) {
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
@@ -137,11 +140,26 @@ func (l *linter) list(ctx context.Context, encoded []byte) ([]finding, int) {
 	var findings []finding
 	objects := 0
 	for _, item := range list.Items {
-		found, looked := l.document(ctx, item)
+		found, looked := l.document(ctx, kind.completed(item))
 		findings = append(findings, found...)
 		objects += looked
 	}
 	return findings, objects
+}
+
+// completed returns an item of a list with what the list says that it is, if it does not say so itself.
+func (h header) completed(item json.RawMessage) []byte {
+	var fields map[string]json.RawMessage
+	if h.Kind == "" || json.Unmarshal(item, &fields) != nil || fields == nil || fields["kind"] != nil {
+		return item
+	}
+	fields["apiVersion"], _ = json.Marshal(h.APIVersion) // Strings can be encoded.
+	fields["kind"], _ = json.Marshal(h.Kind)             // As above.
+	encoded, err := json.Marshal(fields)
+	if err != nil {
+		return item
+	}
+	return encoded
 }
 
 // nameOf returns the name of an object, or what its name begins with, as far as it has one.
@@ -157,15 +175,17 @@ func nameOf(encoded []byte) string {
 }
 
 // object returns the errors of an object of the group, and without errors its warnings, as the server does.
-func (l *linter) object(ctx context.Context, text []byte) (errs, warnings []string) {
+func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, warnings []string) {
 	object, _, err := l.decoder.Decode(text, nil, nil)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		for _, e := range strict.Errors() {
 			errs = append(errs, e.Error())
 		}
 	} else if err != nil {
-		for _, e := range validation.MalformedDurations(text) {
-			errs = append(errs, e.Error())
+		if kind != "ControllerRevision" { // It has fields of other kinds.
+			for _, e := range validation.MalformedDurations(text) {
+				errs = append(errs, e.Error())
+			}
 		}
 		if len(errs) == 0 {
 			errs = append(errs, err.Error())
@@ -175,7 +195,7 @@ func (l *linter) object(ctx context.Context, text []byte) (errs, warnings []stri
 	if object == nil {
 		return errs, nil
 	}
-	invalid, warnings := l.review(ctx, object)
+	invalid, warnings := l.review(ctx, object, kind)
 	for _, e := range invalid {
 		errs = append(errs, e.Error())
 	}
@@ -185,8 +205,8 @@ func (l *linter) object(ctx context.Context, text []byte) (errs, warnings []stri
 	return nil, warnings
 }
 
-// review validates a decoded object.
-func (l *linter) review(ctx context.Context, object runtime.Object) (errs field.ErrorList, warnings []string) {
+// review validates a decoded object of a kind.
+func (l *linter) review(ctx context.Context, object runtime.Object, kind string) (errs field.ErrorList, warnings []string) {
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
 		o.Namespace = "" // The server takes it off.
@@ -197,7 +217,7 @@ func (l *linter) review(ctx context.Context, object runtime.Object) (errs field.
 	case *metacontroller.ControllerRevision:
 		errs, warnings = validation.ValidateControllerRevision(o), validation.WarningsForControllerRevision(o)
 	default:
-		return field.ErrorList{field.NotSupported(field.NewPath("kind"), object.GetObjectKind().GroupVersionKind().Kind,
+		return field.ErrorList{field.NotSupported(field.NewPath("kind"), kind,
 			[]string{"CompositeController", "DecoratorController", "ControllerRevision"})}, nil
 	}
 	versioned, err := l.scheme.ConvertToVersion(object, v1alpha1.SchemeGroupVersion)

@@ -153,6 +153,20 @@ func TestWhatIsPrinted(t *testing.T) {
 			[]string{"-f", "-"},
 			"-:1: error: DecoratorController/web: spec.hooks.sync.webhook.timeout: Invalid value: \"1d\"", "1 error",
 		},
+		"in a list of its kind": {
+			`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"DecoratorControllerList","items":[{"metadata":{"name":"web"},` +
+				`"spec":{"resources":[],"hooks":{"sync":{"webhook":{"timeout":"1d"}}}}}]}`,
+			[]string{"-f", "-"},
+			"-:1: error: DecoratorController/web: spec.hooks.sync.webhook.timeout: Invalid value: \"1d\"", "1 error",
+		},
+		"another kind of the group": {
+			"apiVersion: metacontroller.k8s.io/v1alpha1\nkind: ControllerPlan\nmetadata: {name: x}\n",
+			[]string{"-f", "-"}, `-:1: error: ControllerPlan/x: kind: Unsupported value: "ControllerPlan": supported values:`, "1 error",
+		},
+		"one after the other, as JSON": {
+			`{"apiVersion": "v1", "kind": "ConfigMap"} {"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositController", "metadata": {"name": "web"}}`,
+			[]string{"-f", "-"}, `-:2: error: CompositController/web: no kind "CompositController"`, "1 error",
+		},
 		"as JSON": {wrong, []string{"-f", "-", "-o", "json"}, `"message": "spec.workers: Invalid value: 0`, "1 error"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,9 +17,7 @@ limitations under the License.
 package lint
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,7 +25,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // source is one file.
@@ -95,16 +93,5 @@ func filesOf(name string, recursive bool) ([]string, error) {
 
 // documents splits a file. Empty documents are counted, as editors count them, and are empty.
 func (s source) documents() ([][]byte, error) {
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(s.text)))
-	var list [][]byte
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, document)
-	}
+	return controllerobject.Documents(bytes.NewReader(s.text))
 }

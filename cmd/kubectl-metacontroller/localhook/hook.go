@@ -49,6 +49,8 @@ const (
 	Customize = "customize"
 )
 
+func names() []string { return []string{Sync, Finalize, Customize} }
+
 // errUnreachable says that nothing answers at the address of a hook.
 var errUnreachable = errors.New("the hook cannot be reached")
 
@@ -103,7 +105,10 @@ func (h *Hook) first() *url.URL {
 // Call sends a request to a hook and returns its response, which is JSON.
 func (h *Hook) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	address := h.addresses[name]
-	if address == nil {
+	switch {
+	case address == nil && !slices.Contains(names(), name):
+		return nil, fmt.Errorf("there is no %[1]s hook: the name of a recorded file begins with that of a hook, as in sync-%[1]s.request.json: rename it", name)
+	case address == nil:
 		return nil, fmt.Errorf("it is not known where the %s hook is: say it with --hook %s=URL", name, name)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))

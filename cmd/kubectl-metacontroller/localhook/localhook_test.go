@@ -149,7 +149,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text)
     def log_message(self, *args):
         pass
-http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+http.server.HTTPServer((os.environ["HOST"], int(os.environ["PORT"])), Handler).serve_forever()
 `
 
 func hookFolder(t *testing.T) string {
@@ -179,13 +179,17 @@ func flagsOf(t *testing.T, args ...string) *Flags {
 	return f
 }
 
-// The shell that starts the hook, and the hook, have ended when the use has, so that the port is free.
+// The shell that starts the hook, and the hook, have ended when the use has, so that the port is free. Some shells have a HOST of their own.
 func TestAHookIsStartedAndEnded(t *testing.T) {
+	t.Setenv("HOST", "x86_64-linux-gnu")
 	folder, address := hookFolder(t), freeAddress(t)
 	for range 2 {
 		var got []byte
 		err := flagsOf(t, "--hook", address, "--exec", "python3 hook.py; true", "--directory", folder).Run(t.Context(), os.Stderr,
 			func(ctx context.Context, h *Hook) (err error) {
+				if _, err := h.Call(ctx, "my", nil); err == nil || !strings.Contains(err.Error(), "sync-my.request.json: rename it") {
+					t.Errorf("got %v for a hook that nobody has", err)
+				}
 				got, err = h.Call(ctx, Sync, []byte(`{}`))
 				return err
 			})

@@ -58,7 +58,7 @@ func start(ctx context.Context, command, folder string, address *url.URL, out io
 	p := &process{command: shell(ctx, command), address: address, ended: make(chan struct{})}
 	p.command.Dir, p.command.Stdout, p.command.Stderr = folder, out, out
 	// Python keeps what it prints to a file or a pipe, and loses it when it is ended; an author who wants that says so.
-	p.command.Env = append(append([]string{"PYTHONUNBUFFERED=1"}, os.Environ()...), "PORT="+portOf(address))
+	p.command.Env = append(append([]string{"PYTHONUNBUFFERED=1"}, os.Environ()...), "PORT="+portOf(address), "HOST="+address.Hostname())
 	// What it started may keep our pipe open.
 	p.command.WaitDelay = time.Second
 	if err := p.command.Start(); err != nil {

@@ -42,7 +42,7 @@ type Flags struct {
 // Add adds the flags to those of a command. Without a default, no hook is called unless one is given.
 func (f *Flags) Add(flags *pflag.FlagSet, byDefault ...string) {
 	flags.StringArrayVar(&f.hooks, "hook", byDefault, "address of the sync hook; HOOK=URL for another hook, if that is not beside it")
-	flags.StringVar(&f.exec, "exec", "", "command that starts the hook, such as 'python3 hook.py'; it gets the port in the environment variable PORT")
+	flags.StringVar(&f.exec, "exec", "", "command that starts the hook, such as 'python3 hook.py'; it gets the port in the environment variable PORT, and the host in HOST")
 	flags.StringVar(&f.directory, "directory", ".", "folder of the hook, in which it is started")
 }
 

@@ -17,7 +17,6 @@ limitations under the License.
 package plan
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -26,7 +25,6 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -45,15 +43,11 @@ func candidate(filename string, in io.Reader) (object controllerobject.Object, b
 		return object, nil, fmt.Errorf("reading the definition: %w", err)
 	}
 	var definitions []definition
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return object, nil, fmt.Errorf("reading %s: %w", filename, err)
-		}
+	documents, err := controllerobject.Documents(bytes.NewReader(text))
+	if err != nil {
+		return object, nil, fmt.Errorf("reading %s: %w", filename, err)
+	}
+	for _, document := range documents {
 		found, err := controllersOf(document)
 		if err != nil {
 			return object, nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)

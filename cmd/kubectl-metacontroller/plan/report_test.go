@@ -259,11 +259,15 @@ func TestTheCandidateOfAFile(t *testing.T) {
 		}
 		return text
 	}
+	asJSON := func(kind, name string) string {
+		return `{"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "` + kind + `", "metadata": {"name": "` + name + "\"}}\n"
+	}
 	for what, tc := range map[string]struct{ text, want, err string }{
 		"a composite":           {composite, "cc/a", ""},
 		"beside other objects":  {service + "---\n" + decorator + "---\n", "dc/b", ""},
 		"with unknown fields":   {composite + "spec: {unknown: true}\n", "cc/a", ""},
 		"two":                   {composite + "---\n" + decorator, "", "holds cc/a and dc/b"},
+		"two, as JSON":          {asJSON("CompositeController", "a") + asJSON("DecoratorController", "b"), "", "holds cc/a and dc/b"},
 		"none":                  {service, "", "holds neither"},
 		"in a list":             {list(service, decorator), "dc/b", ""},
 		"in a list of lists":    {list(service, list(composite)), "cc/a", ""},

@@ -68,7 +68,8 @@ func cure(object controllerobject.Object, c metav1.Condition) string {
 	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonResponsesDiffer, v1alpha1.ReasonCredentialsMissing:
 		return eventsAbout(object)
 	case v1alpha1.ReasonRightMissing:
-		return "kubectl metacontroller rbac " + object.Argument() + " | kubectl apply -f -"
+		return "kubectl metacontroller rbac " + object.Argument() + " | kubectl apply -f -" +
+			"   # with --server-account=NAMESPACE/NAME, unless the server's account is metacontroller/metacontroller-apiserver"
 	case v1alpha1.ReasonServiceAccountNotFound:
 		if account := object.Account(); account != nil {
 			return fmt.Sprintf("kubectl -n %s create serviceaccount %s", account.Namespace, account.Name)

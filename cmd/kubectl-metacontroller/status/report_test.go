@@ -127,7 +127,7 @@ CompositeController web is not ready (HookFailing): No sync can succeed. The syn
 CompositeController web is not ready (RightMissing): It is held.
   Permitted is False (RightMissing): Grant list.
   Next:
-    kubectl metacontroller rbac cc/web | kubectl apply -f -
+    kubectl metacontroller rbac cc/web | kubectl apply -f -   # with --server-account=NAMESPACE/NAME, unless the server's account is metacontroller/metacontroller-apiserver
 `},
 		"a cluster-scoped parent": {v1alpha1.ControllerStatus{
 			Conditions: []metav1.Condition{ready},

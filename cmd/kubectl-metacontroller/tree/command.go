@@ -43,7 +43,7 @@ type options struct {
 func NewCommand(c *connection.Connection) *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
-		Use:   "tree (KIND[.GROUP]/NAME | RESOURCE NAME)",
+		Use:   "tree (KIND[.GROUP]/[NAMESPACE/]NAME | RESOURCE [NAMESPACE/]NAME)",
 		Short: "Print an object with its children, their readiness, field managers and revisions",
 		Long: `Print an object with its children, by their owner references: those that controllers declare and those that Kubernetes' own controllers
 create, their children, and so on. READY is what the status of an object says, as far as its kind says it; FIELD MANAGERS have set fields
@@ -108,10 +108,15 @@ func withoutControllers(err error) bool {
 func get(ctx context.Context, c *connection.Connection, client dynamic.Interface, mapping *meta.RESTMapping, name string) (*unstructured.Unstructured, error) {
 	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
 	where := ""
+	namespace, name, err := split(mapping, name)
+	if err != nil {
+		return nil, err
+	}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		namespace, err := c.Namespace()
-		if err != nil {
-			return nil, err
+		if namespace == "" {
+			if namespace, err = c.Namespace(); err != nil {
+				return nil, err
+			}
 		}
 		resource = client.Resource(mapping.Resource).Namespace(namespace)
 		where = " -n " + namespace

@@ -109,6 +109,20 @@ func resolve(mapper meta.RESTMapper, args []string) (*meta.RESTMapping, string, 
 	return mapping, name, err
 }
 
+// split splits a name that may have a namespace, as NAMESPACE/NAME, which is empty if it has none.
+func split(mapping *meta.RESTMapping, name string) (namespace, single string, err error) {
+	namespace, single, given := strings.Cut(name, "/")
+	switch {
+	case !given:
+		return "", name, nil
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return "", "", fmt.Errorf("%q is no name: objects of %s are in no namespace", name, mapping.Resource.GroupResource())
+	case namespace == "" || single == "" || strings.Contains(single, "/"):
+		return "", "", fmt.Errorf("%q is no name: write NAME or NAMESPACE/NAME", name)
+	}
+	return namespace, single, nil
+}
+
 // mappingOf returns the kind and scope of a resource.
 func mappingOf(mapper meta.RESTMapper, resource schema.GroupVersionResource) (*meta.RESTMapping, error) {
 	kind, err := mapper.KindFor(resource)

@@ -269,3 +269,26 @@ func TestAKindThatIsGoneIsNoted(t *testing.T) {
 		})
 	}
 }
+
+func TestNamesMayHaveANamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		scope                 meta.RESTScope
+		name                  string
+		namespace, want, fail string
+	}{
+		"a name":                          {meta.RESTScopeNamespace, "web", "", "web", ""},
+		"as other commands print it":      {meta.RESTScopeNamespace, "shop/web", "shop", "web", ""},
+		"no namespace":                    {meta.RESTScopeNamespace, "/web", "", "", "write NAME or NAMESPACE/NAME"},
+		"no name":                         {meta.RESTScopeNamespace, "shop/", "", "", "write NAME or NAMESPACE/NAME"},
+		"three parts":                     {meta.RESTScopeNamespace, "a/shop/web", "", "", "write NAME or NAMESPACE/NAME"},
+		"a namespace where there is none": {meta.RESTScopeRoot, "shop/web", "", "", "objects of websites.example.com are in no namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mapping := &meta.RESTMapping{Scope: test.scope, Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}}
+			namespace, got, err := split(mapping, test.name)
+			if namespace != test.namespace || got != test.want || (err == nil) != (test.fail == "") || err != nil && !strings.Contains(err.Error(), test.fail) {
+				t.Errorf("got %q, %q, %v", namespace, got, err)
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 
@@ -79,7 +80,11 @@ func newReplica(o options.Completed) (*servingcert.Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the Secret with the serving authority: %w", err)
 	}
-	trust, err := registration.NewTrust(config)
+	var service types.NamespacedName
+	if o.Registration.Register {
+		service = types.NamespacedName{Namespace: o.Controllers.Namespace, Name: o.Registration.Service}
+	}
+	trust, err := registration.NewTrust(config, service)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -40,6 +41,9 @@ func Run(ctx context.Context, o options.Completed, create NewEngine) (err error)
 	cluster, err := clusterConfig(o.Recommended.CoreAPI)
 	if err != nil {
 		return err
+	}
+	if path := os.Getenv("KUBECONFIG"); path != "" && o.Recommended.CoreAPI.CoreAPIKubeconfigPath == "" {
+		klog.FromContext(ctx).Info("KUBECONFIG is not read: the cluster of the Pod is meant. --kubeconfig means another one", "KUBECONFIG", path)
 	}
 	if err := awaitCluster(ctx, cluster); err != nil {
 		return unlessEnded(ctx, err)

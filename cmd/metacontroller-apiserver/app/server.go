@@ -66,7 +66,7 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if create == nil || !o.Controllers.Enabled {
 		klog.FromContext(ctx).Info("Controllers are stored, but not run, because of --enable-controllers=false")
 		engine.Inspection.Explain(func() (string, bool) {
-			return "this server does not run controllers, because of --enable-controllers=false", false
+			return "this server does not run controllers, because of --enable-controllers=false, and nothing is reconciled unless another one does", false
 		})
 	} else {
 		runner = &engineRunner{create: create, config: engine, fail: fail}

@@ -32,8 +32,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/hack/release/archive"
 )
 
-// chartFile is what a chart says of itself.
-const chartFile = "Chart.yaml"
+// chartFile is what a chart says of itself, and valuesFile has its values.
+const (
+	chartFile  = "Chart.yaml"
+	valuesFile = "values.yaml"
+)
+
+// repositoryLine is the image in the values of a chart, with what they say of it.
+const repositoryLine = `  # There is no published image yet: name yours.
+  repository: metacontroller-apiserver
+`
 
 // A Chart is a chart that is packed as Helm expects it.
 type Chart struct {
@@ -42,9 +50,9 @@ type Chart struct {
 	Data []byte
 }
 
-// Charts packs every chart in a folder, each in a folder of its own, with a version that is the chart's own and that of what it installs.
-// A folder that does not exist has no charts.
-func Charts(folder, version string, date time.Time) ([]Chart, error) {
+// Charts packs every chart in a folder, each in a folder of its own, with the image that clusters pull, and a version that is the chart's own
+// and that of what it installs. A folder that does not exist has no charts.
+func Charts(folder, repository, version string, date time.Time) ([]Chart, error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -57,7 +65,7 @@ func Charts(folder, version string, date time.Time) ([]Chart, error) {
 		if !entry.IsDir() {
 			continue
 		}
-		chart, err := pack(filepath.Join(folder, entry.Name()), version, date)
+		chart, err := pack(filepath.Join(folder, entry.Name()), repository, version, date)
 		if err != nil {
 			return nil, fmt.Errorf("packing the chart %s: %w", entry.Name(), err)
 		}
@@ -66,7 +74,7 @@ func Charts(folder, version string, date time.Time) ([]Chart, error) {
 	return charts, nil
 }
 
-func pack(folder, version string, date time.Time) (*Chart, error) {
+func pack(folder, repository, version string, date time.Time) (*Chart, error) {
 	var name string
 	var files []archive.File
 	err := fs.WalkDir(os.DirFS(folder), ".", func(file string, entry fs.DirEntry, err error) error {
@@ -78,10 +86,14 @@ func pack(folder, version string, date time.Time) (*Chart, error) {
 		if err != nil {
 			return err
 		}
-		if file == chartFile {
-			if name, data, err = versioned(data, version); err != nil {
-				return err
-			}
+		switch file {
+		case chartFile:
+			name, data, err = versioned(data, version)
+		case valuesFile:
+			data, err = located(data, repository)
+		}
+		if err != nil {
+			return err
 		}
 		files = append(files, archive.File{Name: file, Data: data})
 		return nil
@@ -101,6 +113,14 @@ func pack(folder, version string, date time.Time) (*Chart, error) {
 		return nil, err
 	}
 	return &Chart{Name: name + "-" + strings.TrimPrefix(version, "v") + ".tgz", Data: b.Bytes()}, nil
+}
+
+// located sets the image in the values of a chart. Comments stay, as values are documented by them.
+func located(data []byte, repository string) ([]byte, error) {
+	if bytes.Count(data, []byte(repositoryLine)) != 1 {
+		return nil, fmt.Errorf("%s does not have the image as it is written in a checkout: %q", valuesFile, repositoryLine)
+	}
+	return bytes.Replace(data, []byte(repositoryLine), []byte("  repository: "+repository+"\n"), 1), nil
 }
 
 // versioned sets the versions in what a chart says of itself, and returns its name. Helm wants a version without v; the version of what is

@@ -139,7 +139,7 @@ func TestCharts(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"one/Chart.yaml":             "apiVersion: v2\n# A release sets these.\nname: example\nversion: 0.0.0\nappVersion: v0.0.0\n",
-		"one/values.yaml":            "a: 1\n",
+		"one/values.yaml":            "image:\n  # There is no published image yet: name yours.\n  repository: metacontroller-apiserver\n  tag: \"\"\n",
 		"one/templates/service.yaml": "kind: Service\n",
 		"one/.helmignore":            "*.swp\n",
 	} {
@@ -148,29 +148,30 @@ func TestCharts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	charts, err := Charts(folder, "v1.2.3", date)
+	charts, err := Charts(folder, "example.org/server", "v1.2.3", date)
 	if err != nil || len(charts) != 1 || charts[0].Name != "example-1.2.3.tgz" {
 		t.Fatalf("got %v, %v", charts, err)
 	}
 	want := map[string]string{
 		"example/Chart.yaml":             "apiVersion: v2\nappVersion: v1.2.3\nname: example\nversion: 1.2.3\n",
-		"example/values.yaml":            "a: 1\n",
+		"example/values.yaml":            "image:\n  repository: example.org/server\n  tag: \"\"\n",
 		"example/templates/service.yaml": "kind: Service\n",
 	}
 	if got := unpack(t, charts[0].Data); !maps.Equal(got, want) {
 		t.Errorf("the chart has %q, want %q", got, want)
 	}
-	again, err := Charts(folder, "v1.2.3", date)
+	again, err := Charts(folder, "example.org/server", "v1.2.3", date)
 	if err != nil || !bytes.Equal(again[0].Data, charts[0].Data) {
 		t.Errorf("the chart is another one the second time: %v", err)
 	}
 }
 
 func TestFoldersWithoutCharts(t *testing.T) {
-	if charts, err := Charts(filepath.Join(t.TempDir(), "missing"), "v1", date); err != nil || len(charts) > 0 {
+	const named = "name: a\nversion: 1\n"
+	if charts, err := Charts(filepath.Join(t.TempDir(), "missing"), "a", "v1", date); err != nil || len(charts) > 0 {
 		t.Errorf("got %v, %v", charts, err)
 	}
-	for name, text := range map[string]string{"no chart": "", "a chart without a name": "version: 1\n", "no YAML": "{"} {
+	for name, text := range map[string]string{"no chart": "", "a chart without a name": "version: 1\n", "no YAML": "{", "values without the image": named} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			if err := os.Mkdir(filepath.Join(folder, "one"), 0o750); err != nil {
@@ -181,7 +182,12 @@ func TestFoldersWithoutCharts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if charts, err := Charts(folder, "v1", date); err == nil {
+			if text == named {
+				if err := os.WriteFile(filepath.Join(folder, "one", "values.yaml"), []byte("a: 1\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if charts, err := Charts(folder, "a", "v1", date); err == nil {
 				t.Errorf("got %v without an error", charts)
 			}
 		})

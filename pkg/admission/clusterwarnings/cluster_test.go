@@ -331,6 +331,7 @@ func TestWarningsAboutHooks(t *testing.T) {
 		want   []string
 	}{
 		"a Service":                              {object: by("good", 80)},
+		"a Service in upper case":                {object: by("Good", 80)},
 		"a Service that is missing":              {by("bad", 80), []string{service + "Service hooks/bad does not exist; calls of the hook fail until it does"}},
 		"a Service without that port":            {by("good", 8080), []string{service + "Service hooks/good has no port 8080; calls of the hook fail"}},
 		"a Service without ready Pods":           {by("starting", 80), []string{service + "Service hooks/starting has no ready endpoints; calls of the hook fail until a Pod of it is ready"}},

@@ -84,7 +84,9 @@ func (p *Plugin) lookupOfAddress(hook namedHook) lookups {
 			return nil
 		}
 	case hook.Service != nil:
-		a = address{namespace: hook.Service.Namespace, name: hook.Service.Name, port: ptr.Deref(hook.Service.Port, 80), sure: true}
+		// The DNS knows no upper case.
+		namespace, name := strings.ToLower(hook.Service.Namespace), strings.ToLower(hook.Service.Name)
+		a = address{namespace: namespace, name: name, port: ptr.Deref(hook.Service.Port, 80), sure: true}
 	default:
 		return nil
 	}

@@ -82,7 +82,7 @@ func begin(t *testing.T, c *cluster.Cluster, port int) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust, err := registration.NewTrust(config)
+	trust, err := registration.NewTrust(config, types.NamespacedName{})
 	if err != nil {
 		t.Fatal(err)
 	}

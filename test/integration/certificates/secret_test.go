@@ -18,6 +18,7 @@ package certificates
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -72,7 +74,7 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 	config := c.Config(t)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:metacontroller:metacontroller-apiserver"}
 	client := cluster.NewClients(t, config).Kube.CoreV1().Secrets("metacontroller")
-	trust, err := registration.NewTrust(config)
+	trust, err := registration.NewTrust(config, types.NamespacedName{Namespace: "metacontroller", Name: "metacontroller-apiserver"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +124,14 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 	}
 	authorities(1)
 	first := trusted()
+	// The registration is that of this server, and none of one that has another Service, whose authority is another one, too.
+	elsewhere, err := registration.NewTrust(config, types.NamespacedName{Namespace: "elsewhere", Name: "metacontroller-apiserver"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := elsewhere.Trusted(t.Context()); !errors.Is(err, servingcert.ErrNotRegistered) {
+		t.Errorf("got %v for the registration of another server, want that there is none", err)
+	}
 	// Applying the manifests again is no reason for another one.
 	c.Kubectl(t, "apply", "--server-side", "-k", overlay)
 	authorities(1)

@@ -113,7 +113,7 @@ func TestTheAPIIsServedWithoutControllers(t *testing.T) {
 	if err != nil || len(o.Status.Conditions) > 0 {
 		t.Errorf("the controller has the conditions %v: %v", o.Status.Conditions, err)
 	}
-	if output := e.Kubectl(t, "get", "compositecontroller", controller.Name); !strings.Contains(output, "the status of controllers is from before") {
+	if output := e.Kubectl(t, "get", "compositecontroller", controller.Name); !strings.Contains(output, "the status of controllers may be from before") {
 		t.Errorf("kubectl does not warn of the status:\n%s", output)
 	}
 	// Each change is stored.

@@ -60,6 +60,9 @@ func (c *Certificates) addFlags(fs *pflag.FlagSet) {
 
 func (c *Certificates) validate(serving *genericoptions.SecureServingOptionsWithLoopback) []error {
 	if c.Secret == "" {
+		if c.Lifetimes != servingcert.DefaultLifetimes() {
+			return []error{errors.New("--serving-cert-duration, --serving-ca-duration and the flags beside them have an effect with --" + secretFlag + " alone")}
+		}
 		return nil
 	}
 	var errs []error

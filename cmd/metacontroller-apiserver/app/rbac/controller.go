@@ -17,10 +17,8 @@ limitations under the License.
 package rbac
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
@@ -116,16 +113,12 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 		in = file
 	}
 	_, codec := decoder()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	documents, err := controllerobject.Documents(in)
+	if err != nil {
+		return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
+	}
 	var list []controller
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
-		}
+	for _, document := range documents {
 		found, err := fromDocument(codec, document)
 		if err != nil {
 			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)

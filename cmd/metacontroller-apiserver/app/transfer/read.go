@@ -17,7 +17,6 @@ limitations under the License.
 package transfer
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -26,8 +25,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // readFile returns the objects in a file, in the order in which they are to be created.
@@ -47,20 +47,19 @@ func readFile(filename string, in io.Reader) ([]*unstructured.Unstructured, erro
 // read returns the objects in documents of YAML or JSON. Lists are taken apart.
 func read(in io.Reader) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
-	for n := 1; ; n++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	documents, err := controllerobject.Documents(in)
+	if err != nil {
+		return nil, err
+	}
+	for i, document := range documents {
 		found, err := decode(document)
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
 		}
 		objects = append(objects, found...)
+	}
+	if len(objects) == 0 {
+		return nil, errors.New("it holds no controller and no ControllerRevision: export writes such a file, and so does kubectl get -o yaml")
 	}
 	order := map[string]int{}
 	for i, k := range kinds() {
@@ -72,7 +71,7 @@ func read(in io.Reader) ([]*unstructured.Unstructured, error) {
 
 // decode returns the objects in one document.
 func decode(document []byte) ([]*unstructured.Unstructured, error) {
-	encoded, err := yaml.YAMLToJSON(document)
+	encoded, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,7 @@ func TestOtherObjectsAreRefused(t *testing.T) {
 		"OfKubernetes":  "apiVersion: apps/v1\nkind: ControllerRevision\nmetadata: {name: web}\n",
 		"NoObject":      "- a\n- b\n",
 		"NoYAML":        "a: b: c\n",
+		"TwoInOne":      stored + strings.TrimPrefix(stored, "\n"),
 		"WithinAList":   "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: web}}]\n",
 		"SecondOfAFile": stored + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\n",
 	} {
@@ -111,5 +112,25 @@ func TestOtherObjectsAreRefused(t *testing.T) {
 				t.Errorf("read %v with error %v, want an error that names the document", objects, err)
 			}
 		})
+	}
+}
+
+// What a script gave that had nothing to give is no success.
+func TestFilesWithoutControllersAreRefused(t *testing.T) {
+	for name, text := range map[string]string{"Empty": "", "Comments": "---\n# nothing\n", "AnEmptyList": "apiVersion: v1\nkind: List\nitems: []\n"} {
+		t.Run(name, func(t *testing.T) {
+			if objects, err := read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "it holds no controller and no ControllerRevision") {
+				t.Errorf("read %v with error %v", objects, err)
+			}
+		})
+	}
+}
+
+func TestJSONObjectsThatFollowOneAnotherAreAllRead(t *testing.T) {
+	object := func(name string) string {
+		return `{"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositeController", "metadata": {"name": "` + name + `"}}`
+	}
+	if objects, err := read(strings.NewReader(object("a") + "\n" + object("b"))); err != nil || len(objects) != 2 {
+		t.Errorf("read %v with error %v, want two objects", objects, err)
 	}
 }

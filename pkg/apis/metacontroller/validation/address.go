@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -47,7 +48,7 @@ func validateAddress(webhook *metacontroller.Webhook, path *field.Path) field.Er
 }
 
 func validateURL(value string, path *field.Path) field.ErrorList {
-	if len(value) > maxAddress {
+	if utf8.RuneCountInString(value) > maxAddress {
 		return nil
 	}
 	demand := "must be an absolute URL that starts with http:// or https://"
@@ -112,7 +113,7 @@ func validateServiceName(name string, path *field.Path, demand string) field.Err
 
 // validatePath demands that the path, put behind a host, leaves the host what it is.
 func validatePath(value string, path *field.Path) field.ErrorList {
-	if len(value) > maxAddress {
+	if utf8.RuneCountInString(value) > maxAddress {
 		return nil
 	}
 	demand := "must begin with a slash"

@@ -18,6 +18,7 @@ package validation_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -225,5 +226,28 @@ func TestExamplesAreAcceptedWithoutWarnings(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("there are no examples")
+	}
+}
+
+// The schema counts characters, so that a value is not too long for it that has more bytes than that.
+func TestValuesWithManyBytesAndFewCharactersAreChecked(t *testing.T) {
+	wide := func(n int) string { return strings.Repeat("ü", n) }
+	for name, test := range map[string]struct {
+		webhook, want string
+	}{
+		"a URL":       {`{"url": "ftp://x/` + wide(2100) + `"}`, "must be an absolute URL"},
+		"a path":      {`{"service": {"name": "hook", "namespace": "ns"}, "path": "@evil.example/` + wide(2100) + `"}`, "must begin with a slash"},
+		"a CA bundle": {`{"url": "https://x", "caBundle": {"inline": "` + wide(600_000) + `"}}`, "must hold a certificate in PEM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs, _, err := review(t.Context(), []byte(`{"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositeController", "metadata": {"name": "a"},`+
+				`"spec": {"parentResource": {"apiVersion": "v1", "resource": "pods"}, "hooks": {"sync": {"webhook": `+test.webhook+`}}}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(fmt.Sprint(errs), test.want) {
+				t.Errorf("got %d errors, none of which says that it %s", len(errs), test.want)
+			}
+		})
 	}
 }

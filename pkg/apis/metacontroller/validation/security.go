@@ -21,6 +21,7 @@ import (
 	"encoding/pem"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -122,7 +123,7 @@ const maxBundle = 1 << 20
 // validatePEM demands one certificate at least (docs/reference/compatibility.md#v-bundle). What is not one may be a private
 // key, and is not repeated.
 func validatePEM(text *string, path *field.Path) field.ErrorList {
-	if text == nil || len(*text) > maxBundle || readPEM(*text).certificates > 0 {
+	if text == nil || utf8.RuneCountInString(*text) > maxBundle || readPEM(*text).certificates > 0 {
 		return nil
 	}
 	return field.ErrorList{secret(path, "must hold a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE, that can be parsed")}

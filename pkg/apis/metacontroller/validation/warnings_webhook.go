@@ -44,7 +44,7 @@ func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, en
 			w.add(hook.at.Child("webhook"), "without a webhook the hook is switched off")
 		default:
 			w.aboutWebhook(hook.Webhook, hook.at.Child("webhook"))
-			w.aboutSecurity(hook.Webhook, hook.at.Child("webhook"), endpoints, used)
+			w.aboutSecurity(hook.Webhook, hook.at.Child("webhook"), []*metacontroller.Hook{sync, finalize, customize}, endpoints, used)
 		}
 	}
 	w.aboutEndpoints(endpoints, used)
@@ -119,28 +119,50 @@ func (w *warnings) aboutEtag(etag *metacontroller.WebhookEtagConfig, at *field.P
 	}
 }
 
-// aboutSecurity warns of what the address makes useless or dangerous, and marks the endpoint that is used.
-func (w *warnings) aboutSecurity(webhook *metacontroller.Webhook, at *field.Path, endpoints []metacontroller.EndpointConfig, used []bool) {
-	address := addressOf(webhook)
-	security := &webhook.WebhookSecurity
+// aboutSecurity warns of what the addresses make useless or dangerous, and marks the endpoint that is used. An endpoint may be that of several
+// hooks, by http and by https.
+func (w *warnings) aboutSecurity(
+	webhook *metacontroller.Webhook, at *field.Path, hooks []*metacontroller.Hook, endpoints []metacontroller.EndpointConfig, used []bool,
+) {
+	security, users := &webhook.WebhookSecurity, []*metacontroller.Webhook{webhook}
 	if i := endpointOf(webhook, endpoints); i >= 0 {
 		if used[i] {
 			return // Said already.
 		}
-		used[i] = true
+		used[i], users = true, nil
+		for _, hook := range hooks {
+			if called(hook) && endpointOf(hook.Webhook, endpoints) == i {
+				users = append(users, hook.Webhook)
+			}
+		}
 		security, at = &endpoints[i].WebhookSecurity, field.NewPath("spec", "endpointConfigs").Index(i)
 	}
 	w.aboutValues(security, at)
-	if address == nil || address.Scheme != "http" {
+	plain, secure, redirected := false, false, false
+	for _, user := range users {
+		switch address := addressOf(user); {
+		case address == nil:
+		case address.Scheme == "http":
+			plain = true
+			// From there a redirect to https is followed, with the same TLS settings.
+			redirected = redirected || address.Port() == "" || address.Port() == "80"
+		default:
+			secure = true
+		}
+	}
+	if !plain {
 		return
 	}
-	const unused, readable = "has no effect, because the hook is not called by https", "is sent unencrypted, because the hook is not called by https"
+	unused, readable := "has no effect, because the hook is not called by https", "is sent unencrypted, because the hook is not called by https"
+	if redirected {
+		unused = "has no effect unless the hook redirects to https, because it is not called by https"
+	}
 	for _, setting := range []struct {
 		set           bool
 		name, message string
 	}{
-		{security.CABundle != nil, "caBundle", unused},
-		{security.ClientTLS != nil, "clientTLS", unused},
+		{security.CABundle != nil && !secure, "caBundle", unused},
+		{security.ClientTLS != nil && !secure, "clientTLS", unused},
 		{security.Authorization != nil, "authorization", readable},
 		{security.BasicAuth != nil, "basicAuth", readable},
 	} {
