@@ -294,8 +294,14 @@ func (r *runner) childStatus(s Step) {
 	}
 }
 
-// stranger creates an object where a child may be wanted.
-func (r *runner) stranger(s Step) { r.strangerAt(childOf(s), s.How, placeOf(s.Kind, s.On).name) }
+// stranger creates an object where a child may be wanted, at rest if there is a Count, where nothing else has a parent synced.
+func (r *runner) stranger(s Step) {
+	if s.Count > 0 {
+		r.rest(s)
+		defer r.rest(s)
+	}
+	r.strangerAt(childOf(s), s.How, placeOf(s.Kind, s.On).name)
+}
 
 // strangerAt creates an object; app is the label of one that matches.
 func (r *runner) strangerAt(p place, how, app string) {
@@ -370,32 +376,6 @@ func (r *runner) intercept(s Step) {
 	if p, ok := r.aboutToWrite(ofKind(s.Kind)); ok {
 		r.interceptWrite(s, p)
 	}
-}
-
-// refuseWrite waits until the engine is about to write an object of a kind, and refuses that as a conflict, though nothing has changed, so that
-// no event tells the engine to try again.
-func (r *runner) refuseWrite(s Step) {
-	if p, ok := r.aboutToWrite(ofKind(s.Kind)); ok {
-		r.notef("fault", "%s is refused as a conflict", p)
-		r.world.Release(p, world.Fault{Kind: world.Conflict})
-		r.happened()
-		r.rest(s)
-	}
-}
-
-// aboutToWrite lets things happen until the engine is about to write what is looked for. It returns the write, false if that takes too long.
-func (r *runner) aboutToWrite(sought func(world.Pending) bool) (world.Pending, bool) {
-	for range heldFor {
-		for _, p := range r.ready() {
-			if writes(p) && p.Subresource == "" && sought(p) {
-				return p, true
-			}
-		}
-		if _, ok := r.decide(); r.check() || !ok && !r.world.Idle(anything) {
-			break
-		}
-	}
-	return world.Pending{}, false
 }
 
 func (r *runner) interceptWrite(s Step, p world.Pending) {

@@ -332,6 +332,7 @@ func userChoices() []choice {
 			return s
 		}},
 		{weight: 2, make: onChild(Stranger, "plain", "matching", "controlled")},
+		{weight: 1, make: func(g *generator) Step { return g.composed(Step{Do: Stranger, How: "matching", Count: 1}) }},
 		{weight: 2, make: onChild(ReplaceChild, "plain", "matching", "controlled")},
 		{weight: 4, make: func(g *generator) Step {
 			return Step{Do: CreateRelated, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}

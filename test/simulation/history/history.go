@@ -176,7 +176,7 @@ const (
 	ChildStatus Action = "child-status"
 	// RollOut has the controller of Deployments write their status; How says how far they are.
 	RollOut Action = "roll-out"
-	// Stranger creates an object with the name of a child; How says what it looks like.
+	// Stranger creates an object with the name of a child; How says what it looks like. With a Count all comes to rest before and after.
 	Stranger Action = "stranger"
 
 	// DenyWrites has a webhook deny what the engine writes of an object itself, until AllowWrites.

@@ -360,6 +360,32 @@ func (r *runner) killAfterWrite(s Step) {
 	}
 }
 
+// refuseWrite waits until the engine is about to write an object of a kind, and refuses that as a conflict, though nothing has changed, so that
+// no event tells the engine to try again.
+func (r *runner) refuseWrite(s Step) {
+	if p, ok := r.aboutToWrite(ofKind(s.Kind)); ok {
+		r.notef("fault", "%s is refused as a conflict", p)
+		r.world.Release(p, world.Fault{Kind: world.Conflict})
+		r.happened()
+		r.rest(s)
+	}
+}
+
+// aboutToWrite lets things happen until the engine is about to write what is looked for. It returns the write, false if that takes too long.
+func (r *runner) aboutToWrite(sought func(world.Pending) bool) (world.Pending, bool) {
+	for range heldFor {
+		for _, p := range r.ready() {
+			if writes(p) && p.Subresource == "" && sought(p) {
+				return p, true
+			}
+		}
+		if _, ok := r.decide(); r.check() || !ok && !r.world.Idle(anything) {
+			break
+		}
+	}
+	return world.Pending{}, false
+}
+
 // contestClaim takes a child from its parent, and has somebody else take it when the engine is about to claim it.
 func (r *runner) contestClaim(s Step) {
 	child := childOf(s)
