@@ -153,8 +153,10 @@ func (h header) completed(item json.RawMessage) []byte {
 	if h.Kind == "" || json.Unmarshal(item, &fields) != nil || fields == nil || fields["kind"] != nil {
 		return item
 	}
-	fields["apiVersion"], _ = json.Marshal(h.APIVersion) // Strings can be encoded.
-	fields["kind"], _ = json.Marshal(h.Kind)             // As above.
+	head, err := json.Marshal(h)
+	if err != nil || json.Unmarshal(head, &fields) != nil {
+		return item
+	}
 	encoded, err := json.Marshal(fields)
 	if err != nil {
 		return item

@@ -161,11 +161,13 @@ func TestWhatIsPrinted(t *testing.T) {
 		},
 		"another kind of the group": {
 			"apiVersion: metacontroller.k8s.io/v1alpha1\nkind: ControllerPlan\nmetadata: {name: x}\n",
-			[]string{"-f", "-"}, `-:1: error: ControllerPlan/x: kind: Unsupported value: "ControllerPlan": supported values:`, "1 error",
+			[]string{"-f", "-"},
+			`-:1: error: ControllerPlan/x: kind: Unsupported value: "ControllerPlan": supported values:`, "1 error",
 		},
 		"one after the other, as JSON": {
 			`{"apiVersion": "v1", "kind": "ConfigMap"} {"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositController", "metadata": {"name": "web"}}`,
-			[]string{"-f", "-"}, `-:2: error: CompositController/web: no kind "CompositController"`, "1 error",
+			[]string{"-f", "-"},
+			`-:2: error: CompositController/web: no kind "CompositController"`, "1 error",
 		},
 		"as JSON": {wrong, []string{"-f", "-", "-o", "json"}, `"message": "spec.workers: Invalid value: 0`, "1 error"},
 	} {

@@ -129,7 +129,8 @@ func TestOverlaysAreAccepted(t *testing.T) {
 					"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Dangling")].status}`)
 				return err == nil && output == "False False False", output
 			})
-			plane.Kubectl(t, "delete", "--wait=false", "-k", folder)
+			// What is in the namespace may be gone with it already.
+			plane.Kubectl(t, "delete", "--wait=false", "--ignore-not-found", "-k", folder)
 			// The controller of namespaces looks again half of the Pods' grace period later, which is up to 100 seconds.
 			plane.Kubectl(t, "wait", "--for=delete", "--timeout=3m", "namespace/metacontroller")
 		})
