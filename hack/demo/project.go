@@ -82,7 +82,7 @@ var examples = map[string]example{
 	},
 	"immortal-container": {
 		hook: syncScript, namespace: "immortalcontainers", manifests: []string{kindFile, sampleFile},
-		await: []string{"-n immortalcontainers wait --for=create --timeout=90s pod/example-immortalpod"},
+		await: []string{"-n immortalcontainers wait --for=jsonpath={.status.currentPod}=example-immortalpod --timeout=90s immortalcontainer/example"},
 		show:  []string{"-n immortalcontainers get immortalcontainers,pods"},
 	},
 	"python-lambda": {
