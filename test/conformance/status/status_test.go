@@ -64,7 +64,10 @@ func TestStatus(t *testing.T) {
 			"Restless": restless, "RelatedToItself": relatedToItself, "Waiting": waiting,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
-				t.Parallel()
+				// It waits for a Normal event, of which the process has a budget that rows with loops use up.
+				if name != "DeadHook" {
+					t.Parallel()
+				}
 				run(&stage{Test: e.NewTest(t), kind: kind})
 			})
 		}
