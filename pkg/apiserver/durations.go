@@ -36,7 +36,7 @@ import (
 // A duration such as 1d, which the schema of Metacontroller's CRDs admitted (docs/reference/contract.md#s1.5), does not decode, and neither
 // the decoder of JSON nor the conversion of an applied object knows in which field it was. The two wrappers here do.
 
-// durationNaming decodes objects with errors that name the field. ControllerRevisions have fields of other kinds.
+// durationNaming decodes objects with errors that name the field.
 type durationNaming struct {
 	runtime.Decoder
 }
@@ -44,16 +44,12 @@ type durationNaming struct {
 // Decode decodes data.
 func (d durationNaming) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, gvk, err := d.Decoder.Decode(data, defaults, into)
-	if err != nil && !runtime.IsStrictDecodingError(err) && !isRevision(gvk) && !isRevision(defaults) {
+	if err != nil && !runtime.IsStrictDecodingError(err) {
 		if bad := validation.MalformedDurations(data); len(bad) > 0 {
 			err = bad.ToAggregate()
 		}
 	}
 	return object, gvk, err
-}
-
-func isRevision(gvk *schema.GroupVersionKind) bool {
-	return gvk != nil && gvk.Kind == "ControllerRevision"
 }
 
 // nameDurations answers server-side apply of a controller with bad durations, and passes on everything else: ControllerRevisions have fields of

@@ -184,10 +184,8 @@ func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, wa
 			errs = append(errs, e.Error())
 		}
 	} else if err != nil {
-		if kind != "ControllerRevision" { // It has fields of other kinds.
-			for _, e := range validation.MalformedDurations(text) {
-				errs = append(errs, e.Error())
-			}
+		for _, e := range validation.MalformedDurations(text) {
+			errs = append(errs, e.Error())
 		}
 		if len(errs) == 0 {
 			errs = append(errs, err.Error())

@@ -97,7 +97,9 @@ func MalformedDurations(data []byte) field.ErrorList {
 	if json.Unmarshal(data, &tree) != nil && yaml.Unmarshal(data, &tree) != nil {
 		return nil
 	}
-	errs := walkDurations(tree, nil)
+	// Everything that is a webhook's is there. A ControllerRevision has fields of other kinds elsewhere.
+	object, _ := tree.(map[string]any) // Reading a nil map is fine.
+	errs := walkDurations(object["spec"], field.NewPath("spec"))
 	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
 	return errs
 }
