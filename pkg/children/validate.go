@@ -19,6 +19,7 @@ package children
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -174,8 +175,13 @@ func (s Scope) place(rule Rule, metadata map[string]any, d *Desired) error {
 	return nil
 }
 
-// label adds what the parent adds and checks the selector (docs/reference/contract.md#s7).
+// label adds what the parent adds and checks the selector (docs/reference/contract.md#s7). An annotation that is null is none; so is a label where
+// there is no selector.
 func (s Scope) label(metadata map[string]any, key Key) error {
+	dropNulls(metadata, "annotations")
+	if s.Selector == nil {
+		dropNulls(metadata, "labels")
+	}
 	set, err := texts(metadata, "labels")
 	if err != nil {
 		return fmt.Errorf("invalid labels on desired child %s: %w", key, err)
@@ -216,6 +222,12 @@ func objectIn(from map[string]any, field string) (map[string]any, error) {
 	default:
 		return nil, fmt.Errorf("has a %s that is not an object", field)
 	}
+}
+
+// dropNulls removes the entries of a map that are null.
+func dropNulls(from map[string]any, field string) {
+	entries, _ := from[field].(map[string]any)
+	maps.DeleteFunc(entries, func(_ string, value any) bool { return value == nil })
 }
 
 // texts returns a copy of a map of strings.

@@ -139,7 +139,7 @@ func TestValidateRefusesResponses(t *testing.T) {
 			`children[0]: invalid labels on desired child ConfigMap parents/a: the value of "n" is not a string but 1; quote it, or leave it out`,
 		},
 		{
-			"a label that is null", namespaced, nil, `[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"n":null}}}]`,
+			"a label that is null where labels are selected", namespaced, selector, `[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"n":null}}}]`,
 			`children[0]: invalid labels on desired child ConfigMap parents/a: the value of "n" is not a string but null; quote it, or leave it out`,
 		},
 		{
@@ -195,6 +195,18 @@ func TestValidateCompletesChildren(t *testing.T) {
 			children.Scope{Namespace: "parents"},
 			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}]`,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"parents"}}`,
+		},
+		{
+			"a null annotation counts as none",
+			children.Scope{Namespace: "parents", Selector: labels.Everything(), Annotations: map[string]string{"mark": "m"}},
+			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"n":null,"o":"p"}}}]`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"mark":"m","o":"p"},"name":"a","namespace":"parents"}}`,
+		},
+		{
+			"a null label counts as none where nothing is selected",
+			children.Scope{Namespace: "parents"},
+			`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"n":null}}}]`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{},"name":"a","namespace":"parents"}}`,
 		},
 		{
 			"a null namespace counts as none",

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -88,7 +90,8 @@ type Applier struct {
 type Options struct {
 	// Client writes.
 	Client *client.Client
-	// Writes is the number of concurrent writes of all parents. Default 64. Controllers that wait for them have turns.
+	// Writes is the number of concurrent writes of all parents. Default 64. Controllers that wait for them have turns, and one of them has three
+	// quarters at most.
 	Writes int
 	// Behind reports whether the caches are so far behind that fewer writes should be made at once: a quarter of Writes. An API
 	// server that is kept busy with writes delivers their events late, and parents wait for those. Nil: never.
@@ -185,7 +188,7 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 	case plan.Create, plan.Update:
 		err = a.write(ctx, p, outcome)
 	case plan.Delete, plan.Recreate:
-		err = a.delete(ctx, outcome)
+		err = a.delete(ctx, p, outcome)
 	case plan.Leave:
 		err = nil
 	}
@@ -217,7 +220,7 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 	if outcome.Action == plan.Create {
 		err = a.create(ctx, p, target, outcome)
 	} else {
-		err = a.update(ctx, target, outcome)
+		err = a.update(ctx, p, target, outcome)
 	}
 	if conflict := ownership(err); conflict != nil {
 		return conflict
@@ -241,7 +244,7 @@ func changed(observed, written *object.Object) bool {
 }
 
 // update sends what the step has.
-func (a *Applier) update(ctx context.Context, target client.Target, outcome *plan.Outcome) (err error) {
+func (a *Applier) update(ctx context.Context, p plan.Plan, target client.Target, outcome *plan.Outcome) (err error) {
 	before := outcome.Observed
 	if outcome.Migration != nil {
 		outcome.Written, err = request{metrics.Update, before}.count(a.client.Patch(ctx, target, types.JSONPatchType, outcome.Migration))
@@ -255,12 +258,15 @@ func (a *Applier) update(ctx context.Context, target client.Target, outcome *pla
 	switch {
 	case outcome.Body == nil:
 	case outcome.Manager != "":
-		// It has the owner reference, too, and would take back a child that was orphaned or released meanwhile.
-		var body []byte
-		if body, err = withVersion(outcome.Body, before.ResourceVersion()); err != nil {
+		err = a.insist(ctx, p, outcome, before, func(over *object.Object) error {
+			// It has the owner reference, too, and would take back a child that was orphaned or released meanwhile.
+			body, err := withVersion(outcome.Body, over.ResourceVersion())
+			if err != nil {
+				return err
+			}
+			outcome.Written, err = request{metrics.Apply, over}.count(a.client.Apply(ctx, target, application(&outcome.Step, body)))
 			return err
-		}
-		outcome.Written, err = request{metrics.Apply, before}.count(a.client.Apply(ctx, target, application(&outcome.Step, body)))
+		})
 	default:
 		outcome.Written, err = request{metrics.Update, before}.count(a.client.Update(ctx, target, outcome.Body))
 	}
@@ -323,15 +329,47 @@ func nameOf(owner *object.OwnerReference, namespace string) string {
 	return owner.Kind + " " + namespace + "/" + owner.Name
 }
 
-func (a *Applier) delete(ctx context.Context, outcome *plan.Outcome) error {
-	o := outcome.Observed
-	_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, targetOf(outcome.Resource, outcome.Key), o.UID(), o.ResourceVersion()))
+func (a *Applier) delete(ctx context.Context, p plan.Plan, outcome *plan.Outcome) error {
+	target := targetOf(outcome.Resource, outcome.Key)
+	err := a.insist(ctx, p, outcome, outcome.Observed, func(o *object.Object) error {
+		_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, target, o.UID(), o.ResourceVersion()))
+		return err
+	})
 	if apierrors.IsConflict(err) || client.IsGone(err) {
 		outcome.Stale, outcome.Cause = true, err
 		return nil
 	}
 	outcome.Done = err == nil
 	return err
+}
+
+// maxInsisting is how often a child that changes all the time is read again to be written as it is.
+const maxInsisting = 3
+
+// insist makes a write over the child as it was observed and, if the plan insists, over the child as it is, as long as it is the parent's still and
+// has the labels that it had.
+func (a *Applier) insist(ctx context.Context, p plan.Plan, outcome *plan.Outcome, over *object.Object, write func(over *object.Object) error) error {
+	err := write(over)
+	for range maxInsisting {
+		if !p.Insists || !apierrors.IsConflict(err) || ownership(err) != nil {
+			break
+		}
+		latest, errLatest := a.client.Get(ctx, targetOf(outcome.Resource, outcome.Key))
+		if errLatest != nil || !stays(over, latest, p.Parent) {
+			break
+		}
+		err = write(latest)
+	}
+	return err
+}
+
+// stays reports whether a child that has changed is still one of the parent and of its controller.
+func stays(before, now *object.Object, parent types.UID) bool {
+	owner := now.Controller()
+	mark, marked := before.Annotation(claim.DecoratorMark)
+	markNow, markedNow := now.Annotation(claim.DecoratorMark)
+	return now.UID() == before.UID() && owner != nil && owner.UID == parent && now.Deleting() == before.Deleting() && mark == markNow && marked == markedNow &&
+		maps.Equal(now.Labels(), before.Labels())
 }
 
 func targetOf(resource schema.GroupVersionResource, key children.Key) client.Target {

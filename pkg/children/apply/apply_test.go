@@ -182,8 +182,9 @@ func TestWritesOfAllParentsAreBounded(t *testing.T) {
 			var parents sync.WaitGroup
 			for i := range 4 {
 				in := input(t, fmt.Sprint("p", i), 0, 6)
+				of := applier.For(fmt.Sprint("controller", i%2))
 				parents.Go(func() {
-					if _, err := carryOut(t.Context(), t, applier, in); err != nil {
+					if _, err := carryOut(t.Context(), t, of, in); err != nil {
 						t.Error(err)
 					}
 				})

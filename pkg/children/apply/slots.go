@@ -29,6 +29,8 @@ type slots struct {
 
 	mu   sync.Mutex
 	used int
+	// held is how many of them each controller has.
+	held map[string]int
 	// waiting are the writes of the controllers that wait, and turns the names of these controllers, of which the first is next. One whose
 	// writes were given up keeps its turn, and lets it pass.
 	waiting map[string][]*waiter
@@ -42,18 +44,19 @@ func newSlots(writes int, behind func() bool) *slots {
 	if behind == nil {
 		behind = func() bool { return false }
 	}
-	return &slots{most: writes, behind: behind, waiting: map[string][]*waiter{}}
+	return &slots{most: writes, behind: behind, held: map[string]int{}, waiting: map[string][]*waiter{}}
 }
 
 // take waits for a slot for a controller. release gives it back. The error is that of ctx.
 func (s *slots) take(ctx context.Context, controller string) (release func(), err error) {
 	w := s.enter(controller)
+	release = func() { s.release(controller) }
 	if w == nil {
-		return s.release, nil
+		return release, nil
 	}
 	select {
 	case <-w.granted:
-		return s.release, nil
+		return release, nil
 	case <-ctx.Done():
 		s.leave(controller, w)
 		return nil, ctx.Err() //nolint:wrapcheck // The caller says what was to be written.
@@ -64,16 +67,17 @@ func (s *slots) take(ctx context.Context, controller string) (release func(), er
 func (s *slots) enter(controller string) *waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.turns) == 0 && s.used < s.limit() {
-		s.used++
+	s.grant() // The limit may be higher than when the last slot was given back.
+	_, waits := s.waiting[controller]
+	if limit := s.limit(); !waits && s.used < limit && s.held[controller] < most(limit) {
+		s.hold(controller)
 		return nil
 	}
 	w := &waiter{make(chan struct{})}
-	if _, waits := s.waiting[controller]; !waits {
+	if !waits {
 		s.turns = append(s.turns, controller)
 	}
 	s.waiting[controller] = append(s.waiting[controller], w)
-	s.grant()
 	return w
 }
 
@@ -83,8 +87,7 @@ func (s *slots) leave(controller string, w *waiter) {
 	defer s.mu.Unlock()
 	select {
 	case <-w.granted:
-		s.used--
-		s.grant()
+		s.free(controller)
 		return
 	default:
 	}
@@ -97,11 +100,10 @@ func (s *slots) leave(controller string, w *waiter) {
 	s.waiting[controller] = rest
 }
 
-func (s *slots) release() {
+func (s *slots) release(controller string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.used--
-	s.grant()
+	s.free(controller)
 }
 
 // The functions below are called with the lock held.
@@ -114,21 +116,40 @@ func (s *slots) limit() int {
 	return s.most
 }
 
-// grant gives free slots to those who wait, one to each controller in its turn. There is always a write that ends later if one is left
-// waiting: the limit is 1 at least.
-func (s *slots) grant() {
-	if len(s.turns) == 0 {
-		return
+// most is how many writes of one controller there may be: an API server that hangs holds them for as long as requests may take, and what is left
+// is for the writes of others.
+func most(limit int) int { return max(1, limit-limit/4) }
+
+func (s *slots) hold(controller string) {
+	s.used++
+	s.held[controller]++
+}
+
+// free takes a slot back and gives it to those who wait.
+func (s *slots) free(controller string) {
+	s.used--
+	if s.held[controller]--; s.held[controller] == 0 {
+		delete(s.held, controller)
 	}
+	s.grant()
+}
+
+// grant gives free slots to those who wait, one to each controller in its turn, and none to those that have the most that they may have. There is
+// always a write that ends later if one is left waiting: both limits are 1 at least.
+func (s *slots) grant() {
 	limit := s.limit()
-	for s.used < limit && len(s.turns) > 0 {
+	for passed := 0; s.used < limit && passed < len(s.turns); {
 		controller := s.turns[0]
 		s.turns = s.turns[1:]
 		list := s.waiting[controller]
-		if len(list) > 0 {
-			s.used++
+		switch {
+		case len(list) == 0:
+		case s.held[controller] < most(limit):
+			s.hold(controller)
 			close(list[0].granted)
-			list = list[1:]
+			list, passed = list[1:], 0
+		default:
+			passed++
 		}
 		if len(list) > 0 {
 			s.waiting[controller] = list

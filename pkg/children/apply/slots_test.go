@@ -78,8 +78,8 @@ func TestFewerWritesAreMadeWhileTheCachesAreBehind(t *testing.T) {
 		behind.Store(true)
 		s := newSlots(8, behind.Load)
 		order, releases := make(chan string, 100), make(chan func(), 100)
-		for range 12 {
-			asks(t, s, "a", order, releases)
+		for n := range 12 {
+			asks(t, s, string(rune('a'+n%2)), order, releases)
 		}
 		if len(order) != 2 {
 			t.Errorf("%d writes at once, want 2", len(order))
@@ -93,6 +93,35 @@ func TestFewerWritesAreMadeWhileTheCachesAreBehind(t *testing.T) {
 		for range 11 {
 			(<-releases)()
 			synctest.Wait()
+		}
+	})
+}
+
+func TestWritesThatHangLeaveSlotsForOtherControllers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(8, nil)
+		hung, held := make(chan string, 100), make(chan func(), 100)
+		for range 20 {
+			asks(t, s, "hangs", hung, held)
+		}
+		if len(hung) != 6 {
+			t.Errorf("%d writes of one controller at once, want three quarters of 8", len(hung))
+		}
+		order, releases := make(chan string, 100), make(chan func(), 100)
+		for n := range 100 {
+			asks(t, s, string(rune('a'+n%2)), order, releases)
+			if len(order) == 0 {
+				t.Fatalf("the write %d of another controller waits for those that hang", n)
+			}
+			<-order
+			(<-releases)()
+		}
+		for range 20 {
+			synctest.Wait()
+			(<-held)()
+		}
+		if s.used != 0 || len(s.held) != 0 || len(s.turns) != 0 || len(s.waiting) != 0 {
+			t.Errorf("%d slots are used in the end, by %v, and %v wait", s.used, s.held, s.turns)
 		}
 	})
 }

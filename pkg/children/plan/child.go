@@ -279,6 +279,7 @@ func (c *child) decide(f findings) error {
 		s.Action = Update
 	case v1alpha1.ChildUpdateOnDelete:
 		s.Reason = OnDelete
+		s.Doubtful = !slices.ContainsFunc(f.values, func(d merge.Difference) bool { return !d.Applied || !c.doubtful(d) })
 		return nil
 	default:
 		return fmt.Errorf("invalid update strategy for %s: unknown method %s", s.Kind, c.rule.Method)

@@ -93,6 +93,9 @@ type Step struct {
 	Changed []Change
 	// RecordOnly says that nothing differs but our own record of what was applied.
 	RecordOnly bool
+	// Doubtful says, of a child that is left as its method is OnDelete, that it may not differ at all: all that differs was applied before as it is
+	// desired, and what the API server makes of it is not known.
+	Doubtful bool
 	// Manager is the field manager of a child that is written by server-side apply, and empty for one that is merged.
 	Manager string
 	// Force says that server-side apply takes fields from other managers.
@@ -143,6 +146,9 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Failed are the children for which no step could be worked out.
 	Failed []children.Key `json:"failed,omitempty"`
+	// Insists says that children of which several plans in a row were out of date are deleted, and applied, as they are when that is done: others
+	// change them faster than the hook responds.
+	Insists bool `json:"insists,omitempty"`
 	// Kept are children that the plan does not deal with, and that are there.
 	Kept []children.Key `json:"kept,omitempty"`
 }

@@ -178,6 +178,16 @@ func (w *watched) wait(ctx context.Context) error {
 	}
 }
 
+// failed reports whether the first attempt to list failed, so that somebody was told that there is nothing to read.
+func (w *watched) failed() bool {
+	select {
+	case <-w.informer.Failed():
+		return true
+	default:
+		return false
+	}
+}
+
 func decode(r Reference, o *object.Object) (map[string][]byte, error) {
 	if r.Kind == "Secret" {
 		var secret struct {
@@ -218,7 +228,7 @@ func (s *Store) watch(r Reference) *watched {
 	if !ok {
 		// The informer calls changed with a lock held that Subscribe takes, so this must not happen with ours held.
 		cancel := w.informer.Subscribe(func(e cache.Event) {
-			if !e.Initial {
+			if !e.Initial || w.failed() {
 				s.changed(r)
 			}
 		})

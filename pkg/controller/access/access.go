@@ -92,6 +92,8 @@ type Access struct {
 	uses    map[rights.Right]int
 	// refused are writes that were refused and not allowed since, by when that was last.
 	refused map[rights.Right]time.Time
+	// paused says that nothing is written.
+	paused bool
 }
 
 // New returns the access of a controller. It holds the controller until Run has reviewed it.
@@ -114,6 +116,17 @@ func (a *Access) Held() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state.Held
+}
+
+// Pause says whether the controller is paused, and writes nothing: what was refused before then counts until it goes on.
+func (a *Access) Pause(paused bool) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expire(time.Now())
+	a.paused = paused
 }
 
 // Run reviews until ctx ends, and calls changed, from its own goroutine, whenever something is permitted that was not before.

@@ -89,12 +89,12 @@ func (a *Access) refuse(list []rights.Right) {
 	}
 }
 
-// expire drops the writes that are not tried any more. While the controller is held none is tried, which says nothing. It is called with the
-// lock held.
+// expire drops the writes that are not tried any more. While the controller is held or paused none is tried, which says nothing. It is called with
+// the lock held.
 func (a *Access) expire(now time.Time) {
 	for right, at := range a.refused {
 		switch {
-		case a.state.Held:
+		case a.state.Held || a.paused:
 			a.refused[right] = now
 		case now.Sub(at) > lasting:
 			delete(a.refused, right)

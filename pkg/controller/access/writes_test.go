@@ -137,6 +137,28 @@ func TestWritesThatAreWantedNoMore(t *testing.T) {
 				s.pass(time.Hour)
 			}, true, "list pods; " + lacks,
 		},
+		"not tried because the controller is paused": {
+			"It is tried when the pause ends, and the right may be given until then.", func(s *scene) {
+				s.Pause(true)
+				s.pass(time.Hour)
+			}, false, lacks,
+		},
+		"tried soon after a pause": {
+			"It has had no time to be tried before.", func(s *scene) {
+				s.Pause(true)
+				s.pass(time.Hour)
+				s.Pause(false)
+				s.pass(again)
+			}, false, lacks,
+		},
+		"not tried any more after a pause": {
+			"Nobody needs the right.", func(s *scene) {
+				s.Pause(true)
+				s.pass(time.Hour)
+				s.Pause(false)
+				s.pass(time.Hour)
+			}, false, "",
+		},
 		"tried soon after the controller was held": {
 			"It has had no time to be tried before.", func(s *scene) {
 				s.take(alice, listPods)

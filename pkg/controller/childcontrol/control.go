@@ -230,6 +230,7 @@ func (c *Control) Reconcile(
 ) (result Result, err error) {
 	made, errPlan := c.makePlan(in)
 	p, held := c.hold(key, parent, made)
+	p.Insists = c.stale.of(in.Parent) >= insistAfter
 	by := c.changersBack(ctx, key, p)
 	var outcomes []plan.Outcome
 	var errApply error
@@ -339,6 +340,8 @@ const (
 	firstStaleRetry = time.Second
 	lastStaleRetry  = time.Minute
 	maxStale        = 8
+	// insistAfter is after how many such syncs in a row children are deleted, and applied, whatever changes in them meanwhile.
+	insistAfter = 3
 )
 
 // A StaleError says that the API server refuses the writes of a child as conflicts, which reading it again does not end.
@@ -381,6 +384,13 @@ func (s *staleParents) count(parent types.UID, stale bool) int {
 		s.counts = map[types.UID]int{}
 	}
 	s.counts[parent]++
+	return s.counts[parent]
+}
+
+// of returns the number of syncs in a row that counted.
+func (s *staleParents) of(parent types.UID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.counts[parent]
 }
 

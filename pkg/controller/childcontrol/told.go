@@ -80,12 +80,13 @@ func (t *told) forget(parent types.UID) {
 	delete(t.parents, parent)
 }
 
-// reportLeft records, once for each change, which children differ and are left as they are because their method is OnDelete.
+// reportLeft records, once for each change, which children differ and are left as they are because their method is OnDelete. No trial finds out what
+// the API server makes of such a child: where all that differs may be its doing, nothing is said.
 func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 	var left []string
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		if step.Reason != plan.OnDelete || step.RecordOnly || len(step.Changed) == 0 {
+		if step.Reason != plan.OnDelete || step.RecordOnly || step.Doubtful || len(step.Changed) == 0 {
 			continue
 		}
 		if c.told.tell(p.Parent, topicOnDelete+changeOf(step)) {

@@ -24,6 +24,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -35,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -156,6 +159,8 @@ func (k *kind) callRevisions(
 		if err != nil {
 			return nil, nil, err
 		}
+		// It counts whatever fails after this (docs/reference/contract.md#s6).
+		s.Decision.ResyncAfter = worker.Earliest(s.Decision.ResyncAfter, response.ResyncAfter)
 		if s.OnlyAsks() {
 			continue
 		}
@@ -227,6 +232,9 @@ func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []
 		}
 		err := k.writeRevision(ctx, s, w)
 		k.doubts.wrote(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
+		if w.Operation == rollout.Create && s.Parent.Deleting() && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			continue // The namespace goes with all of its revisions, and waits for the parent to be finalized.
+		}
 		if err != nil {
 			return fmt.Errorf("can't write ControllerRevision %s/%s of %s: %w", w.Revision.Namespace, w.Revision.Name, s.Parent, err)
 		}

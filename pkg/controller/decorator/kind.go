@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,8 +42,9 @@ import (
 
 // kind implements reconciler.Kind for one DecoratorController.
 type kind struct {
-	name    string
-	sources []*reconciler.Source
+	name      string
+	sources   []*reconciler.Source
+	selectors map[*reconciler.Source]selector
 }
 
 // New builds the controller of a DecoratorController. It resolves the kinds that the definition names. The error is a
@@ -52,7 +54,7 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 	if !ok {
 		return nil, fmt.Errorf("building a DecoratorController from a %T", d.Spec)
 	}
-	k := &kind{name: d.Meta.Name}
+	k := &kind{name: d.Meta.Name, selectors: map[*reconciler.Source]selector{}}
 	resolver := &dependencies.Resolver{Shared: shared}
 	if err := k.resolveTargets(ctx, resolver, spec.Resources); err != nil {
 		return nil, err
@@ -82,11 +84,12 @@ func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, res
 			return fmt.Errorf("resource: %w", err)
 		}
 		if found {
-			k.sources = append(k.sources, &reconciler.Source{
+			source := &reconciler.Source{
 				Resource: resource, Selected: selector.matches, Labels: selector.labels,
 				IgnoreStatus: declared.IgnoreStatusChanges != nil && *declared.IgnoreStatusChanges,
 				AllowDelete:  declared.AllowDelete != nil && *declared.AllowDelete,
-			})
+			}
+			k.sources, k.selectors[source] = append(k.sources, source), selector
 		}
 	}
 	if len(k.sources) > 0 {
@@ -141,8 +144,8 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
 
-// Write implements reconciler.Kind: the target first, then its attachments; the other way round for a target that opts out. A target that
-// cannot be written, for example because another client wrote it first, does not keep the attachments waiting
+// Write implements reconciler.Kind: the target first, then its attachments; the other way round for a target that opts out, or that the response
+// deselects: nobody looks at it again after that. A target that cannot be written, for example because another client wrote it first, does not keep the attachments waiting
 // (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
@@ -155,9 +158,17 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 		err = errors.Join(err, s.PutOffFinalizer())
 		return errors.Join(parent.IgnoreGone(k.writeTarget(ctx, s)), err)
 	}
-	if manages && k.statusLast(s) {
+	last := k.statusLast(s)
+	if manages && (last || k.deselects(s)) {
 		err := s.ReconcileChildren(ctx, "attachments")
+		if !last && err == nil {
+			return parent.IgnoreGone(k.writeTarget(ctx, s))
+		}
 		return errors.Join(parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)), err)
+	}
+	if s.Decision.Delete && !s.Parent.Deleting() {
+		// The finalizer stays on until the finalize hook is done with a target that is deleted.
+		s.Decision.Finalized = false
 	}
 	errTarget := k.writeTarget(ctx, s)
 	if client.IsGone(errTarget) {
@@ -196,6 +207,29 @@ func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
 // that follows from those is the one to write.
 func (k *kind) statusLast(s *reconciler.Sync) bool {
 	return !s.Decision.Settled && !s.Decision.Delete && !s.Decision.Finalized && !k.metadata(s).OfMetadata(s.Parent)
+}
+
+// deselects reports whether the target is selected, and not any more with the labels and annotations of the response. It may be deleted then by
+// nobody but its user.
+func (k *kind) deselects(s *reconciler.Sync) bool {
+	if s.Decision.Delete || s.Decision.Finalized || len(s.Decision.Labels)+len(s.Decision.Annotations) == 0 || !s.Source.Selected(s.Parent) {
+		return false
+	}
+	return !k.selectors[s.Source].match(changed(s.Parent.Labels(), s.Decision.Labels), changed(s.Parent.Annotations(), s.Decision.Annotations))
+}
+
+// changed returns labels or annotations with changes, of which those that are nil remove.
+func changed(before map[string]string, changes map[string]*string) labels.Set {
+	after := make(labels.Set, len(before)+len(changes))
+	maps.Copy(after, before)
+	for name, value := range changes {
+		if value == nil {
+			delete(after, name)
+		} else {
+			after[name] = *value
+		}
+	}
+	return after
 }
 
 // metadata returns what the hook wants to change of the target's metadata.
@@ -246,4 +280,9 @@ func (s selector) matches(o *object.Object) bool {
 		return false
 	}
 	return s.annotations.Empty() || s.annotations.Matches(labels.Set(o.Annotations()))
+}
+
+// match is matches for an object with some labels and annotations.
+func (s selector) match(l, annotations labels.Set) bool {
+	return s.labels.Matches(l) && s.annotations.Matches(annotations)
 }

@@ -216,6 +216,12 @@ func (c *Controller) Warning(subject, related *corev1.ObjectReference, reason, m
 	})
 }
 
+// Answer records a Normal event on a parent that answers another one, or a user: that what a Warning said is over, for one. There are no more than
+// of those, and it needs no budget: without it the Warning would be the last word.
+func (c *Controller) Answer(subject *corev1.ObjectReference, reason, message string) {
+	c.recorder.record(note{subject: subject, controller: c.name, eventType: corev1.EventTypeNormal, reason: reason, message: message})
+}
+
 // Normal records something that happened to a parent, if the process-wide budget allows. Related is as for Warning.
 func (c *Controller) Normal(subject, related *corev1.ObjectReference, reason, message string) {
 	if !c.recorder.normal.TryAccept() {

@@ -74,6 +74,9 @@ type State struct {
 	Held string
 	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
 	SyncsFailing bool
+	// OnlyUnserved says that the parent whose syncs have failed for the longest time could not be given children of kinds that the cluster does not
+	// serve, and that nothing else was wrong.
+	OnlyUnserved bool
 }
 
 // Hook is a hook of which all recent calls have failed.
@@ -157,9 +160,9 @@ func (s *State) ready() metav1.Condition {
 	case s.blocked():
 		return is(s.reason(), "No sync can succeed. "+s.failures())
 	// Where a kind is missing, syncs do what they can and fail all the same.
-	case s.SyncsFailing && len(s.Missing) == 0 && len(s.Hooks) > 0:
+	case s.SyncsFailing && !s.OnlyUnserved && len(s.Hooks) > 0:
 		return is(s.reason(), "The last sync of every parent has failed. "+s.failures())
-	case s.SyncsFailing && len(s.Missing) == 0:
+	case s.SyncsFailing && !s.OnlyUnserved:
 		return is(v1alpha1.ReasonSyncsFailing, fmt.Sprintf("The last sync of every parent has failed, for the longest time that of %s. Correct what "+
 			"the error names; syncs are retried. See also status.lastErrors, and the events of the parents.", s.Error))
 	}

@@ -67,9 +67,17 @@ func TestConditions(t *testing.T) {
 		"KindIsMissing": {
 			"The rest runs on, so Ready stays True although syncs say what they could not do.",
 			func(s *health.State) {
-				s.Missing, s.Failing, s.SyncsFailing = []string{"foos in example.com/v1"}, 4, true
+				s.Missing, s.Failing, s.SyncsFailing, s.OnlyUnserved = []string{"foos in example.com/v1"}, 4, true, true
 			},
 			"True Running", "False ResourceNotFound The cluster does not serve foos in example.com/v1.", "True Responding", "False Settled",
+		},
+		"KindIsMissingAndSyncsFailForAnotherReason": {
+			"What is missing explains nothing.",
+			func(s *health.State) {
+				s.Missing, s.Failing, s.SyncsFailing, s.Error = []string{"foos in example.com/v1"}, 4, true, "things.example.com ns/a: boom"
+			},
+			"False SyncsFailing The last sync of every parent has failed, for the longest time that of things.example.com ns/a: boom.",
+			"False ResourceNotFound The cluster does not serve foos in example.com/v1.", "True Responding", "False Settled",
 		},
 		"HookIsDead": {
 			"No sync can succeed; hook, time, cause and cure are named.", func(s *health.State) { s.Hooks = []health.Hook{dead()} },

@@ -147,7 +147,7 @@ func (e *exclusions) write(ctx context.Context, id identity) error {
 	status := d.Status.DeepCopy()
 	status.Counters, status.Hooks, status.LastErrors = nil, nil, nil
 	changed := false
-	for _, c := range health.NotRunning(v1alpha1.ReasonNotSelected, e.message(d), "") {
+	for _, c := range append(health.NotRunning(v1alpha1.ReasonNotSelected, e.message(d), ""), abandoned(status.Conditions)...) {
 		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
 		changed = meta.SetStatusCondition(&status.Conditions, c) || changed
 	}
@@ -160,6 +160,21 @@ func (e *exclusions) write(ctx context.Context, id identity) error {
 	defer e.mu.Unlock()
 	x.written = d.Meta
 	return nil
+}
+
+// abandoned returns, for conditions that the controller had when it ran, what they are now.
+func abandoned(before []metav1.Condition) (list []metav1.Condition) {
+	for _, c := range before {
+		switch c.Type {
+		case v1alpha1.ConditionResourcesServed:
+			list = append(list, health.NotServing())
+		case v1alpha1.ConditionDeletionsHeld, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused:
+			list = append(list, metav1.Condition{
+				Type: c.Type, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotRunning, Message: "No server runs the controller.",
+			})
+		}
+	}
+	return list
 }
 
 func (e *exclusions) message(d definition.Definition) string {

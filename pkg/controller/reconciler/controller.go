@@ -148,6 +148,7 @@ func New(c Config) (*Controller, error) {
 	r.assemble()
 	if d.Paused {
 		r.paused.Store(true)
+		r.shared.Access.Pause(true)
 		r.pool.Pause()
 	}
 	r.bound(d)
@@ -409,6 +410,7 @@ func (c *Controller) observed() iter.Seq[*cache.Informer] {
 // pause pauses or resumes the controller. Informers go on all the time, so that changes are noted, but nothing is synced. What a pause cut
 // short is not known: all parents are synced when it ends.
 func (c *Controller) pause(ctx context.Context, paused bool) {
+	c.shared.Access.Pause(paused)
 	switch was := c.paused.Swap(paused); {
 	case paused && !was:
 		c.pool.Pause()

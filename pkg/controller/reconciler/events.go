@@ -85,7 +85,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	case c.ownWrites.Quiet(e.New):
 	default:
 		urgency, own := c.ownWrites.Urgency(e.New)
-		if !own && !e.New.Deleting() && c.stripped(e) {
+		if urgency == workqueue.Live && !e.New.Deleting() && c.stripped(e) {
 			c.strippedBy(key, e)
 		}
 		c.pool.EnqueueBecause(key, urgency, c.parentChanged(e, own))
@@ -286,6 +286,6 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 func (c *Controller) recovered(key parent.Key) {
 	c.obstacles.Record(key, nil)
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
-		c.recorder.Normal(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+		c.recorder.Answer(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }

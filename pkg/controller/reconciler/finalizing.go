@@ -26,9 +26,11 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -179,11 +181,23 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	if s.preview != nil {
 		return s.preview.removeFinalizer(s)
 	}
-	written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, s.Parent)
+	// Its event is not that of another client, which takes the finalizer off.
+	written, mistaken, err := c.ownWrites.Write(s.Source.informer, s.stored, func() (*object.Object, error) {
+		return s.insist(ctx, parent.Changes{}, func(o *object.Object) (*object.Object, error) {
+			written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, o)
+			if !changed {
+				return nil, err
+			}
+			return written, err
+		})
+	})
+	if mistaken {
+		c.pool.Enqueue(s.Key, workqueue.Live)
+	}
 	if err != nil {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
 	}
-	if changed {
+	if written != nil {
 		s.Wrote(written, finalizers)
 	}
 	return nil
@@ -208,8 +222,9 @@ func (s *Sync) PutOffFinalizer() error {
 	}
 	// The controller is built again when the cluster serves them, and syncs all parents.
 	s.Decision.Finalized = false
-	return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), fmt.Errorf("the finalizer stays on, because this object may have "+
-		"children that the hook is not shown: the cluster does not serve %s; install that, or take it out of the spec", strings.Join(unobserved, ", ")))
+	return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), &unservedError{fmt.Sprintf("the finalizer stays on, because this object "+
+		"may have children that the hook is not shown: the cluster does not serve %s; install that, or take it out of the spec",
+		strings.Join(unobserved, ", "))})
 }
 
 // unobserved returns the declared kinds of children that the cluster does not serve, in no version that is declared.

@@ -85,6 +85,7 @@ func (c *Controller) Health() health.State {
 	if s.AllFailing() {
 		if first, ok := c.pool.LongestFailing(); ok {
 			s.Error = fmt.Sprintf("%s: %s", first.Key, health.Shorten(message(first.Err), maxMessage))
+			s.OnlyUnserved = onlyUnserved(first.Err)
 		}
 	}
 	return s
@@ -231,6 +232,25 @@ func forbidden(err error) bool {
 	}
 	status, ok := err.(apierrors.APIStatus)
 	return ok && status.Status().Code == 403
+}
+
+// unservedError says that a sync did what it could without a declared kind that the cluster does not serve.
+type unservedError struct{ text string }
+
+// Error implements error.
+func (e *unservedError) Error() string { return e.text }
+
+// onlyUnserved reports whether an error is an *unservedError, or joins no others.
+func onlyUnserved(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // What is wrapped has its turn.
+	case *unservedError:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(each error) bool { return !onlyUnserved(each) })
+	case interface{ Unwrap() error }:
+		return onlyUnserved(e.Unwrap())
+	}
+	return false
 }
 
 // permission returns what the service account may do, for the status.

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -359,4 +360,43 @@ func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, 
 	if err == nil && errShown == nil {
 		c.expectations.WroteVersion(key, source.informer, strconv.FormatUint(max(version, shown)+1, 10))
 	}
+}
+
+// insistAfter is after how many conflicts in a row a parent is written although it has changed since the hook was shown it: another client changes
+// it faster than the hook responds, and it would never have a status, or never go.
+const insistAfter = 3
+
+// insist makes a write over the parent as the sync knows it, and if need be over the parent as it is, when that differs in nothing that the changes
+// are about.
+func (s *Sync) insist(
+	ctx context.Context, changes parent.Changes, write func(over *object.Object) (*object.Object, error),
+) (*object.Object, error) {
+	c := s.controller
+	written, err := write(s.stored)
+	if !apierrors.IsConflict(err) || c.pool.Conflicts(s.Key) < insistAfter {
+		return written, err
+	}
+	latest, errLatest := c.shared.Cluster.Client.Get(ctx, s.Target)
+	if errLatest != nil || !s.agrees(latest, changes) {
+		return written, err
+	}
+	return write(latest)
+}
+
+// agrees reports whether the parent has changed since the hook was shown it in nothing that the changes are about.
+func (s *Sync) agrees(latest *object.Object, changes parent.Changes) bool {
+	same := func(names map[string]*string, of func(*object.Object, string) (string, bool)) bool {
+		for name := range names {
+			before, had := of(s.stored, name)
+			if now, has := of(latest, name); now != before || has != had {
+				return false
+			}
+		}
+		return true
+	}
+	before, _, errBefore := parent.StatusOf(s.stored)
+	now, _, errNow := parent.StatusOf(latest)
+	return latest.UID() == s.stored.UID() && latest.Deleting() == s.stored.Deleting() && s.Source.Selected(latest) == s.Source.Selected(s.stored) &&
+		errBefore == nil && errNow == nil && (changes.Status == nil || reflect.DeepEqual(before, now)) &&
+		same(changes.Labels, (*object.Object).Label) && same(changes.Annotations, (*object.Object).Annotation)
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -462,4 +463,17 @@ func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []ch
 		return nil, nil, InContext(fmt.Sprintf("syncing %s", s.Parent), fmt.Errorf("the response of the %s hook is rejected: %w", name, err))
 	}
 	return desired, unserved, nil
+}
+
+// unserved is the error about desired children that cannot be written now.
+func (s *Sync) unserved() error {
+	if len(s.Decision.Unserved) == 0 {
+		return nil
+	}
+	names := make([]string, len(s.Decision.Unserved))
+	for i, key := range s.Decision.Unserved {
+		names[i] = key.String()
+	}
+	return &unservedError{fmt.Sprintf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response",
+		strings.Join(names, ", "))}
 }

@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -99,7 +98,9 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	}
 	changes.Places = s.recording.Places()
 	written, mistaken, err := write(s.Source.informer, s.stored, func() (*object.Object, error) {
-		return changes.Write(ctx, c.shared.Cluster.Client, t, s.stored)
+		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
+			return changes.Write(ctx, c.shared.Cluster.Client, t, o)
+		})
 	})
 	if mistaken {
 		c.pool.Enqueue(s.Key, workqueue.Live)
@@ -231,18 +232,6 @@ func (s *Sync) kept() []children.Key {
 	return kept
 }
 
-// unserved is the error about desired children that cannot be written now.
-func (s *Sync) unserved() error {
-	if len(s.Decision.Unserved) == 0 {
-		return nil
-	}
-	names := make([]string, len(s.Decision.Unserved))
-	for i, key := range s.Decision.Unserved {
-		names[i] = key.String()
-	}
-	return fmt.Errorf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response", strings.Join(names, ", "))
-}
-
 // AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
 func (s *Sync) AdoptChild(ctx context.Context, t client.Target, o *object.Object, patch []byte) (*object.Object, error) {
 	if s.preview != nil {
@@ -355,7 +344,8 @@ func (c *Controller) overlaid(key parent.Key, o *object.Object) (over *object.Ob
 }
 
 // meanwhile returns a phase of a sync during which the status is written that was deferred before, if its time comes. Hooks are shown
-// that status in this sync.
+// that status in this sync. A parent that changed since the sync began stays as it was for the sync, whose writes are conflicts then: the hook has
+// not been shown the change.
 func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *Sync) error {
 	return func(ctx context.Context, s *Sync) error {
 		c := s.controller
@@ -363,10 +353,10 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 		if !ok || s.preview != nil {
 			return phase(ctx, s)
 		}
-		var written *object.Object
+		var written, over *object.Object
 		write := func() {
 			err := recovery.Call(ctx, "writing a deferred status", func() (err error) {
-				written, err = c.writeStatus(ctx, s.Key, true)
+				written, over, err = c.writeStatus(ctx, s.Key, true)
 				return err
 			})
 			if err != nil {
@@ -375,7 +365,7 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 			}
 		}
 		take := func() {
-			if written != nil {
+			if written != nil && over.ResourceVersion() == s.stored.ResourceVersion() {
 				s.stored, s.Parent, s.opened = written, written, written
 			}
 		}
@@ -409,7 +399,7 @@ func (s *Sync) writeDeferred(ctx context.Context) error {
 		return nil
 	default:
 	}
-	written, err := c.writeStatus(ctx, s.Key, false)
+	written, _, err := c.writeStatus(ctx, s.Key, false)
 	if written != nil {
 		s.stored, s.Parent = written, written
 	}
@@ -422,7 +412,7 @@ func (s *Sync) writeDeferred(ctx context.Context) error {
 // deferredDue writes a status whose time has come, and has its parent synced again if that fails.
 func (c *Controller) deferredDue(ctx context.Context, key parent.Key) {
 	err := recovery.Call(ctx, "writing a deferred status", func() error {
-		_, err := c.writeStatus(ctx, key, false)
+		_, _, err := c.writeStatus(ctx, key, false)
 		return err
 	})
 	if err != nil {
@@ -432,23 +422,24 @@ func (c *Controller) deferredDue(ctx context.Context, key parent.Key) {
 	}
 }
 
-// writeStatus writes the deferred status of a parent, whose key the caller has, and forgets it. It returns nil if there is none any more:
-// where another client wrote the status meanwhile, the parent is synced again. Shown says that hooks are shown that status already.
-func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool) (*object.Object, error) {
+// writeStatus writes the deferred status of a parent, whose key the caller has, and forgets it. It returns what it wrote, and over which state of
+// the parent; nil if there is none any more: where another client wrote the status meanwhile, the parent is synced again. Shown says that hooks are
+// shown that status already.
+func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool) (written, over *object.Object, err error) {
 	deferred, ok := c.deferred.Get(key)
 	if !ok {
-		return nil, nil //nolint:nilnil // The documentation says what it means.
+		return nil, nil, nil
 	}
 	source := c.byResource[key.Resource]
 	o, ok := source.informer.Get(key.Namespace, key.Name)
 	if !ok || o.UID() != deferred.UID || !c.relevant(source, o) {
 		c.deferred.Drop(key)
-		return nil, nil //nolint:nilnil // Likewise.
+		return nil, nil, nil
 	}
 	if o = deferred.Latest(o); !deferred.Applies(o) {
 		c.deferred.Drop(key)
 		c.pool.Enqueue(key, workqueue.Live)
-		return nil, nil //nolint:nilnil // Likewise.
+		return nil, nil, nil
 	}
 	write := c.ownWrites.WriteApart
 	if shown {
@@ -464,25 +455,25 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 	if err != nil {
 		if ctx.Err() != nil {
 			c.deferred.Hurry(key) // The controller is paused, perhaps: it is written without the sync.
-			return nil, err
+			return nil, nil, err
 		}
 		c.deferred.Failed(key)
 		c.outdated(key, source, o, err)
-		return nil, err
+		return nil, nil, err
 	}
 	c.deferred.Drop(key)
 	if written != nil {
 		c.expectations.Wrote(key, source.informer, written)
 		c.history.Wrote(key, trigger.Version(written))
 		c.noticeLost(source, deferred.Content, written)
-		if over, err := deferred.Over(o); err == nil {
-			c.settling.Stored(key, parentState(over).Written, parentState(written).Written)
+		if shown, err := deferred.Over(o); err == nil {
+			c.settling.Stored(key, parentState(shown).Written, parentState(written).Written)
 		}
 		if shown {
 			c.notAsShown(key, written, deferred.Content)
 		}
 	}
-	return written, nil
+	return written, o, nil
 }
 
 // notAsShown has a parent synced if the API server made something else of a status than what hooks were shown.

@@ -142,6 +142,8 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 	for index, r := range revisions {
 		children := c.children(parent.GetNamespace(), index)
 		switch {
+		case !r.Exists && len(children) == 0 && parent.GetDeletionTimestamp() != nil:
+			// It would be of use to nobody, and in a namespace that is being deleted it cannot be created.
 		case !r.Exists:
 			created := r.Object.DeepCopy()
 			created.Children = children

@@ -253,6 +253,9 @@ func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) err
 	if len(s.report.recorded()) > 0 {
 		releasing = s.releaser.progress()
 	}
+	if s.report.complains(v1alpha1.ConditionResourcesServed) {
+		s.report.set(d, health.NotServing())
+	}
 	s.report.notRunning(d, v1alpha1.ReasonTerminating, strings.TrimSpace(message+" "+releasing), releasing)
 	select {
 	case <-ctx.Done():

@@ -44,6 +44,8 @@ type failing struct {
 	// keys are the places of the parents in order, which begins with the one that has failed for the longest time.
 	keys  map[parent.Key]*list.Element
 	order list.List
+	// told are those of which an error was told since the last sync that succeeded, be it that the last sync had to wait since then.
+	told map[parent.Key]struct{}
 	// errors has the latest one last, and one for each parent at most.
 	errors []Failed
 }
@@ -52,8 +54,9 @@ func (f *failing) add(failed Failed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.keys == nil {
-		f.keys = map[parent.Key]*list.Element{}
+		f.keys, f.told = map[parent.Key]*list.Element{}, map[parent.Key]struct{}{}
 	}
+	f.told[failed.Key] = struct{}{}
 	if at, again := f.keys[failed.Key]; again {
 		at.Value = failed
 	} else {
@@ -66,18 +69,25 @@ func (f *failing) add(failed Failed) {
 	f.errors = append(f.errors, failed)
 }
 
-// remove reports whether the parent was there.
-func (f *failing) remove(key parent.Key) bool {
+// remove takes note that the last sync of the parent did not fail.
+func (f *failing) remove(key parent.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at, ok := f.keys[key]
-	if !ok {
-		return false
+	if at, ok := f.keys[key]; ok {
+		f.order.Remove(at)
+		delete(f.keys, key)
+		f.drop(key)
 	}
-	f.order.Remove(at)
-	delete(f.keys, key)
-	f.drop(key)
-	return true
+}
+
+// recovered takes note that the last sync of the parent succeeded, or that the parent is gone. It reports whether an error was told before.
+func (f *failing) recovered(key parent.Key) bool {
+	f.remove(key)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, told := f.told[key]
+	delete(f.told, key)
+	return told
 }
 
 // drop is called with the lock held.

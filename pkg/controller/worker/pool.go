@@ -25,6 +25,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -215,13 +217,22 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	p.wait(key, nil)
 	p.Counters.Syncs.Add(1)
 	p.config.Metrics.Synced(metrics.Succeeded, took)
-	if p.failing.remove(key) && p.config.Recovered != nil {
+	if p.failing.recovered(key) && p.config.Recovered != nil {
 		p.config.Recovered(key)
 	}
 	if result.ResyncAfter > 0 {
 		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
 	}
 	return true
+}
+
+// Conflicts returns how many syncs of a parent in a row ended with a conflict, and nothing that was worse, before the present one.
+func (p *Pool) Conflicts(key parent.Key) int {
+	times, last := p.queue.Failure(key)
+	if f, ok := last.(*failure); ok && f.passing == string(metav1.StatusReasonConflict) { //nolint:errorlint // The pool wraps none.
+		return times
+	}
+	return 0
 }
 
 func (p *Pool) done(key parent.Key) {
@@ -282,7 +293,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 		p.Counters.Failed.Add(1)
 		p.failing.add(Failed{Key: key, Time: p.config.Clock.Now(), Err: err})
 		if _, last := p.queue.Failure(key); last == nil {
-			p.failing.remove(key) // It was forgotten meanwhile.
+			p.failing.recovered(key) // It was forgotten meanwhile.
 		}
 		p.config.Metrics.SyncError(f.reason)
 		logger.Error(err, "Sync failed", "parent", key, "retryAfter", after)

@@ -49,6 +49,8 @@ func TestTargets(t *testing.T) {
 		{"DeleteIsRefusedUnlessAllowed", refuseToDelete},
 		{"StatusChangesAreIgnoredWhereTheRuleSaysSo", ignoreStatusChanges},
 		{"ResyncAfterSeconds", resyncAfter},
+		{"ATargetThatTheResponseDeselectsHasItsAttachmentsFirst", deselectedByTheResponse},
+		{"ATargetThatOptsOutIsDeletedAsTheHookAsks", deletedAfterOptingOut},
 		{"NamespacesAreTargets", namespaceTargets},
 		{"ObjectsOfAggregatedServersAreTargets", aggregatedTargets},
 		{"AConflictDoesNotKeepAttachmentsWaiting", conflict},
@@ -310,6 +312,45 @@ func resyncAfter(t *testing.T, e *fixture.Environment) {
 	s.script.AwaitCalls(t, "target", 5)
 	s.responses(nothing)
 	s.settled()
+}
+
+// deselectedByTheResponse has the hook mark a target as done, after which it is not selected, and attach what cannot be created at first.
+func deselectedByTheResponse(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(*fixture.Call) *fixture.Reply {
+		return &fixture.Reply{Labels: map[string]*string{"done": new("1")}, Children: attach("receipt")}
+	})
+	s.CreateIn(s.Namespace, fixture.ConfigMaps, "receipt", nil, nil)
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+		spec.Resources[0].LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "done", Operator: metav1.LabelSelectorOpDoesNotExist}}
+	}, fixture.Secrets)
+	s.Selected(fixture.Secrets, "order", nil)
+	s.AwaitEvent("order", corev1.EventTypeWarning, "SyncError", "receipt")
+	if o := s.Get(fixture.Secrets, "order"); o.GetLabels()["done"] != "" {
+		t.Error("the target is marked, though its attachment could not be created: nobody would try again")
+	}
+	s.Delete(fixture.ConfigMaps, "receipt")
+	s.Await(fixture.Secrets, "order", "to be marked", func(o *unstructured.Unstructured) bool { return o.GetLabels()["done"] == "1" })
+	if s.Get(fixture.ConfigMaps, "receipt") == nil {
+		t.Error("the target is marked before its attachment is there")
+	}
+}
+
+// deletedAfterOptingOut has the finalize hook of a target that is not selected any more ask for its deletion. It keeps the finalizer until it is in
+// deletion: a deletion that fails is tried again.
+func deletedAfterOptingOut(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply { return &fixture.Reply{Finalized: q.Finalizing, Delete: q.Finalizing} })
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		spec.Hooks.Finalize = s.At("/finalize")
+		spec.Resources[0].AllowDelete = new(true)
+	}, fixture.Secrets)
+	s.Selected(fixture.Secrets, "target", nil)
+	s.Await(fixture.Secrets, "target", "to have the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 1 })
+	s.Patch(fixture.Secrets, "target", `{"metadata":{"labels":{"`+fixture.Label+`":null}}}`)
+	s.Await(fixture.Secrets, "target", "to be gone", cluster.Gone)
+	if q := s.script.Last(); q.Parent.GetDeletionTimestamp() == nil {
+		t.Error("the finalizer was taken off before the target was deleted")
+	}
 }
 
 func namespaceTargets(t *testing.T, e *fixture.Environment) {

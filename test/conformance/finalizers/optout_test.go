@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -56,6 +57,36 @@ func optOutLeavesNoChildBehind(t *testing.T, e *fixture.Environment) {
 			s.Patch(fixture.Things, "a", fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, fixture.Label))
 			s.Await(fixture.Things, "a", "to be without the finalizer", s.released)
 			s.Await(fixture.ConfigMaps, "a", "to be gone", cluster.Gone)
+		})
+	}
+}
+
+// namespaceGoes deletes the namespace of a parent whose children roll: its revisions go with all the rest, and none can be created any more.
+func namespaceGoes(t *testing.T, e *fixture.Environment) {
+	for name, done := range map[string]func(*fixture.Call) *fixture.Reply{
+		"AtOnce": func(*fixture.Call) *fixture.Reply { return &fixture.Reply{Finalized: true} },
+		"WhenTheChildrenAreGone": func(c *fixture.Call) *fixture.Reply {
+			return &fixture.Reply{Finalized: len(c.Children.OfType("v1", "ConfigMap")) == 0}
+		},
+		"WithChildrenThatAreWanted": func(*fixture.Call) *fixture.Reply {
+			return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("a", nil)}, Finalized: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, e, fixture.Composite)
+			s.definition.Children = []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateRollingInPlace}}
+			s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+				if c.Finalizing {
+					return done(c), nil
+				}
+				return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("a", nil)}}, nil
+			})
+			s.Run(s.definition)
+			s.Parent("a", nil)
+			s.Await(fixture.ConfigMaps, "a", "to be there", cluster.Exists)
+			s.In("").Delete(fixture.Namespaces, s.Namespace)
+			s.In("").Await(fixture.Namespaces, s.Namespace, "to be gone", cluster.Gone)
 		})
 	}
 }

@@ -51,6 +51,7 @@ func TestFinalizers(t *testing.T) {
 		{"Edits", edits},
 		{"VersionThatIsNoLongerServed", versionIsNoLongerServed},
 		{"ParentsThatOptOutLeaveNoChildBehind", optOutLeavesNoChildBehind},
+		{"NamespacesWithRollingUpdatesGo", namespaceGoes},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
 	}

@@ -127,6 +127,15 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 	}
 }
 
+// checkGeneration checks that no status says of a generation that it was observed which no hook was shown.
+func (t *Tracker) checkGeneration(c *change) {
+	before, _ := c.before.at("status")["observedGeneration"].(int64)
+	after, ok := c.after.at("status")["observedGeneration"].(int64)
+	if shown := t.generations[c.UID]; ok && after != before && after > shown {
+		t.violated(New(GenerationShown, c.at, "status.observedGeneration of %s is %d, and the hook was shown the generation %d last", c.after, after, shown))
+	}
+}
+
 // deferred reports whether an object is shown with a status before that was written. It is shown as the hook returned it, and so with the
 // note that the schema of Realms may not have.
 func deferred(shown object, written map[string]any) bool {

@@ -86,6 +86,8 @@ type Tracker struct {
 	// last are the last calls of sync and finalize hooks, unseen the acknowledged writes that the next request has to show.
 	last   map[syncing]*Call
 	unseen map[syncing]map[string]expected
+	// generations are the latest ones of parents that hooks of composites were shown, by UID.
+	generations map[string]int64
 	// customized are the last calls of customize hooks.
 	customized map[syncing]*Call
 	// upgraded is when the definition of a kind was changed last.
@@ -129,7 +131,7 @@ func NewTracker(o Options) *Tracker {
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
 		finalized: map[string]int{}, stranded: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, doubted: map[syncing][]*Call{},
 		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
-		brakes: map[string]*brakes{},
+		brakes: map[string]*brakes{}, generations: map[string]int64{},
 	}
 }
 
@@ -196,6 +198,7 @@ func (t *Tracker) Write(w apiserver.Write) {
 		t.checkFinalizers(c)
 		t.checkPaused(c)
 		t.checkGuard(c)
+		t.checkGeneration(c)
 		t.expect(c)
 	}
 	t.note(c)
@@ -281,6 +284,9 @@ func (t *Tracker) Call(c *Call) {
 		return
 	}
 	t.checkKnowledge(key, c)
+	if text(c.Request.Controller["kind"]) == "CompositeController" {
+		t.generations[key.parent] = max(t.generations[key.parent], generation(c.Request.Parent))
+	}
 	t.checkFinalizerFirst(c)
 	if begins, doubtful := t.begins(t.revisions[key], c); begins {
 		delete(t.doubted, key)

@@ -190,6 +190,20 @@ func TestEveryStep(t *testing.T) {
 			s.status(time.Second)
 			s.call(hook.Sync, "t", nil, "", wants(red), 2*time.Second)
 		}, ""},
+		"StatusAboutAGenerationThatNoHookWasShown": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", `,"generation":1`, "", 0)
+			s.call(hook.Sync, "t", nil, "", wants(red), time.Second)
+			s.thing("user", `,"generation":2`, "", 2*time.Second)
+			s.thing("engine", `,"generation":2`, `,"status":{"observedGeneration":2}`, 3*time.Second)
+		}, GenerationShown},
+		"StatusAboutTheGenerationThatTheHookWasShown": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", `,"generation":1`, "", 0)
+			s.call(hook.Sync, "t", nil, "", wants(red), time.Second)
+			s.thing("user", `,"generation":2`, "", 2*time.Second)
+			s.thing("engine", `,"generation":2`, `,"status":{"observedGeneration":1}`, 3*time.Second)
+		}, ""},
 		"OldAfterTheLimit": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)

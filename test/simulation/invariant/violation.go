@@ -43,6 +43,8 @@ const (
 	// KnowledgeIsFresh: a hook is not asked, and so nothing is written, on a state that an earlier write of the same controller for the
 	// same parent made old.
 	KnowledgeIsFresh = "knowledge-is-fresh"
+	// GenerationShown: the observedGeneration that a status gets is one that the hook was shown.
+	GenerationShown = "generation-shown"
 	// WantedStays: what the last response wants as it is, is neither deleted nor recreated.
 	WantedStays = "wanted-stays"
 	// StrangersUntouched: objects that the controller does not own, and fields of others, are left alone.
@@ -96,6 +98,7 @@ const (
 
 var sources = map[string]string{
 	KnowledgeIsFresh:     "docs/reference/compatibility.md#d5.2",
+	GenerationShown:      "docs/reference/contract.md#s6",
 	WantedStays:          "docs/reference/contract.md#s11",
 	StrangersUntouched:   "docs/reference/contract.md#s8",
 	FinalizerFirst:       "docs/reference/contract.md#s15",
