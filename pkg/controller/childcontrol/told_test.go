@@ -17,6 +17,7 @@ limitations under the License.
 package childcontrol_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 )
 
 // of returns the events of a reason.
@@ -62,6 +64,32 @@ func TestAChildThatOnDeleteLeavesIsToldOnceForEachChange(t *testing.T) {
 				t.Errorf("the event %q names no child, field or cure", e)
 			}
 		}
+	}
+}
+
+// TestAChildThatIsAsItWasAppliedIsNotToldAfterARestart has children that were applied with what is desired, and that the API server shows otherwise:
+// after a restart nobody knows what it has made of that.
+func TestAChildThatIsAsItWasAppliedIsNotToldAfterARestart(t *testing.T) {
+	applied := func(value string) string {
+		record := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns"},"data":{"k":%q}}`, value)
+		return strings.Replace(theChild, `"metadata":{`, fmt.Sprintf(`"metadata":{"annotations":{%q:%q},`, merge.Annotation, record), 1)
+	}
+	for name, tc := range map[string]struct {
+		reason, applied, desired string
+		told                     int
+	}{
+		"AsApplied":   {"It may be the API server's form of that.", "v", "v", 0},
+		"HookChanged": {"It was applied as something else.", "v", "w", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newControlOf(t, &api{}, v1alpha1.ChildUpdateOnDelete)
+			if _, err := c.reconcileTo(t, tc.desired, parse(t, applied(tc.applied))); err != nil {
+				t.Fatal(err)
+			}
+			if events := c.events.of("ChildNotUpdated"); len(events) != tc.told {
+				t.Errorf("%q, want %d. %s", events, tc.told, tc.reason)
+			}
+		})
 	}
 }
 

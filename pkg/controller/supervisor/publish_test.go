@@ -280,6 +280,25 @@ func TestAControllerThatDoesNotRunSaysSoEverywhere(t *testing.T) {
 	})
 }
 
+// TestADeletedControllerComplainsOfNoMissingResource deletes a controller while the cluster does not serve what it needs, and keeps its finalizer
+// from being taken off.
+func TestADeletedControllerComplainsOfNoMissingResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.mu.Lock()
+		w.broken["services/ns/a"] = errors.New("refused")
+		w.mu.Unlock()
+		w.declare("configmaps")
+		w.serve(func() { w.missing["configmaps"] = true })
+		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound")
+		w.delete()
+		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
+		w.wantShows(v1alpha1.ConditionResourcesServed, "Unknown NotRunning")
+	})
+}
+
 func TestProgressingTellsOfTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")

@@ -59,6 +59,9 @@ func TestChecklist(t *testing.T) {
 		{"16_RelatedObjects", testRelated},
 		{"18_HostileHooksHarmNobodyElse", testHostile},
 		{"ClusterScopedParents", testClusterParent},
+		{"ChildrenThatChangeFasterThanTheHookResponds", testFastChild},
+		{"ParentsThatChangeFasterThanTheHookResponds", testFastParent},
+		{"ResyncAfterARefusedResponseOfARollout", testResyncOfRollout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
