@@ -270,6 +270,21 @@ func TestNormalEventsTakeNoPlaceOfWarnings(t *testing.T) {
 	}
 }
 
+// TestWhatAnswersAWarningNeedsNoBudget has the controllers of other parents use up the budget of Normal events.
+func TestWhatAnswersAWarningNeedsNoBudget(t *testing.T) {
+	var written atomic.Int32
+	r := run(t, func(e *corev1.Event) {
+		if e.Reason == eventrecorder.ReasonSyncRecovered && e.ReportingController == "c" {
+			written.Add(1)
+		}
+	})
+	for n := range 500 {
+		r.Of("noisy").Normal(&corev1.ObjectReference{Name: fmt.Sprint("noisy-", n), Namespace: "ns"}, nil, "ChildCreated", "Created something")
+	}
+	r.Of("c").Answer(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+	eventually(t, func() {}, func() bool { return written.Load() == 1 })
+}
+
 func TestTheEndIsNoError(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	started, release := make(chan struct{}), make(chan struct{})

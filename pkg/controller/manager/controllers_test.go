@@ -302,6 +302,7 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		s.wantCondition(v1alpha1.ConditionEstablished, "False NotSelected")
 		s.wantCondition(v1alpha1.ConditionHooksHealthy, "Unknown NotRunning")
 		s.wantCondition(v1alpha1.ConditionProgressing, "False NotRunning")
+		s.wantCondition(v1alpha1.ConditionResourcesServed, "Unknown NotRunning")
 		if n := s.wrote("a excludes"); n != 1 {
 			t.Errorf("%d writes, want 1", n)
 		}

@@ -86,6 +86,12 @@ func finalizedEarly(s *stage) {
 	if n := script.Calls("p"); n > 50 {
 		s.T.Errorf("the hook was called %d times", n)
 	}
+	// It is the controller itself that takes the finalizer off.
+	for _, e := range s.Events("p") {
+		if e.Reason == "ParentFlapping" {
+			s.T.Errorf("another client is blamed: %s", e.Message)
+		}
+	}
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
