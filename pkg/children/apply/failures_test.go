@@ -339,48 +339,6 @@ func TestDeletesNameTheObjectThatWasObserved(t *testing.T) {
 	}
 }
 
-// TestAPlanThatInsistsDeletesAChildThatChanges has a child that others change all the time.
-func TestAPlanThatInsistsDeletesAChildThatChanges(t *testing.T) {
-	now := strings.Replace(ours, `"9"`, `"10"`, 1)
-	conflict := failure(http.StatusConflict, "Conflict", "a")
-	for name, tc := range map[string]struct {
-		reason  string
-		insists bool
-		child   string
-		after   response
-		// deletions is how many are tried.
-		deletions int
-		done      bool
-	}{
-		"NotAtFirst":      {"What changed is looked at first.", false, now, success, 1, false},
-		"ItIsReadAgain":   {"It is the parent's still.", true, now, success, 2, true},
-		"ItWasOrphaned":   {"It is somebody else's.", true, strings.Replace(theirs, `"9"`, `"10"`, 1), success, 1, false},
-		"ItWasReplaced":   {"It is another object.", true, strings.Replace(now, `"uid":"x"`, `"uid":"y"`, 1), success, 1, false},
-		"ItWasLabeled":    {"The parent may not select it any more.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","labels":{"l":"m"}`, 1), success, 1, false},
-		"ItIsMarked":      {"It is a decorator's now.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","annotations":{"metacontroller.k8s.io/decorator-controller":"d"}`, 1), success, 1, false},
-		"ItIsInDeletion":  {"It goes already.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1), success, 1, false},
-		"AQuotaRefusesIt": {"A conflict that has another cause does not end.", true, now, conflict, 4, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server, applier := resist(t, responses{http.MethodDelete: conflict, http.MethodGet: {http.StatusOK, tc.child}}, apply.Options{})
-			server.then = responses{http.MethodDelete: tc.after}
-			p, err := plan.Make(one(t, plan.Delete))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Insists = tc.insists
-			outcomes, err := applier.Apply(t.Context(), p)
-			if err != nil || len(outcomes) != 1 || outcomes[0].Done != tc.done || outcomes[0].Stale == tc.done {
-				t.Errorf("outcomes %+v, error %v. %s", outcomes, err, tc.reason)
-			}
-			deletions := slices.DeleteFunc(server.seen(), isGet)
-			if len(deletions) != tc.deletions || tc.done && !strings.Contains(deletions[1], `"resourceVersion":"10"`) {
-				t.Errorf("deletions %q. %s", deletions, tc.reason)
-			}
-		})
-	}
-}
-
 func TestUpdatesNameTheVersionThatWasObserved(t *testing.T) {
 	server, applier := resist(t, responses{http.MethodPut: {http.StatusOK, strings.Replace(ours, `"9"`, `"10"`, 1)}}, apply.Options{})
 	outcomes, err := carryOut(t.Context(), t, applier, one(t, plan.Update))

@@ -66,13 +66,13 @@ func (p *editedParent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, strings.Replace(string(body), `"metadata":{`, `"metadata":{"uid":"uid-w","resourceVersion":"5",`, 1))
 	case r.Method == http.MethodGet:
 		_, _ = w.Write(p.object().JSON())
-	case on == nil || string(on[1]) != fmt.Sprint(p.version):
+	case len(on) == 0 || string(on[1]) != fmt.Sprint(p.version):
 		p.conflicts++
 		refusal(http.StatusConflict, "Conflict")(w, r)
 	default:
 		p.version++
 		if phase := regexp.MustCompile(`"phase":"(\w+)"`).FindSubmatch(body); phase != nil {
-			p.status = fmt.Sprintf(`,"status":{"phase":"%s"}`, phase[1])
+			p.status = fmt.Sprintf(`,"status":{"phase":%q}`, phase[1])
 		}
 		if strings.Contains(string(body), `"finalizers"`) {
 			p.finalizers = ""
@@ -182,7 +182,7 @@ func TestAParentThatChangesFasterThanTheHookResponds(t *testing.T) {
 			p := newEditedParent(t, ours)
 			syncs := 0
 			p.s.start(&kind{
-				decide: func(s *reconciler.Sync) error {
+				decide: func(*reconciler.Sync) error {
 					if syncs++; !p.get(tc.done)() {
 						p.change(tc.change)
 					}

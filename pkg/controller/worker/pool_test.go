@@ -121,45 +121,6 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 	}
 }
 
-// TestARecoveryIsToldWhateverCameBetween has a sync that has to wait between the one that fails and the one that succeeds.
-func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
-	for name, tc := range map[string]struct {
-		errs []error
-		want int32
-	}{
-		"Nothing":             {[]error{errors.New("boom")}, 1},
-		"AConflict":           {[]error{errors.New("boom"), conflict}, 1},
-		"AWait":               {[]error{errors.New("boom"), &worker.WaitError{For: "a cache"}, conflict}, 1},
-		"ARequestForTime":     {[]error{errors.New("boom"), later{time.Millisecond}}, 1},
-		"FailedAgain":         {[]error{errors.New("boom"), conflict, errors.New("boom")}, 1},
-		"NothingWasToldAtAll": {[]error{conflict, &worker.WaitError{For: "a cache"}}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var syncs, recovered atomic.Int32
-				p, _ := run(t, worker.Config{
-					Recovered: func(parent.Key) { recovered.Add(1) },
-					Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
-						if n := int(syncs.Add(1)); n <= len(tc.errs) {
-							return worker.Result{}, tc.errs[n-1]
-						}
-						return worker.Result{}, nil
-					},
-				})
-				p.Enqueue(key("a"), workqueue.Live)
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				p.Enqueue(key("a"), workqueue.Live) // It is well already.
-				synctest.Wait()
-				if n := int(syncs.Load()); n != len(tc.errs)+2 || recovered.Load() != tc.want {
-					t.Errorf("%d syncs, recovered %d times, want %d", n, recovered.Load(), tc.want)
-				}
-			})
-		})
-	}
-}
-
 func TestAPanicStopsNothing(t *testing.T) {
 	var calls atomic.Int32
 	done := make(chan struct{})

@@ -102,7 +102,9 @@ func testResyncOfRollout(t *testing.T, e *fixture.Environment) {
 	s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
 		return &fixture.Reply{ResyncAfterSeconds: 0.2, Children: []*hook.Object{{Object: map[string]any{"kind": "ConfigMap"}}}}, nil
 	})
-	s.run(func(spec *v1alpha1.CompositeControllerSpec) { spec.ChildResources[0].UpdateStrategy.Method = v1alpha1.ChildUpdateRollingInPlace })
+	s.run(func(spec *v1alpha1.CompositeControllerSpec) {
+		spec.ChildResources[0].UpdateStrategy.Method = v1alpha1.ChildUpdateRollingInPlace
+	})
 	s.Parent("p", nil)
 	// The back-off alone would take longer than the test may.
 	s.script.AwaitCalls(t, "p", 20)

@@ -339,7 +339,9 @@ func deselectedByTheResponse(t *testing.T, e *fixture.Environment) {
 // deletedAfterOptingOut has the finalize hook of a target that is not selected any more ask for its deletion. It keeps the finalizer until it is in
 // deletion: a deletion that fails is tried again.
 func deletedAfterOptingOut(t *testing.T, e *fixture.Environment) {
-	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply { return &fixture.Reply{Finalized: q.Finalizing, Delete: q.Finalizing} })
+	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply {
+		return &fixture.Reply{Finalized: q.Finalizing, Delete: q.Finalizing}
+	})
 	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
 		spec.Hooks.Finalize = s.At("/finalize")
 		spec.Resources[0].AllowDelete = new(true)

@@ -126,7 +126,7 @@ func (t *Tracker) controllerOf(child object) (controller, parent string) {
 	}
 	for name, states := range t.definitions {
 		for _, s := range slices.Backward(states) {
-			if s.object != nil && names(s.object, hooks.ByName(by.group, by.kind)) && text(s.object["kind"]) == "CompositeController" {
+			if s.object != nil && names(s.object, hooks.ByName(by.group, by.kind)) && text(s.object["kind"]) == compositeKind {
 				return name, by.uid
 			}
 		}

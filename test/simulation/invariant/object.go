@@ -25,6 +25,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
+// compositeKind is the kind of CompositeControllers.
+const compositeKind = "CompositeController"
+
 // object is a decoded object. The zero value is that of an object that does not exist.
 type object map[string]any
 

@@ -84,7 +84,7 @@ func (t *Tracker) checkOwner(c *change) {
 
 // releasedAtRest checks that a parent of a composite controls no object of a declared kind that its selector does not match.
 func (t *Tracker) releasedAtRest(c Cluster, d, o object) *Violation {
-	if text(d["kind"]) != "CompositeController" || o.deleting() {
+	if text(d["kind"]) != compositeKind || o.deleting() {
 		return nil
 	}
 	for _, rule := range hooks.Rules(d) {
@@ -105,7 +105,7 @@ func (t *Tracker) releasedAtRest(c Cluster, d, o object) *Violation {
 
 // adoptedAtRest checks that no object of a declared kind is left alone that the parent of a composite selects.
 func (t *Tracker) adoptedAtRest(c Cluster, d, o object) *Violation {
-	if text(d["kind"]) != "CompositeController" || o.deleting() {
+	if text(d["kind"]) != compositeKind || o.deleting() {
 		return nil
 	}
 	for _, rule := range hooks.Rules(d) {
@@ -128,7 +128,7 @@ func (t *Tracker) adoptedAtRest(c Cluster, d, o object) *Violation {
 // generationAtRest checks that a composite has reported the parent's generation.
 func generationAtRest(c Cluster, d, o object) *Violation {
 	reported, _ := o.at("status")["observedGeneration"].(int64) // Absent: 0.
-	if text(d["kind"]) != "CompositeController" || !hooks.Kinds[o.kind()].HasStatus || reported == generation(o) {
+	if text(d["kind"]) != compositeKind || !hooks.Kinds[o.kind()].HasStatus || reported == generation(o) {
 		return nil
 	}
 	return New(ParentAsWanted, c.At, "status.observedGeneration of %s is %d, and its generation %d", o, reported, generation(o))

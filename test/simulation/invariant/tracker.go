@@ -284,7 +284,7 @@ func (t *Tracker) Call(c *Call) {
 		return
 	}
 	t.checkKnowledge(key, c)
-	if text(c.Request.Controller["kind"]) == "CompositeController" {
+	if text(c.Request.Controller["kind"]) == compositeKind {
 		t.generations[key.parent] = max(t.generations[key.parent], generation(c.Request.Parent))
 	}
 	t.checkFinalizerFirst(c)
