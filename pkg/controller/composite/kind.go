@@ -216,7 +216,7 @@ func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable b
 	if status == nil {
 		status = map[string]any{}
 	}
-	status["observedGeneration"] = s.Parent.Generation()
+	status["observedGeneration"] = s.Generation()
 	if err := s.WriteStatus(ctx, status, deferrable); err != nil {
 		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}

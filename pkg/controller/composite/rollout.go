@@ -159,11 +159,11 @@ func (k *kind) callRevisions(
 		if err != nil {
 			return nil, nil, err
 		}
-		// It counts whatever fails after this (docs/reference/contract.md#s6).
-		s.Decision.ResyncAfter = worker.Earliest(s.Decision.ResyncAfter, response.ResyncAfter)
 		if s.OnlyAsks() {
 			continue
 		}
+		// It counts whatever fails after this (docs/reference/contract.md#s6).
+		s.Decision.ResyncAfter = worker.Earliest(s.Decision.ResyncAfter, response.ResyncAfter)
 		desired, unserved, err := s.Validate(response)
 		// The next call waits for room among all responses that are held.
 		response.Release()

@@ -145,7 +145,7 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
 
 // Write implements reconciler.Kind: the target first, then its attachments; the other way round for a target that opts out, or that the response
-// deselects: nobody looks at it again after that. A target that cannot be written, for example because another client wrote it first, does not keep the attachments waiting
+// deselects, which waits until all is done with its attachments: nobody looks at it again. Another target that cannot be written, for example because another client wrote it first, does not keep the attachments waiting
 // (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
@@ -161,7 +161,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	last := k.statusLast(s)
 	if manages && (last || k.deselects(s)) {
 		err := s.ReconcileChildren(ctx, "attachments")
-		if !last && err == nil {
+		if !last && err == nil && s.ChildrenDone() {
 			return parent.IgnoreGone(k.writeTarget(ctx, s))
 		}
 		return errors.Join(parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)), err)

@@ -216,8 +216,8 @@ func (c *Controller) Warning(subject, related *corev1.ObjectReference, reason, m
 	})
 }
 
-// Answer records a Normal event on a parent that answers another one, or a user: that what a Warning said is over, for one. There are no more than
-// of those, and it needs no budget: without it the Warning would be the last word.
+// Answer records a Normal event on a parent that answers a Warning, or a user: that what the Warning said is over, for one. It needs no budget:
+// there is one for each Warning at most, which would be the last word without it.
 func (c *Controller) Answer(subject *corev1.ObjectReference, reason, message string) {
 	c.recorder.record(note{subject: subject, controller: c.name, eventType: corev1.EventTypeNormal, reason: reason, message: message})
 }

@@ -170,7 +170,7 @@ func abandoned(before []metav1.Condition) (list []metav1.Condition) {
 			list = append(list, health.NotServing())
 		case v1alpha1.ConditionDeletionsHeld, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused:
 			list = append(list, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotRunning, Message: "No server runs the controller.",
+				Type: c.Type, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotRunning, Message: "The server does not run the controller.",
 			})
 		}
 	}

@@ -46,6 +46,8 @@ type editedParent struct {
 	status           string
 	finalizers       string
 	conflicts        int
+	// annotated and deleted say that the controller has done that.
+	annotated, deleted bool
 }
 
 func (p *editedParent) object() *object.Object {
@@ -69,8 +71,11 @@ func (p *editedParent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case len(on) == 0 || string(on[1]) != fmt.Sprint(p.version):
 		p.conflicts++
 		refusal(http.StatusConflict, "Conflict")(w, r)
+	case r.Method == http.MethodDelete:
+		p.deleted = true
 	default:
 		p.version++
+		p.annotated = p.annotated || strings.Contains(string(body), "mine")
 		if phase := regexp.MustCompile(`"phase":"(\w+)"`).FindSubmatch(body); phase != nil {
 			p.status = fmt.Sprintf(`,"status":{"phase":%q}`, phase[1])
 		}
@@ -169,6 +174,31 @@ func TestAParentThatChangesFasterThanTheHookResponds(t *testing.T) {
 			"It would stay for ever.", func(p *editedParent) { p.beat++ },
 			func(s *reconciler.Sync) error { return s.RemoveFinalizer(t.Context()) },
 			func(p *editedParent) bool { return p.finalizers == "" }, false,
+		},
+		"GetsItsStatusThoughItIsEdited": {
+			"It says of which generation it is.", func(p *editedParent) { p.generation++ },
+			func(s *reconciler.Sync) error { return s.WriteStatus(t.Context(), status.Status, false) },
+			func(p *editedParent) bool { return strings.Contains(p.status, "Done") }, false,
+		},
+		"KeepsTheAnnotationThatIsContendedAfterItsStatus": {
+			"The status alone has nothing to do with it.", func(p *editedParent) { p.beat++ },
+			func(s *reconciler.Sync) error {
+				if err := s.WriteStatus(t.Context(), status.Status, false); err != nil {
+					return err
+				}
+				return s.WriteParent(t.Context(), parent.Changes{Annotations: map[string]*string{"beat": new("mine")}})
+			},
+			func(p *editedParent) bool { return p.annotated }, true,
+		},
+		"IsNotDeletedOverAChange": {
+			"It may say that it is to stay.", func(p *editedParent) { p.beat++ },
+			func(s *reconciler.Sync) error {
+				if err := s.WriteStatus(t.Context(), status.Status, false); err != nil {
+					return err
+				}
+				return s.DeleteParent(t.Context())
+			},
+			func(p *editedParent) bool { return p.deleted }, true,
 		},
 		"KeepsTheAnnotationThatIsContended": {
 			"Each side would take the other's change away unseen.", func(p *editedParent) { p.beat++ },

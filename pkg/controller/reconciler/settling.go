@@ -17,7 +17,9 @@ limitations under the License.
 package reconciler
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"reflect"
@@ -367,36 +369,51 @@ func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, 
 const insistAfter = 3
 
 // insist makes a write over the parent as the sync knows it, and if need be over the parent as it is, when that differs in nothing that the changes
-// are about.
+// are about. Later writes of the sync are conflicts if it differs in what they are about.
 func (s *Sync) insist(
 	ctx context.Context, changes parent.Changes, write func(over *object.Object) (*object.Object, error),
 ) (*object.Object, error) {
 	c := s.controller
+	if s.insistent != nil && !s.agrees(s.insistent, s.stored, changes) {
+		return nil, s.outpaced()
+	}
 	written, err := write(s.stored)
 	if !apierrors.IsConflict(err) || c.pool.Conflicts(s.Key) < insistAfter {
 		return written, err
 	}
+	shown := cmp.Or(s.insistent, s.stored)
 	latest, errLatest := c.shared.Cluster.Client.Get(ctx, s.Target)
-	if errLatest != nil || !s.agrees(latest, changes) {
+	if errLatest != nil || !s.agrees(shown, latest, changes) {
 		return written, err
 	}
-	return write(latest)
+	if written, err = write(latest); err == nil {
+		s.insistent = shown
+	}
+	return written, err
 }
 
+// outpaced is the conflict of a write that would be over a change which the hook has not been shown.
+func (s *Sync) outpaced() error {
+	return apierrors.NewConflict(s.Source.Resource.GroupResource(), s.Key.Name, errors.New("it has changed since the hook was shown it"))
+}
+
+// Generation returns the generation of the parent that the hook was shown.
+func (s *Sync) Generation() int64 { return cmp.Or(s.insistent, s.Parent).Generation() }
+
 // agrees reports whether the parent has changed since the hook was shown it in nothing that the changes are about.
-func (s *Sync) agrees(latest *object.Object, changes parent.Changes) bool {
+func (s *Sync) agrees(shown, latest *object.Object, changes parent.Changes) bool {
 	same := func(names map[string]*string, of func(*object.Object, string) (string, bool)) bool {
 		for name := range names {
-			before, had := of(s.stored, name)
+			before, had := of(shown, name)
 			if now, has := of(latest, name); now != before || has != had {
 				return false
 			}
 		}
 		return true
 	}
-	before, _, errBefore := parent.StatusOf(s.stored)
+	before, _, errBefore := parent.StatusOf(shown)
 	now, _, errNow := parent.StatusOf(latest)
-	return latest.UID() == s.stored.UID() && latest.Deleting() == s.stored.Deleting() && s.Source.Selected(latest) == s.Source.Selected(s.stored) &&
+	return latest.UID() == shown.UID() && latest.Deleting() == shown.Deleting() && s.Source.Selected(latest) == s.Source.Selected(shown) &&
 		errBefore == nil && errNow == nil && (changes.Status == nil || reflect.DeepEqual(before, now)) &&
 		same(changes.Labels, (*object.Object).Label) && same(changes.Annotations, (*object.Object).Annotation)
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,6 +79,8 @@ type Sync struct {
 	fingerprint record.Fingerprint
 	// result is what happened to the children.
 	result childcontrol.Result
+	// insistent is the parent as the hook was shown it, once the sync has written it as it was then; else nil.
+	insistent *object.Object
 	// deletedChildren says that ReconcileChildren left no child that the Decision does not want.
 	deletedChildren bool
 	// opened is the parent as it was when the sync began, and wroteParent says that its status, labels or annotations were written.
@@ -476,4 +479,10 @@ func (s *Sync) unserved() error {
 	}
 	return &unservedError{fmt.Sprintf("the cluster does not serve the kind of %s; install it, or take it out of the spec and of the response",
 		strings.Join(names, ", "))}
+}
+
+// ChildrenDone reports whether ReconcileChildren, which did not fail, left nothing to do for another sync.
+func (s *Sync) ChildrenDone() bool {
+	return s.deletedChildren && s.result.Again == 0 && !s.result.Held &&
+		!slices.ContainsFunc(s.result.Outcomes, func(o plan.Outcome) bool { return o.Stale || o.Action == plan.Recreate })
 }

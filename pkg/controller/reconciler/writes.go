@@ -135,6 +135,9 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 		s.preview.notes.Plan.Delete = true
 		return nil
 	}
+	if s.insistent != nil {
+		return fmt.Errorf("deleting %s: %w", s.Parent, s.outpaced())
+	}
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
 	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
 	if client.IsGone(err) {
@@ -365,8 +368,12 @@ func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *
 			}
 		}
 		take := func() {
-			if written != nil && over.ResourceVersion() == s.stored.ResourceVersion() {
+			switch {
+			case written == nil:
+			case over.ResourceVersion() == s.stored.ResourceVersion():
 				s.stored, s.Parent, s.opened = written, written, written
+			default:
+				c.pool.Enqueue(s.Key, workqueue.Live) // This sync may find nothing to write over what it knows.
 			}
 		}
 		if left <= 0 {

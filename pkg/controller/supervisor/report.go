@@ -143,6 +143,14 @@ func (r *report) complains(condition string) bool {
 	return meta.IsStatusConditionFalse(r.status.Conditions, condition)
 }
 
+// doubts reports whether a condition is there and not True.
+func (r *report) doubts(condition string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := meta.FindStatusCondition(r.status.Conditions, condition)
+	return c != nil && c.Status != metav1.ConditionTrue
+}
+
 // recorded returns the resources whose objects may carry the controller's finalizer.
 func (r *report) recorded() []schema.GroupResource {
 	r.mu.Lock()

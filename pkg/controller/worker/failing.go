@@ -22,7 +22,10 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // maxErrors is how many errors of failing parents are kept.
@@ -46,6 +49,8 @@ type failing struct {
 	order list.List
 	// told are those of which an error was told since the last sync that succeeded, be it that the last sync had to wait since then.
 	told map[parent.Key]struct{}
+	// conflicts is how many syncs in a row ended with a conflict and no failure. Syncs that had to wait do not count.
+	conflicts map[parent.Key]int
 	// errors has the latest one last, and one for each parent at most.
 	errors []Failed
 }
@@ -87,7 +92,31 @@ func (f *failing) recovered(key parent.Key) bool {
 	defer f.mu.Unlock()
 	_, told := f.told[key]
 	delete(f.told, key)
+	delete(f.conflicts, key)
 	return told
+}
+
+// conflicted takes note of how a sync ended that did not succeed.
+func (f *failing) conflicted(key parent.Key, by *failure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case by.result == metrics.Failed:
+		delete(f.conflicts, key)
+	case by.passing == string(metav1.StatusReasonConflict):
+		if f.conflicts == nil {
+			f.conflicts = map[parent.Key]int{}
+		}
+		f.conflicts[key]++
+	}
+}
+
+// Conflicts returns how many syncs of a parent in a row, up to the last one, ended with a conflict and no failure. The changes of the parent that
+// cause them do not end the row.
+func (p *Pool) Conflicts(key parent.Key) int {
+	p.failing.mu.Lock()
+	defer p.failing.mu.Unlock()
+	return p.failing.conflicts[key]
 }
 
 // drop is called with the lock held.

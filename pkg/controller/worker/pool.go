@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -131,7 +130,7 @@ func (p *Pool) EnqueueAfter(key parent.Key, after time.Duration) {
 func (p *Pool) Forget(key parent.Key) {
 	p.queue.Remove(key)
 	p.wait(key, nil)
-	p.failing.remove(key)
+	p.failing.recovered(key)
 }
 
 // Reset has the back-off of a key start over: its parent changed.
@@ -225,15 +224,6 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	return true
 }
 
-// Conflicts returns how many syncs of a parent in a row ended with a conflict, and nothing that was worse, before the present one.
-func (p *Pool) Conflicts(key parent.Key) int {
-	times, last := p.queue.Failure(key)
-	if f, ok := last.(*failure); ok && f.passing == string(metav1.StatusReasonConflict) { //nolint:errorlint // The pool wraps none.
-		return times
-	}
-	return 0
-}
-
 func (p *Pool) done(key parent.Key) {
 	p.queue.Done(key)
 	if p.config.Processed != nil {
@@ -282,6 +272,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	if f.result != metrics.Failed {
 		p.failing.remove(key)
 	}
+	p.failing.conflicted(key, f)
 	switch f.result {
 	case metrics.Postponed:
 		logger.V(2).Info("Hook or API server asks to retry later", "parent", key, "after", after)

@@ -71,3 +71,39 @@ func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingIsToldOfAParentThatLeft has a parent fail and leave, and another one of its name succeed.
+func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var syncs, recovered atomic.Int32
+		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+		p, _ := run(t, worker.Config{
+			Recovered: func(parent.Key) { recovered.Add(1) },
+			Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+				switch syncs.Add(1) {
+				case 1:
+					return worker.Result{}, errors.New("boom")
+				case 2:
+					return worker.Result{}, conflict
+				}
+				return worker.Result{}, nil
+			},
+		})
+		p.Enqueue(key("a"), workqueue.Live)
+		for range 100 { // Until the second sync.
+			if synctest.Wait(); syncs.Load() == 2 {
+				break
+			}
+			<-time.After(time.Millisecond)
+		}
+		if n := p.Conflicts(key("a")); n != 1 {
+			t.Errorf("%d conflicts in a row, want 1: the failure before is none", n)
+		}
+		p.Forget(key("a"))
+		p.Enqueue(key("a"), workqueue.Live)
+		<-time.After(time.Hour)
+		if n := recovered.Load(); n != 0 || p.Conflicts(key("a")) != 0 {
+			t.Errorf("told %d times, %d conflicts; the parent that failed is gone", n, p.Conflicts(key("a")))
+		}
+	})
+}

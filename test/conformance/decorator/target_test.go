@@ -50,6 +50,7 @@ func TestTargets(t *testing.T) {
 		{"StatusChangesAreIgnoredWhereTheRuleSaysSo", ignoreStatusChanges},
 		{"ResyncAfterSeconds", resyncAfter},
 		{"ATargetThatTheResponseDeselectsHasItsAttachmentsFirst", deselectedByTheResponse},
+		{"ATargetThatTheResponseDeselectsWaitsForWhatIsRecreated", deselectedWhileRecreated},
 		{"ATargetThatOptsOutIsDeletedAsTheHookAsks", deletedAfterOptingOut},
 		{"NamespacesAreTargets", namespaceTargets},
 		{"ObjectsOfAggregatedServersAreTargets", aggregatedTargets},
@@ -333,6 +334,29 @@ func deselectedByTheResponse(t *testing.T, e *fixture.Environment) {
 	s.Await(fixture.Secrets, "order", "to be marked", func(o *unstructured.Unstructured) bool { return o.GetLabels()["done"] == "1" })
 	if s.Get(fixture.ConfigMaps, "receipt") == nil {
 		t.Error("the target is marked before its attachment is there")
+	}
+}
+
+// deselectedWhileRecreated has the hook mark a target as done together with a change of its attachment, which takes two syncs.
+func deselectedWhileRecreated(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply {
+		if q.Parent.GetAnnotations()["paid"] == "" {
+			return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("receipt", map[string]any{"paid": "no"})}}
+		}
+		return &fixture.Reply{
+			Labels: map[string]*string{"done": new("1")}, Children: []*hook.Object{fixture.ConfigMap("receipt", map[string]any{"paid": "yes"})},
+		}
+	})
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateRecreate)
+		spec.Resources[0].LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "done", Operator: metav1.LabelSelectorOpDoesNotExist}}
+	}, fixture.Secrets)
+	s.Selected(fixture.Secrets, "order", nil)
+	s.Await(fixture.ConfigMaps, "receipt", "to be there", cluster.Exists)
+	s.Patch(fixture.Secrets, "order", `{"metadata":{"annotations":{"paid":"yes"}}}`)
+	s.Await(fixture.Secrets, "order", "to be marked", func(o *unstructured.Unstructured) bool { return o.GetLabels()["done"] == "1" })
+	if paid := fixture.Value(s.Get(fixture.ConfigMaps, "receipt"), "data", "paid"); paid != "yes" {
+		t.Errorf("the target is marked, and the receipt says %q of it", paid)
 	}
 }
 
