@@ -229,9 +229,6 @@ func (d *Discovery) Subscribe(changed func()) (cancel func()) {
 
 // definitionChanged handles the events of CustomResourceDefinitions, named <plural>.<group>, and APIServices, named <version>.<group>.
 func (d *Discovery) definitionChanged(e cache.Event) {
-	if e.Initial {
-		return
-	}
 	o := e.New
 	if o == nil {
 		o = e.Old
@@ -239,7 +236,9 @@ func (d *Discovery) definitionChanged(e cache.Event) {
 	_, name, _ := strings.Cut(o.Name(), ".")
 	// The text is a part of the object's JSON, which a key must not keep in memory.
 	name = strings.Clone(name)
-	d.epochs.count(name, e, d.clock.Now())
+	if counted := d.epochs.count(name, e, d.clock.Now()); e.Initial && !counted {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.groupChanged(name)

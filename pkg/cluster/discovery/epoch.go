@@ -40,6 +40,8 @@ const admissionRetry = time.Minute
 type epochs struct {
 	mu     sync.Mutex
 	groups map[string]*epoch
+	// asked are the groups of which somebody knows the epoch.
+	asked map[string]struct{}
 }
 
 type epoch struct {
@@ -53,6 +55,7 @@ type epoch struct {
 func (d *Discovery) Epoch(group string) int64 {
 	d.epochs.mu.Lock()
 	defer d.epochs.mu.Unlock()
+	d.epochs.ask(group)
 	now := d.clock.Now()
 	return d.epochs.groups[group].at(now) + d.epochs.groups[admission].at(now)
 }
@@ -71,14 +74,28 @@ func (e *epoch) at(now time.Time) int64 {
 	return number
 }
 
-// count takes note of a change of a definition or of the admission configuration. It reports whether there was one.
+// ask takes note that somebody knows the epoch of a group. It is called with the lock held.
+func (e *epochs) ask(group string) {
+	if e.asked == nil {
+		e.asked = map[string]struct{}{admission: {}}
+	}
+	if _, ok := e.asked[group]; !ok {
+		e.asked[strings.Clone(group)] = struct{}{}
+	}
+}
+
+// count takes note of a change of a definition or of the admission configuration. It reports whether there was one. What the first list shows may
+// have changed since somebody asked, before the list.
 func (e *epochs) count(group string, event cache.Event, now time.Time) bool {
-	if event.Initial || sameGeneration(event) {
+	if sameGeneration(event) {
 		// A status changes nothing.
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if _, asked := e.asked[group]; event.Initial && !asked {
+		return false
+	}
 	if e.groups == nil {
 		e.groups = map[string]*epoch{}
 	}
