@@ -145,7 +145,8 @@ func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
 
 // Write implements reconciler.Kind: the target first, then its attachments; the other way round for a target that opts out, or that the response
-// deselects, which waits until all is done with its attachments: nobody looks at it again. Another target that cannot be written, for example because another client wrote it first, does not keep the attachments waiting
+// deselects, which waits until all is done with its attachments: nobody looks at it again. Any other target that cannot be written, for example
+// because another client wrote it first, does not keep the attachments waiting
 // (docs/reference/compatibility.md#d6, docs/reference/compatibility.md#d17.3).
 func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	// Attachments of a target that is finalized in this sync are still managed in it (docs/reference/contract.md#s15).
@@ -209,8 +210,7 @@ func (k *kind) statusLast(s *reconciler.Sync) bool {
 	return !s.Decision.Settled && !s.Decision.Delete && !s.Decision.Finalized && !k.metadata(s).OfMetadata(s.Parent)
 }
 
-// deselects reports whether the target is selected, and not any more with the labels and annotations of the response. It may be deleted then by
-// nobody but its user.
+// deselects reports whether the target is selected, and not any more with the labels and annotations of the response.
 func (k *kind) deselects(s *reconciler.Sync) bool {
 	if s.Decision.Delete || s.Decision.Finalized || len(s.Decision.Labels)+len(s.Decision.Annotations) == 0 || !s.Source.Selected(s.Parent) {
 		return false
