@@ -137,6 +137,9 @@ func (s *slots) free(controller string) {
 // grant gives free slots to those who wait, one to each controller in its turn, and none to those that have the most that they may have. There is
 // always a write that ends later if one is left waiting: both limits are 1 at least.
 func (s *slots) grant() {
+	if len(s.turns) == 0 {
+		return
+	}
 	limit := s.limit()
 	for passed := 0; s.used < limit && passed < len(s.turns); {
 		controller := s.turns[0]

@@ -71,7 +71,6 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	if err != nil {
 		return fmt.Errorf("planning the rollout of %s: %w", s.Parent, err)
 	}
-	s.Decision.ResyncAfter = p.ResyncAfter
 	if err := k.writeRevisions(ctx, s, p.Writes); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ type Sync struct {
 	fingerprint record.Fingerprint
 	// result is what happened to the children.
 	result childcontrol.Result
-	// insistent is the parent as the hook was shown it, once the sync has written it as it was then; else nil.
+	// insistent is the parent as the hook was shown it, once the sync has written over a later state of it; else nil.
 	insistent *object.Object
 	// deletedChildren says that ReconcileChildren left no child that the Decision does not want.
 	deletedChildren bool

@@ -85,10 +85,15 @@ func (r *report) stopped() {
 	r.instance = nil
 }
 
-// notRunning sets the conditions while no instance runs, and reports whether Ready changed.
+// notRunning sets the conditions while no instance runs, and reports whether Ready changed. Resources that were missing are no complaint any more,
+// unless they are the reason.
 func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
 	idle := health.State{Paused: paused(d), Object: d.KubectlName()}
-	return r.set(d, append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)...)
+	conditions := append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)
+	if reason != v1alpha1.ReasonResourceNotFound && r.complains(v1alpha1.ConditionResourcesServed) {
+		conditions = append(conditions, health.NotServing())
+	}
+	return r.set(d, conditions...)
 }
 
 // running returns the conditions of a running instance: Ready is the first.

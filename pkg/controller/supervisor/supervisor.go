@@ -253,9 +253,6 @@ func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) err
 	if len(s.report.recorded()) > 0 {
 		releasing = s.releaser.progress()
 	}
-	if s.report.complains(v1alpha1.ConditionResourcesServed) {
-		s.report.set(d, health.NotServing())
-	}
 	s.report.notRunning(d, v1alpha1.ReasonTerminating, strings.TrimSpace(message+" "+releasing), releasing)
 	select {
 	case <-ctx.Done():
@@ -283,7 +280,7 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 		reason = v1alpha1.ReasonInternalError
 		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
 	}
-	if class == invalidDefinition || class != missingResource && s.report.complains(v1alpha1.ConditionResourcesServed) {
+	if class == invalidDefinition {
 		s.report.set(d, health.NotServing())
 	}
 	if s.report.complains(v1alpha1.ConditionFinalizersReleased) {
