@@ -19,6 +19,7 @@ package reconciler_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -77,4 +78,51 @@ func TestADeferredStatusThatCannotBeWrittenIsNotLost(t *testing.T) {
 	}, nil)
 	s.update(s.widgets, parse(t, <-created))
 	s.eventually("the status to be written after all", func() bool { return statuses.Load() == 2 })
+}
+
+// TestADeferredStatusWithWhichMoreIsStoredIsShown has the kind redefined between the call of the hook and the write of the status that it was
+// shown: what the API server stores with it has a field more, and of the write comes one event.
+func TestADeferredStatusWithWhichMoreIsStoredIsShown(t *testing.T) {
+	stored := thing(t, "p", 11, "", `,"spec":{"size":1},"status":{"phase":"X"}`)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case strings.Contains(r.URL.Path, "/events"):
+			_, _ = w.Write(body)
+		case r.Method == http.MethodPost:
+			_, _ = fmt.Fprint(w, strings.Replace(string(body), `"metadata":{`, `"metadata":{"uid":"uid-w","resourceVersion":"5",`, 1))
+		default:
+			_, _ = w.Write(stored.JSON())
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := newSceneAt(t, server.URL)
+	s.exist(thing(t, "p", 1, "", ""))
+	var syncs, shown atomic.Int64
+	s.start(&kind{
+		decide: func(sync *reconciler.Sync) error {
+			if _, there := sync.Parent.Field("spec", "size"); there {
+				shown.Add(1)
+			}
+			return nil
+		},
+		write: func(sync *reconciler.Sync) error {
+			s.wantWidget(sync, nil)
+			if err := sync.ReconcileChildren(t.Context(), "children"); err != nil {
+				return err
+			}
+			first := syncs.Add(1) == 1
+			if err := sync.WriteStatus(t.Context(), map[string]any{"phase": "X"}, first); err != nil {
+				return err
+			}
+			if first {
+				s.update(s.widgets, widget(t, "w", 5, "p", ""))
+			} else {
+				s.update(s.things, stored)
+			}
+			return nil
+		},
+	}, nil)
+	s.eventually("the hook to be shown the field", func() bool { return shown.Load() > 0 })
 }

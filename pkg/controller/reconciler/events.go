@@ -289,3 +289,21 @@ func (c *Controller) recovered(key parent.Key) {
 		c.recorder.Answer(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }
+
+// notAsShown has a parent synced that is not, after a write, what hooks were shown: the state before with that status. The API server may have made
+// something else of the status, and what it stores it writes as the kind is defined now, with other fields pruned and defaulted than before.
+func (c *Controller) notAsShown(key parent.Key, before, written *object.Object, status map[string]any) {
+	if same, err := parent.HasStatus(written, status); !same || err != nil {
+		c.statusChanged(key)
+	}
+	if parentState(before).Content != parentState(written).Content {
+		c.pool.Enqueue(key, workqueue.Live)
+	}
+}
+
+// statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
+func (c *Controller) statusChanged(key parent.Key) {
+	if !c.byResource[key.Resource].IgnoreStatus {
+		c.pool.EnqueueBecause(key, workqueue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
+	}
+}

@@ -114,12 +114,13 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	}
 	switch {
 	case written != nil:
-		changed := written.ResourceVersion() != s.stored.ResourceVersion() // Not if the API server left out what differed.
+		before := s.stored
+		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
 		s.Wrote(written, changes.Places.List()...)
 		s.wroteParent = s.wroteParent || !shown && changed
 		c.noticeLost(s.Source, changes.Status, written)
 		if shown {
-			c.notAsShown(s.Key, written, changes.Status)
+			c.notAsShown(s.Key, before, written, changes.Status)
 		}
 	case s.Parent != s.stored && changes.Status != nil:
 		s.Parent, s.wroteParent = s.stored, true
@@ -477,22 +478,8 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 			c.settling.Stored(key, parentState(shown).Written, parentState(written).Written)
 		}
 		if shown {
-			c.notAsShown(key, written, deferred.Content)
+			c.notAsShown(key, o, written, deferred.Content)
 		}
 	}
 	return written, o, nil
-}
-
-// notAsShown has a parent synced if the API server made something else of a status than what hooks were shown.
-func (c *Controller) notAsShown(key parent.Key, written *object.Object, status map[string]any) {
-	if same, err := parent.HasStatus(written, status); !same || err != nil {
-		c.statusChanged(key)
-	}
-}
-
-// statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
-func (c *Controller) statusChanged(key parent.Key) {
-	if !c.byResource[key.Resource].IgnoreStatus {
-		c.pool.EnqueueBecause(key, workqueue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
-	}
 }
