@@ -56,8 +56,10 @@ type Guard struct {
 	held  map[parent.Key]int
 	total int
 	began time.Time
-	// open is until when deletions are confirmed.
-	open time.Time
+	// opening says that deletions are confirmed and none was asked for since: the time begins then, not while the controller is paused or may
+	// not sync anything. open is until when deletions are confirmed.
+	opening bool
+	open    time.Time
 	// present is how many children there were at the time presentAt.
 	present   int
 	presentAt time.Time
@@ -108,7 +110,7 @@ func (g *Guard) Configure(limit *intstr.IntOrString, confirmation string, now ti
 	case len(g.held) == 0:
 		return nil
 	case confirmation == g.confirmation():
-		g.open = now.Add(confirmed)
+		g.opening = true
 	case same:
 		return nil
 	}
@@ -128,6 +130,9 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.opening {
+		g.opening, g.open = false, now.Add(confirmed)
+	}
 	was, n := g.held[key], len(deletions)
 	if n == 0 || g.limit == nil || now.Before(g.open) {
 		g.release(key)
@@ -212,7 +217,7 @@ func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(deletions) == 0 || g.limit == nil || now.Before(g.open) {
+	if len(deletions) == 0 || g.limit == nil || g.opening || now.Before(g.open) {
 		return true
 	}
 	if len(g.held) > 0 {

@@ -233,6 +233,20 @@ func TestAConfirmationIsForOneHold(t *testing.T) {
 	}
 }
 
+// TestAConfirmationWaitsUntilSomethingIsSynced confirms deletions while the controller is paused, for example.
+func TestAConfirmationWaitsUntilSomethingIsSynced(t *testing.T) {
+	b := newBench(t, intstr.FromInt32(1))
+	b.want("a", 5, false)
+	limit := intstr.FromInt32(1)
+	b.configure(&limit, b.holds(5, 1).Confirmation)
+	b.now = b.now.Add(time.Hour)
+	b.want("a", 5, true)
+	b.now = b.now.Add(10*time.Minute - 1)
+	b.want("b", 5, true)
+	b.now = b.now.Add(1)
+	b.want("c", 5, false)
+}
+
 func TestEachHoldHasItsOwnTime(t *testing.T) {
 	b := newBench(t, intstr.FromInt32(0))
 	seen := map[string]bool{}

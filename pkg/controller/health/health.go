@@ -45,9 +45,11 @@ type State struct {
 	// Troubled says that a call of some hook has failed and none has succeeded since, or that credentials cannot be used: with time it may
 	// be one of Hooks.
 	Troubled bool
-	// Parents is the number of parents, and Failing that of those whose last sync failed.
-	Parents, Failing int
-	// Error is the error of the parent whose syncs have failed for the longest time, with its name; empty if there is none.
+	// Parents is the number of parents, Failing that of those whose last sync failed, and Unserved that of those among them that could not be
+	// given children of kinds that the cluster does not serve, and with which nothing else was wrong.
+	Parents, Failing, Unserved int
+	// Error is the error of the parent whose syncs have failed for the longest time, with its name; empty if there is none. Parents that
+	// Unserved counts are left out.
 	Error string
 	// Unsynced is the number of parents that were not synced since the start; zero from the moment at which all were.
 	Unsynced int
@@ -74,9 +76,6 @@ type State struct {
 	Held string
 	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
 	SyncsFailing bool
-	// OnlyUnserved says that the parent whose syncs have failed for the longest time could not be given children of kinds that the cluster does not
-	// serve, and that nothing else was wrong.
-	OnlyUnserved bool
 }
 
 // Hook is a hook of which all recent calls have failed.
@@ -93,8 +92,9 @@ type Hook struct {
 	Blocking bool
 }
 
-// AllFailing reports whether the last sync of every parent has failed.
-func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing >= s.Parents }
+// AllFailing reports whether the last sync of every parent has failed. Where a kind is not served, syncs do what they can and fail all the same:
+// those do not count.
+func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing-s.Unserved >= s.Parents }
 
 // Sound reports whether the controller runs, and nothing is wrong or under way that a time could end or make worse. What its account may
 // do is asked for from time to time.
@@ -159,10 +159,9 @@ func (s *State) ready() metav1.Condition {
 		return is(permitted.Reason, permitted.Message)
 	case s.blocked():
 		return is(s.reason(), "No sync can succeed. "+s.failures())
-	// Where a kind is missing, syncs do what they can and fail all the same.
-	case s.SyncsFailing && !s.OnlyUnserved && len(s.Hooks) > 0:
+	case s.SyncsFailing && len(s.Hooks) > 0:
 		return is(s.reason(), "The last sync of every parent has failed. "+s.failures())
-	case s.SyncsFailing && !s.OnlyUnserved:
+	case s.SyncsFailing:
 		return is(v1alpha1.ReasonSyncsFailing, fmt.Sprintf("The last sync of every parent has failed, for the longest time that of %s. Correct what "+
 			"the error names; syncs are retried. See also status.lastErrors, and the events of the parents.", s.Error))
 	}
@@ -272,9 +271,14 @@ func (s *State) progressing() metav1.Condition {
 	if s.Releasing != "" {
 		add(v1alpha1.ReasonReleasing, s.Releasing)
 	}
-	if s.Paused && s.UnderWay == 0 {
-		sentences = append([]string{"Nothing is done while the controller is paused."}, sentences...)
-		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonPaused, strings.Join(sentences, " "))
+	still := func(reason, sentence string) metav1.Condition {
+		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, strings.Join(append([]string{sentence}, sentences...), " "))
+	}
+	switch {
+	case s.Paused && s.UnderWay == 0:
+		return still(v1alpha1.ReasonPaused, "Nothing is done while the controller is paused.")
+	case s.Permission.Held && s.UnderWay == 0 && s.Releasing == "":
+		return still(s.permitted().Reason, "Nothing is done until the service account may read what hooks are shown: see the condition Permitted.")
 	}
 	if reason == "" {
 		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "Nothing is under way.")

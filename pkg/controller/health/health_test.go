@@ -67,7 +67,7 @@ func TestConditions(t *testing.T) {
 		"KindIsMissing": {
 			"The rest runs on, so Ready stays True although syncs say what they could not do.",
 			func(s *health.State) {
-				s.Missing, s.Failing, s.SyncsFailing, s.OnlyUnserved = []string{"foos in example.com/v1"}, 4, true, true
+				s.Missing, s.Failing, s.Unserved = []string{"foos in example.com/v1"}, 4, 4
 			},
 			"True Running", "False ResourceNotFound The cluster does not serve foos in example.com/v1.", "True Responding", "False Settled",
 		},
@@ -104,6 +104,14 @@ func TestConditions(t *testing.T) {
 			},
 			"False SyncsFailing The last sync of every parent has failed, for the longest time that of things/ns/a: forbidden. Correct", "True Established",
 			"True Responding", "False Settled",
+		},
+		"MayNotReadWhatHooksAreShown": {
+			"Nothing goes on, whatever was under way.", func(s *health.State) {
+				s.Permission = health.Permission{Account: "a/b", Known: true, Held: true, Lacks: "list pods"}
+				s.Rolling, s.Outdated, s.Finalizing = 1, 2, 1
+			},
+			"False RightMissing", "True Established", "True Responding",
+			"False RightMissing Nothing is done until the service account may read what hooks are shown: see the condition Permitted. Updating children",
 		},
 		"SyncsFailForAMoment": {
 			"A retry may follow at once.", func(s *health.State) { s.Failing = 4 },
@@ -198,6 +206,7 @@ func TestNotRunning(t *testing.T) {
 func TestAllFailing(t *testing.T) {
 	for s, want := range map[*health.State]bool{
 		{}: false, {Parents: 2, Failing: 1}: false, {Parents: 2, Failing: 2}: true, {Parents: 1, Failing: 2}: true, {Failing: 1}: false,
+		{Parents: 2, Failing: 2, Unserved: 1}: false, // One of them does what can be done.
 	} {
 		if got := s.AllFailing(); got != want {
 			t.Errorf("%d of %d: %v", s.Failing, s.Parents, got)

@@ -166,14 +166,22 @@ func (s *Set) Await(ctx context.Context) bool {
 	return true
 }
 
-// Problem says why an informer of the set cannot list or watch, nil if all can.
-func (s *Set) Problem() error {
+// Problem says why informers of the set cannot list or watch, in the order of their resources; nil if all can.
+func (s *Set) Problem() (problem error) {
+	failing := map[string]error{}
 	for _, informer := range s.informers() {
 		if err := informer.Err(); err != nil {
-			return fmt.Errorf("%s: %w", informer.Query().Resource.GroupResource(), err)
+			failing[informer.Query().Resource.GroupResource().String()] = err
 		}
 	}
-	return nil
+	for _, resource := range slices.Sorted(maps.Keys(failing)) {
+		if problem == nil {
+			problem = fmt.Errorf("%s: %w", resource, failing[resource])
+		} else {
+			problem = fmt.Errorf("%w; %s: %w", problem, resource, failing[resource])
+		}
+	}
+	return problem
 }
 
 func (s *Set) informers() []*cache.Informer {

@@ -41,7 +41,7 @@ var (
 	secrets = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
 )
 
-// apiServer has one Pod, and refuses everything about Secrets. It counts the watches that are open.
+// apiServer has one Pod, and refuses everything about other kinds. It counts the watches that are open.
 type apiServer struct {
 	mu   sync.Mutex
 	open int
@@ -56,7 +56,7 @@ func (s *apiServer) count(n int) int {
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if strings.HasSuffix(r.URL.Path, "/secrets") {
+	if !strings.HasSuffix(r.URL.Path, "/pods") {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not for you","code":403}`))
 		return
@@ -132,6 +132,13 @@ func TestAProblemNamesTheResource(t *testing.T) {
 	set.Acquire(c, secrets)
 	eventually(t, "the problem", func() bool { return set.Problem() != nil })
 	if got := set.Problem().Error(); !strings.HasPrefix(got, "secrets: ") || !strings.Contains(got, "not for you") {
+		t.Errorf("the problem is %q", got)
+	}
+	set.Acquire(c, cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
+	eventually(t, "both problems", func() bool {
+		return strings.Contains(set.Problem().Error(), "secrets") && strings.Contains(set.Problem().Error(), "configmaps")
+	})
+	if got := set.Problem().Error(); !strings.HasPrefix(got, "configmaps: ") || !strings.Contains(got, "; secrets: ") {
 		t.Errorf("the problem is %q", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

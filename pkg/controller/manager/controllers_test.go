@@ -355,6 +355,8 @@ func TestServersThatSelectDifferentObjectsDoNotWriteAgainstEachOther(t *testing.
 		defer b.end()
 		after(time.Hour)
 		s.wantReady("True Running")
+		s.change(func(c *v1alpha1.CompositeController) { c.Generation++ })
+		after(time.Hour)
 		if n := s.wrote("b excludes"); n != 1 {
 			t.Errorf("the server that does not run the controller wrote %d times, want once", n)
 		}
@@ -366,6 +368,24 @@ func TestServersThatSelectDifferentObjectsDoNotWriteAgainstEachOther(t *testing.
 		after(time.Hour)
 		if n := s.wrote("a excludes"); n != 1 {
 			t.Errorf("the server that does not run the controller wrote %d times, want once", n)
+		}
+	})
+}
+
+func TestAnExclusionIsAboutTheLatestGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		defer s.serve("b", "site=b").end()
+		s.wantReady("False NotSelected")
+		s.change(func(c *v1alpha1.CompositeController) { c.Generation = 2 })
+		after(time.Second)
+		s.wantReady("False NotSelected")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range s.object.Status.Conditions {
+			if c.ObservedGeneration != 2 {
+				t.Errorf("the condition %s is about generation %d", c.Type, c.ObservedGeneration)
+			}
 		}
 	})
 }

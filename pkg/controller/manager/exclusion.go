@@ -40,8 +40,8 @@ import (
 const exclusionRetry = 5 * time.Second
 
 // exclusions writes into the status of controller objects that the target label selector does not select that they do not run
-// here: once for each object and set of labels, so that two servers over one store that select different objects do not write
-// against each other. The one that runs the controller publishes its status again. It is safe for concurrent use.
+// here: once for each object and set of labels, and again when it is edited and no server runs it, so that two servers over one store
+// that select different objects do not write against each other. The one that runs the controller publishes its status again. It is safe for concurrent use.
 type exclusions struct {
 	selector string
 	apply    func(ctx context.Context, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error
@@ -60,9 +60,13 @@ type exclusion struct {
 	written *metav1.ObjectMeta
 }
 
-// done reports whether the status was written for the object and its labels.
+// done reports whether the status was written for the object and its labels, and shows its generation, unless another server runs it.
 func (x *exclusion) done() bool {
-	return x.written != nil && x.written.UID == x.latest.Meta.UID && maps.Equal(x.written.Labels, x.latest.Meta.Labels)
+	if x.written == nil || x.written.UID != x.latest.Meta.UID || !maps.Equal(x.written.Labels, x.latest.Meta.Labels) {
+		return false
+	}
+	ready := meta.FindStatusCondition(x.latest.Status.Conditions, v1alpha1.ConditionReady)
+	return x.written.Generation == x.latest.Meta.Generation || ready != nil && ready.Reason != v1alpha1.ReasonNotSelected
 }
 
 func newExclusions(selector string, o objects) *exclusions {
@@ -144,7 +148,7 @@ func (e *exclusions) write(ctx context.Context, id identity) error {
 			return context.Cause(ctx)
 		}
 	}
-	status := d.Status.DeepCopy()
+	status := supervisor.OwnStatus(d.Status)
 	status.Counters, status.Hooks, status.LastErrors = nil, nil, nil
 	changed := false
 	for _, c := range append(health.NotRunning(v1alpha1.ReasonNotSelected, e.message(d), ""), abandoned(status.Conditions)...) {

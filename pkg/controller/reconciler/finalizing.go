@@ -153,8 +153,8 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 		}
 		looked = time.Now()
 		c.active() // The time alone made it late, during a pause as well.
-		if c.paused.Load() {
-			continue
+		if c.paused.Load() || c.shared.Access.Held() {
+			continue // Nobody calls the hook.
 		}
 		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
 			for _, key := range c.finalizing.report(time.Now()) {

@@ -29,8 +29,11 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
@@ -68,7 +71,7 @@ func TestAParentBecomesLateDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
 			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
-			activity: make(chan struct{}, 1),
+			activity: make(chan struct{}, 1), shared: &dependencies.Shared{},
 		}
 		c.paused.Store(true)
 		c.finalizing.called(parent.Key{Name: "a"}, false, time.Now())
@@ -100,6 +103,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		c := &Controller{
 			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
 			byResource: map[schema.GroupResource]*Source{resource.GroupResource(): {informer: host.Cache.Acquire(cache.Query{Resource: resource})}},
+			shared:     &dependencies.Shared{},
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -114,6 +118,27 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 			if due, ok := c.finalizing.next(); !ok || time.Since(due) > finalizeInterval {
 				t.Fatalf("at parent %d: one was to be reported %s ago", i, time.Since(due))
 			}
+		}
+	})
+}
+
+// TestAHookThatIsNotCalledIsNotBlamed lets parents wait for the finalize hook while the service account may not do what every sync needs.
+func TestAHookThatIsNotCalledIsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Controller{
+			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
+			shared: &dependencies.Shared{Access: access.New(access.Config{Account: rights.Account{Namespace: "team", Name: "alice"}})},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.watchFinalizing(ctx) })
+		defer running.Wait()
+		defer stop()
+		c.finalizing.called(parent.Key{Name: "a"}, false, time.Now())
+		<-time.After(2 * finalizeLimit)
+		synctest.Wait()
+		if keys := c.finalizing.report(time.Now()); len(keys) != 1 {
+			t.Error("it was reported while the controller was held")
 		}
 	})
 }

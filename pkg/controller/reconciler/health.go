@@ -83,9 +83,9 @@ func (c *Controller) Health() health.State {
 		})
 	}
 	if s.AllFailing() {
-		if first, ok := c.pool.LongestFailing(); ok {
+		var first worker.Failed
+		if first, s.Unserved = c.pool.LongestFailing(onlyUnserved); first.Err != nil {
 			s.Error = fmt.Sprintf("%s: %s", first.Key, health.Shorten(message(first.Err), maxMessage))
-			s.OnlyUnserved = onlyUnserved(first.Err)
 		}
 	}
 	return s
@@ -211,6 +211,7 @@ func message(err error) string {
 func (c *Controller) permitted() {
 	defer c.active()
 	if !c.shared.Access.Held() {
+		c.finalizing.restart() // As after a pause: nobody called the hook, perhaps.
 		for _, key := range c.parents.all() {
 			c.pool.Release(key)
 		}

@@ -375,3 +375,50 @@ func TestRandomHistoriesEndWithWhatIsDeclared(t *testing.T) {
 		})
 	}
 }
+
+// TestTheObjectThatIsNamedStaysTheSame has one object refused for long, and then another one, whose attempts come more often.
+func TestTheObjectThatIsNamedStaysTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		refuse := func(name string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.objects["services"][name], w.broken["services/"+name] = true, errors.New("refused")
+		}
+		refuse("ns/b")
+		w.declare("configmaps")
+		after(time.Hour)
+		refuse("ns/a")
+		for range 20 {
+			after(5 * time.Minute)
+			w.wantShows(v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "services/ns/b: refused")
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.warnings) != 1 {
+			t.Errorf("%d warnings, want 1: %q", len(w.warnings), w.warnings)
+		}
+	})
+}
+
+func TestAnotherAccountReleasesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.mu.Lock()
+		w.broken["services/ns/a"] = errors.New("refused")
+		w.mu.Unlock()
+		w.delete()
+		after(time.Hour)
+		w.took("")
+		w.mu.Lock()
+		delete(w.broken, "services/ns/a")
+		w.mu.Unlock()
+		w.write(func(c *v1alpha1.DecoratorController) {
+			c.Spec.ServiceAccountRef = &v1alpha1.ServiceAccountReference{Namespace: "ns", Name: "another"}
+		})
+		synctest.Wait()
+		equal(t, "released", w.took("release"), []string{"release services/ns/a"})
+	})
+}

@@ -59,8 +59,8 @@ type pass struct {
 	skipped bool
 	// left counts the objects that are not released, as far as they could be listed.
 	left int
-	// first is the first attempt that failed for more than usual conflicts.
-	first attempt
+	// shown is the attempt that failed most often, the first by name of several, of those that failed for more than usual conflicts.
+	shown attempt
 }
 
 // pass releases what is due of the targets. Waits says that there are none because the controller is paused, though something is left. It
@@ -80,7 +80,7 @@ func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, wai
 		return time.Now() // What is left is counted anew.
 	}
 	r.attempts = p.failed
-	r.publish(p.left, p.first)
+	r.publish(p.left, p.shown)
 	for _, a := range p.failed {
 		if next.IsZero() || a.due.Before(next) {
 			next = a.due
@@ -189,8 +189,11 @@ func (p *pass) fail(id, name string, err error) {
 
 func (p *pass) keep(id string, a attempt) {
 	p.failed[id] = a
-	if p.first.err == nil && (!apierrors.IsConflict(a.err) || a.failures > maxConflicts) {
-		p.first = a
+	if apierrors.IsConflict(a.err) && a.failures <= maxConflicts {
+		return
+	}
+	if p.shown.err == nil || a.failures > p.shown.failures || a.failures == p.shown.failures && a.name < p.shown.name {
+		p.shown = a
 	}
 }
 

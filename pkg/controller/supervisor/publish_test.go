@@ -299,6 +299,21 @@ func TestADeletedControllerComplainsOfNoMissingResource(t *testing.T) {
 	})
 }
 
+// TestADeletedControllerDoesNotSayWhatIsServed keeps the finalizer from being taken off, so that the controller object stays.
+func TestADeletedControllerDoesNotSayWhatIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
+		w.mu.Lock()
+		w.broken["services/ns/a"] = errors.New("refused")
+		w.mu.Unlock()
+		w.delete()
+		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
+		w.wantShows(v1alpha1.ConditionResourcesServed, "Unknown NotRunning")
+	})
+}
+
 func TestProgressingTellsOfTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")

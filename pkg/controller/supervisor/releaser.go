@@ -30,6 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 // Parents reads and writes the objects that carry a controller's finalizer.
@@ -70,8 +71,10 @@ type releaser struct {
 	again   bool
 	message string
 
-	// The rest belongs to run: attempts by UID of objects and by name of resources, and the failure of the last event.
+	// The rest belongs to run: attempts by UID of objects and by name of resources, the account that made them, nil for the server itself, and the
+	// failure of the last event.
 	attempts map[string]attempt
+	account  *rights.Account
 	failure  string
 }
 
@@ -164,16 +167,22 @@ func (r *releaser) run(ctx context.Context) {
 		targets, left, again, claims := r.targets(), r.left(), r.again, r.claims
 		r.again = false
 		r.mu.Unlock()
+		if account := r.latest().Account; !sameAccount(account, r.account) {
+			r.account, r.attempts = account, nil // What was refused to another one says nothing.
+		}
 		next := time.Now().Add(maxDelay)
 		_ = recovery.Call(ctx, "releasing parents", func() error { // It logs a panic.
 			next = r.pass(ctx, targets, len(targets) == 0 && len(left) > 0, again)
 			return nil
 		})
 		r.await(ctx, next, func() bool {
-			return r.again || r.claims != claims || !slices.Equal(targets, r.targets()) || !slices.Equal(left, r.left())
+			return r.again || r.claims != claims || !slices.Equal(targets, r.targets()) || !slices.Equal(left, r.left()) ||
+				!sameAccount(r.account, r.latest().Account)
 		})
 	}
 }
+
+func sameAccount(a, b *rights.Account) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // await waits until next, never if it is zero, or until there is something else to do, which changed reports with the lock held.
 func (r *releaser) await(ctx context.Context, next time.Time, changed func() bool) {

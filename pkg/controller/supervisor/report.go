@@ -61,13 +61,28 @@ func newReport(o Objects, d definition.Definition) *report {
 		objects: o, object: d, urgent: make(chan struct{}, 1), activity: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
 		changes:    flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesBurst),
 		rewordings: flowcontrol.NewTokenBucketRateLimiter(rewordingsPerSecond, rewordingsBurst),
-		status:     *d.Status.DeepCopy(), published: d.Status.DeepCopy(), settled: time.Now().Add(startTime),
+		status:     *OwnStatus(d.Status), published: OwnStatus(d.Status), settled: time.Now().Add(startTime),
 	}
 	if len(r.status.FinalizedResources) == 0 && held(d) {
 		// An object of before the record, or one that was restored without its status.
 		r.record(parents(d))
 	}
 	return r
+}
+
+// OwnStatus returns a copy of the status of a controller object without the conditions of other clients, which it may have besides and which the
+// server does not write.
+func OwnStatus(s *v1alpha1.ControllerStatus) *v1alpha1.ControllerStatus {
+	own := s.DeepCopy()
+	own.Conditions = slices.DeleteFunc(own.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditionTypes, c.Type) })
+	return own
+}
+
+// conditionTypes are the types of the conditions that the server writes.
+var conditionTypes = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionPermitted,
+	v1alpha1.ConditionProgressing, v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused,
+	v1alpha1.ConditionDeletionsHeld,
 }
 
 // starting takes note of an instance that is about to run.
@@ -85,12 +100,12 @@ func (r *report) stopped() {
 	r.instance = nil
 }
 
-// notRunning sets the conditions while no instance runs, and reports whether Ready changed. Resources that were missing are no complaint any more,
+// notRunning sets the conditions while no instance runs, and reports whether Ready changed. Whether the resources are served is not known any more,
 // unless they are the reason.
 func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
 	idle := health.State{Paused: paused(d), Object: d.KubectlName()}
 	conditions := append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)
-	if reason != v1alpha1.ReasonResourceNotFound && r.complains(v1alpha1.ConditionResourcesServed) {
+	if reason != v1alpha1.ReasonResourceNotFound && r.has(v1alpha1.ConditionResourcesServed) {
 		conditions = append(conditions, health.NotServing())
 	}
 	return r.set(d, conditions...)
@@ -105,10 +120,7 @@ func (r *report) running(s *health.State) []metav1.Condition {
 func (r *report) brakes(s *health.State) []metav1.Condition {
 	var list []metav1.Condition
 	for _, c := range s.Brakes() {
-		r.mu.Lock()
-		shown := meta.FindStatusCondition(r.status.Conditions, c.Type) != nil
-		r.mu.Unlock()
-		if shown || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
+		if r.has(c.Type) || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
 			list = append(list, c)
 		}
 	}
@@ -139,6 +151,13 @@ func (r *report) conditions() []metav1.Condition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.status.Conditions)
+}
+
+// has reports whether a condition is there.
+func (r *report) has(condition string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return meta.FindStatusCondition(r.status.Conditions, condition) != nil
 }
 
 // complains reports whether a condition is there and False.

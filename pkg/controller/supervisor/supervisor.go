@@ -414,10 +414,10 @@ func (s *Supervisor) reconsider(
 	ctx context.Context, d definition.Definition, fingerprint []string, instance Instance,
 ) (latest definition.Definition, fits bool) {
 	latest = s.latest()
-	if latest.Meta.DeletionTimestamp != nil || !latest.SameSpec(d) ||
-		changed(fingerprint, s.config.Builder.Fingerprint(ctx, latest)) {
+	if latest.Meta.DeletionTimestamp != nil || !latest.SameSpec(d) {
 		return latest, false
 	}
+	// The brakes act at once: to ask the cluster what it serves may take long.
 	if !latest.SameToHooks(d) {
 		if err := instance.Redefine(ctx, latest); err != nil {
 			klog.FromContext(ctx).Error(err, "Hooks still see the former metadata of the controller")
@@ -429,7 +429,7 @@ func (s *Supervisor) reconsider(
 	case !latest.Paused && d.Paused:
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonResumed, "Resumed controller: "+d.Meta.Name)
 	}
-	return latest, true
+	return latest, !changed(fingerprint, s.config.Builder.Fingerprint(ctx, latest))
 }
 
 // check publishes how the instance is doing, and does what could not be done before. It takes and returns since when the last syncs of all

@@ -79,6 +79,26 @@ func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.
 	}
 }
 
+// TestTheBrakesDoNotWaitForTheCluster pauses a controller while the cluster does not respond to what it serves.
+func TestTheBrakesDoNotWaitForTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "services")
+		defer w.run()()
+		w.mu.Lock()
+		w.asked = make(chan struct{})
+		w.mu.Unlock()
+		w.pause(true)
+		synctest.Wait()
+		w.mu.Lock()
+		if !w.instance.state.Paused {
+			t.Error("the controller is not paused")
+		}
+		close(w.asked)
+		w.asked = nil
+		w.mu.Unlock()
+	})
+}
+
 func TestResourcesThatAreNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services", "configmaps")
@@ -284,13 +304,20 @@ func TestAStatusThatAnotherClientWritesIsRepaired(t *testing.T) {
 func TestConditionsOfOtherClientsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
-		defer w.run()()
+		stop := w.run()
 		after(time.Minute)
 		before := w.published()
-		w.write(func(c *v1alpha1.DecoratorController) {
-			c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: "example.com/Reviewed", Status: metav1.ConditionTrue})
-		})
-		after(time.Hour)
+		review := func(status metav1.ConditionStatus) {
+			w.write(func(c *v1alpha1.DecoratorController) {
+				meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: "example.com/Reviewed", Status: status})
+			})
+			after(time.Hour)
+		}
+		review(metav1.ConditionTrue)
+		stop()
+		defer w.run()()
+		after(time.Minute)
+		review(metav1.ConditionFalse)
 		if w.published() != before {
 			t.Errorf("%d publications without a change", w.published()-before)
 		}

@@ -72,6 +72,7 @@ type world struct {
 	blocked  map[string]chan struct{}
 	missing  map[string]bool // resources that are not served
 	unknown  bool            // the cluster does not say what is served
+	asked    chan struct{}   // until it is closed, the cluster does not respond to what is served; nil: it does
 	problem  error           // what an instance that is built from now on cannot watch
 	invalid  error           // that of building, from now on
 	version  int
@@ -359,7 +360,16 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 }
 
 // Fingerprint implements supervisor.Builder.
-func (w *world) Fingerprint(_ context.Context, d definition.Definition) []string {
+func (w *world) Fingerprint(ctx context.Context, d definition.Definition) []string {
+	w.mu.Lock()
+	asked := w.asked
+	w.mu.Unlock()
+	if asked != nil {
+		select {
+		case <-asked:
+		case <-ctx.Done():
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.fingerprint(d)

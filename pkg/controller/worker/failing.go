@@ -131,17 +131,22 @@ func (p *Pool) Failing() int {
 	return len(p.failing.keys)
 }
 
-// LongestFailing returns the parent whose syncs have failed for the longest time, with the error of its last one, and whether there is
-// one. It stays the same until that parent is synced again or leaves.
-func (p *Pool) LongestFailing() (Failed, bool) {
+// LongestFailing returns the parent whose syncs have failed for the longest time, with the error of its last one; the zero value if there is none.
+// It stays the same until that parent is synced again or leaves. Parents with an error that is excused are left out and counted. The function must
+// not call the pool.
+func (p *Pool) LongestFailing(excused func(error) bool) (first Failed, others int) {
 	p.failing.mu.Lock()
 	defer p.failing.mu.Unlock()
-	first := p.failing.order.Front()
-	if first == nil {
-		return Failed{}, false
+	for at := p.failing.order.Front(); at != nil; at = at.Next() {
+		switch failed, ok := at.Value.(Failed); {
+		case !ok:
+		case excused(failed.Err):
+			others++
+		case first.Err == nil:
+			first = failed
+		}
 	}
-	failed, ok := first.Value.(Failed)
-	return failed, ok
+	return first, others
 }
 
 // Errors returns the latest errors of parents whose last sync failed: at most 10, the latest first, one for each parent.
