@@ -101,7 +101,7 @@ func New(children func() int) *Guard {
 
 // Configure takes the limit, nil for none, and the confirmation on the controller object. It returns the parents whose deletions are no
 // longer held for one of these reasons, which are to be synced.
-func (g *Guard) Configure(limit *intstr.IntOrString, confirmation string, now time.Time) []parent.Key {
+func (g *Guard) Configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	same := g.limit == limit || g.limit != nil && limit != nil && *g.limit == *limit

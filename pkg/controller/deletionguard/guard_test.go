@@ -53,7 +53,7 @@ func newBench(t *testing.T, limit intstr.IntOrString) *bench {
 }
 
 func (b *bench) configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
-	return b.Configure(limit, confirmation, b.now)
+	return b.Configure(limit, confirmation)
 }
 
 // some returns n children that were never named before.

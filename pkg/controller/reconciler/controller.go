@@ -373,7 +373,7 @@ func (c *Controller) bound(d definition.Definition) {
 	if d.DeletionGuard != nil {
 		limit = d.DeletionGuard.MaxDeletions
 	}
-	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], time.Now()) {
+	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions]) {
 		c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 	}
 }
