@@ -102,7 +102,8 @@ func TestWarningsAboutADeletion(t *testing.T) {
 		"an annotation is selected": {world{"/api/v1/pods": annotated("", map[string]string{"a": "b"})}, decorator(attaching, noted), []string{attachments}},
 		"an annotation on another page is selected": {
 			world{"/api/v1/pods": annotated("2", nil), "/api/v1/pods&2": annotated("", map[string]string{"a": "b"})},
-			decorator(attaching, noted), []string{attachments},
+			decorator(attaching, noted),
+			[]string{attachments},
 		},
 		"there are too many to look at": {endless("/api/v1/pods"), decorator(attaching, noted), nil},
 		"there are none":                {world{"/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, deployments(), nil},
