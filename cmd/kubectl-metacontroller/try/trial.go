@@ -136,6 +136,9 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 	if apierrors.IsRequestEntityTooLargeError(err) {
 		return failing(p, fmt.Errorf("a plan cannot be given the responses of the hook, whether or not a sync takes them: %w", err)), nil
 	}
+	if subresource.IsHidden(err, p) {
+		return failing(p, fmt.Errorf("a plan with the responses of the hook is refused, whether or not a sync takes them: %w", err)), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("planning for %s: %w", subresource.NameOf(p), err)
 	}

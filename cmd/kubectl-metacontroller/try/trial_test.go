@@ -78,6 +78,9 @@ func (scene) EachPlan(_ context.Context, spec v1alpha1.ControllerPlanSpec, f fun
 	if spec.Parents.Name == "large" {
 		return apierrors.NewRequestEntityTooLargeError("limit is 1572864")
 	}
+	if spec.Parents.Name == "read-only" {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "read-only", errors.New("you may not create secrets"))
+	}
 	made := v1alpha1.ParentPlan{ParentReference: v1alpha1.ParentReference{Resource: spec.Parents.Resource, Namespace: spec.Parents.Namespace, Name: spec.Parents.Name}}
 	for _, given := range spec.Responses {
 		made.Changes = append(made.Changes, v1alpha1.FieldChange{Path: given.Hook + given.Revision, Desired: new(string(given.Body.Raw))})
@@ -108,7 +111,7 @@ func reportTo(t *testing.T, out, errOut *bytes.Buffer) *plan.Report {
 // Parents are reported in their order; what is wrong with one is told of that one.
 func TestAllParentsAreTried(t *testing.T) {
 	var out, errOut bytes.Buffer
-	err := trial{client: scene{names: []string{"a", "gone", "b", "conflict", "large", "c"}}}.all(t.Context(), echo{}, subresource.Selected{}, reportTo(t, &out, &errOut))
+	err := trial{client: scene{names: []string{"a", "gone", "b", "conflict", "large", "read-only", "c"}}}.all(t.Context(), echo{}, subresource.Selected{}, reportTo(t, &out, &errOut))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +125,8 @@ func TestAllParentsAreTried(t *testing.T) {
 		"things/ns/a", "+a", "+former", "things/ns/b", "+b", "+former", "things/ns/conflict",
 		`# the sync would fail: Operation cannot be fulfilled on things "conflict": the customize hook failed`, "things/ns/large",
 		`# the sync would fail: a plan cannot be given the responses of the hook, whether or not a sync takes them: Request entity too large: limit is 1572864`,
+		"things/ns/read-only",
+		`# the sync would fail: a plan with the responses of the hook is refused, whether or not a sync takes them: things "read-only" is forbidden: you may not create secrets`,
 		"things/ns/c", "+c", "+former",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -39,7 +39,9 @@ import (
 const workLimit = 25 * time.Second
 
 // hooks are the names of all hooks.
-var hooks = []string{"sync", "finalize", "customize"}
+var hooks = []string{"sync", "finalize", hookCustomize}
+
+const hookCustomize = "customize"
 
 // RequestREST shows what hooks would be sent.
 type RequestREST struct{ *subresource }
