@@ -102,7 +102,7 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &v1alpha1.ControllerPlanStatus{}, nil // It is gone since the parents were listed.
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsRequestEntityTooLargeError(err):
 		return failing(p, err), nil
 	case err != nil:
 		return nil, err

@@ -18,6 +18,7 @@ package preview_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 func parse(t *testing.T, text string) *object.Object {
@@ -90,7 +92,9 @@ func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Request("sync", "", []byte(`{}`), redacted)
+		if err := n.Request("sync", "", []byte(`{}`), redacted); err != nil {
+			t.Fatal(err)
+		}
 		shown := string(n.Requests[len(n.Requests)-1].Response.Raw)
 		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || !strings.Contains(shown, "kept") {
 			t.Errorf("%s is shown as %s", response, shown)
@@ -103,9 +107,35 @@ func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
 	if _, err := preview.ResponseWithoutSecrets([]byte(`[]`)); err == nil {
 		t.Error("no object is taken")
 	}
-	n.Request("customize", "", []byte(`{}`), nil)
-	if len(n.Requests) != 3 || n.Requests[2].Response != nil {
+	if err := n.Request("customize", "", []byte(`{}`), nil); err != nil || len(n.Requests) != 3 || n.Requests[2].Response != nil {
 		t.Errorf("no response: %v", n.Requests)
+	}
+}
+
+// Each request during a rolling update repeats what the others have.
+func TestRequestsAreShownUpToASize(t *testing.T) {
+	for name, test := range map[string]struct {
+		body, response []byte
+		// kept are how many such requests are shown of one parent.
+		kept int
+	}{
+		"as large as all may be":              {make([]byte, 32<<20), nil, 1},
+		"larger than all may be":              {make([]byte, 32<<20+1), nil, 0},
+		"a third each":                        {make([]byte, 10<<20), nil, 3},
+		"of which the response is a part":     {make([]byte, 10<<20), make([]byte, 10<<20), 1},
+		"of which the response is the excess": {make([]byte, 1), make([]byte, 32<<20), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n preview.Notes
+			for range test.kept {
+				if err := n.Request("sync", "", test.body, test.response); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := n.Request("sync", "", test.body, test.response); !errors.Is(err, inspection.ErrTooLarge) || len(n.Requests) != test.kept {
+				t.Errorf("one more: %v, and %d are kept, want %d", err, len(n.Requests), test.kept)
+			}
+		})
 	}
 }
 

@@ -56,20 +56,35 @@ func (s *slow) Requests(ctx context.Context, _ v1alpha1.ParentReference, _ inspe
 
 func TestWhoseFaultARequestIs(t *testing.T) {
 	for name, test := range map[string]struct {
+		hook  string
 		fails error
 		code  int32
 		took  time.Duration
+		// says is the end of the message, empty for any.
+		says string
 	}{
 		"a slow hook":       {code: http.StatusGatewayTimeout, took: workLimit},
 		"a hook that fails": {fails: errors.New("customize hook failed"), code: http.StatusConflict},
+		"bodies that are too large": {
+			fails: fmt.Errorf("%w: they have more than 32 MiB", inspection.ErrTooLarge),
+			code:  http.StatusRequestEntityTooLarge, says: `the requests about things.example.com "a" cannot be shown: the requests are too large: they have ` +
+				`more than 32 MiB; ask for those of one hook: hook= one of ["sync" "finalize" "customize"]`,
+		},
+		"bodies of one hook that are too large": {
+			hook: "sync", fails: fmt.Errorf("%w: they have more than 32 MiB", inspection.ErrTooLarge),
+			code: http.StatusRequestEntityTooLarge, says: "they have more than 32 MiB",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &slow{engine: engine{parents: []inspection.Parent{thing("one", "a")}}, fails: test.fails}
 				s, ctx := scene(t, e, &reviews{allowed: []string{"get things", "get secrets"}})
 				begun := time.Now()
-				_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a"})
+				_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a", Hook: test.hook})
 				expectStatus(t, err, test.code)
+				if !strings.HasSuffix(err.Error(), test.says) {
+					t.Errorf("the error is %v, want one that ends with %q", err, test.says)
+				}
 				if took := time.Since(begun); took != test.took {
 					t.Errorf("it took %s, want %s", took, test.took)
 				}

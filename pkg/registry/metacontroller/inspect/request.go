@@ -115,7 +115,7 @@ func requestsOf(
 		return nil, refused
 	}
 	if err != nil {
-		return nil, requestError(ctx, err, p)
+		return nil, requestError(ctx, err, p, o.Hook)
 	}
 	if err := maySee(ctx, who, shown, p); err != nil {
 		return nil, err
@@ -124,8 +124,16 @@ func requestsOf(
 }
 
 // requestError is the error of requests as callers get it. Nobody is asked to repeat what took too long: it would take as long again.
-func requestError(ctx context.Context, err error, p v1alpha1.ParentReference) error {
+func requestError(ctx context.Context, err error, p v1alpha1.ParentReference, hook string) error {
 	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	if errors.Is(err, inspection.ErrTooLarge) {
+		large := apierrors.NewRequestEntityTooLargeError("")
+		large.ErrStatus.Message = fmt.Sprintf("the requests about %s %q cannot be shown: %v", resource, p.Name, err)
+		if hook == "" {
+			large.ErrStatus.Message += fmt.Sprintf("; ask for those of one hook: hook= one of %q", hooks)
+		}
+		return large
+	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("the requests about %s %q were not known within %s; is a hook slow? %v", resource, p.Name, workLimit, err), 0)
 	}
