@@ -87,7 +87,7 @@ func (n *Notes) Finalizers(o *object.Object, wanted []string) (*object.Object, e
 	return edited(o, "finalizers", plainOf(wanted))
 }
 
-// ChangeParent takes note of changes of the parent.
+// ChangeParent takes note of changes of the parent, as people may see them: of a Secret, the copies of its values in annotations are hidden.
 func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
 	fields, err := changes.Fields(o)
 	if err != nil {
@@ -95,9 +95,20 @@ func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
 	}
 	for _, f := range fields {
 		before := decoded(o, f.Path)
-		n.Plan.Changes = append(n.Plan.Changes, differences(strings.Join(f.Path, "."), before, plainOf(f.Value))...)
+		list := differences(strings.Join(f.Path, "."), before, plainOf(f.Value))
+		for i := range list {
+			if isSecret(o) && isCopy(list[i].Path) {
+				hideValues(&list[i])
+			}
+		}
+		n.Plan.Changes = append(n.Plan.Changes, list...)
 	}
 	return nil
+}
+
+// isCopy reports whether a change is one of an annotation with a second copy of the object.
+func isCopy(path string) bool {
+	return slices.ContainsFunc(lastApplied, func(name string) bool { return path == "metadata.annotations["+name+"]" })
 }
 
 // Claim takes note of an adoption or release, and returns the object as it is then.

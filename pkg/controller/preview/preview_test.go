@@ -24,6 +24,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
@@ -50,8 +51,50 @@ func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, c := range n.Plan.Changes {
+	want := []string{
+		"metadata.labels[example.com/new] - \"z\"", "metadata.labels.gone \"y\" -",
+		"status.list [1] [1,2]", "status.more.deep - \"v\"", "status.n 1 2",
+	}
+	if diff := cmp.Diff(want, texts(n.Plan.Changes)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	n = preview.Notes{}
+	if err := n.ChangeParent(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.Plan.Changes) > 0 {
+		t.Errorf("what is so already: %v, error %v", n.Plan.Changes, err)
+	}
+}
+
+// A hook may return the annotations that it is shown, and others in their place.
+func TestChangesOfASecretShowNoCopyOfItsValues(t *testing.T) {
+	const kubectl, own = "kubectl.kubernetes.io/last-applied-configuration", "metacontroller.k8s.io/last-applied-configuration"
+	const annotations = `"metadata":{"name":"a","annotations":{"` + kubectl + `":"hunter2","note":"old"}}}`
+	changes := parent.Changes{Annotations: map[string]*string{kubectl: new("hunter3"), own: new("hunter4"), "note": new("new")}}
+	for name, test := range map[string]struct {
+		kind string
+		want []string
+	}{
+		"a Secret": {`{"apiVersion":"v1","kind":"Secret",`, []string{
+			`metadata.annotations[` + kubectl + `] "(hidden)" "(hidden)"`, `metadata.annotations[` + own + `] - "(hidden)"`, `metadata.annotations.note "old" "new"`,
+		}},
+		"another kind of that name": {`{"apiVersion":"example.com/v1","kind":"Secret",`, []string{
+			`metadata.annotations[` + kubectl + `] "hunter2" "hunter3"`, `metadata.annotations[` + own + `] - "hunter4"`, `metadata.annotations.note "old" "new"`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n preview.Notes
+			if err := n.ChangeParent(parse(t, test.kind+annotations), changes); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, texts(n.Plan.Changes)); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// texts returns changes as lines.
+func texts(changes []v1alpha1.FieldChange) (lines []string) {
+	for _, c := range changes {
 		observed, desired := "-", "-"
 		if c.Observed != nil {
 			observed = *c.Observed
@@ -59,19 +102,9 @@ func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
 		if c.Desired != nil {
 			desired = *c.Desired
 		}
-		got = append(got, c.Path+" "+observed+" "+desired)
+		lines = append(lines, c.Path+" "+observed+" "+desired)
 	}
-	want := []string{
-		"metadata.labels[example.com/new] - \"z\"", "metadata.labels.gone \"y\" -",
-		"status.list [1] [1,2]", "status.more.deep - \"v\"", "status.n 1 2",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-	n = preview.Notes{}
-	if err := n.ChangeParent(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.Plan.Changes) > 0 {
-		t.Errorf("what is so already: %v, error %v", n.Plan.Changes, err)
-	}
+	return lines
 }
 
 func TestAFinalizerIsOnTheParentThatIsShown(t *testing.T) {
