@@ -19,9 +19,9 @@ package registration
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,8 +48,9 @@ type Self struct {
 	// Owner is a ClusterRole with which the registration goes, so that removing the manifests of an installation removes what is not in
 	// them. Empty: the registration stays until it is deleted.
 	Owner string
-	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates; those that the
-	// registration trusts besides are left in it as long as these are there: Trust may be about to add or to remove them.
+	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates. Those that the
+	// registration trusts besides are left in it until they expire: they may be those of other replicas, or Trust may be about to add or to
+	// remove them. To make room for its own, the server leaves out those that have been there longest.
 	Authority func(ctx context.Context) ([]byte, error)
 	// Missing is told, after each look at which the cluster said so, whether there is no registration of this server. Nil: nobody is told.
 	Missing func(missing bool)
@@ -77,6 +78,13 @@ func (s *Self) Run(ctx context.Context) {
 		case <-ticker.C():
 		}
 	}
+}
+
+func (s *Self) now() time.Time {
+	if s.Clock == nil {
+		return time.Now()
+	}
+	return s.Clock.Now()
 }
 
 // keeper is what Run remembers from one look to the next.
@@ -164,6 +172,9 @@ func (k *keeper) apply(ctx context.Context) (finding, error) {
 	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
 		return now, errors.New("reading certificate authority: there is no certificate in PEM form")
 	}
+	if existing != nil {
+		bundle = joined(bundle, existing, k.now())
+	}
 	wanted, err := k.wanted(ctx, client, bundle)
 	if err != nil {
 		return now, err
@@ -241,20 +252,14 @@ func (s *Self) wanted(ctx context.Context, client dynamic.Interface, bundle []by
 	return wanted, nil
 }
 
-// same tells whether a registration is what it should be. It may trust more than the server's authority: the next one, or the former one.
+// same tells whether a registration is what it should be.
 func same(existing, wanted *unstructured.Unstructured) bool {
 	port := func(o *unstructured.Unstructured) any {
 		found, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "service", "port")
 		return found
 	}
-	if port(existing) != port(wanted) {
+	if port(existing) != port(wanted) || !maps.Equal(certificatesOf(existing), certificatesOf(wanted)) {
 		return false
-	}
-	trusted := certificatesOf(existing)
-	for certificate := range certificatesOf(wanted) {
-		if !trusted[certificate] {
-			return false
-		}
 	}
 	for _, owner := range wanted.GetOwnerReferences() {
 		if !owned(existing, owner) {
@@ -266,18 +271,15 @@ func same(existing, wanted *unstructured.Unstructured) bool {
 
 // certificatesOf returns the certificates in the caBundle of a registration, in DER.
 func certificatesOf(apiService *unstructured.Unstructured) map[string]bool {
-	rest, err := bundleOf(apiService)
+	bundle, err := bundleOf(apiService)
 	if err != nil {
 		return nil
 	}
 	certificates := map[string]bool{}
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return certificates
-		}
-		certificates[string(block.Bytes)] = true
+	for _, certificate := range decodeAll(bundle) {
+		certificates[string(certificate)] = true
 	}
+	return certificates
 }
 
 func owned(o *unstructured.Unstructured, by metav1.OwnerReference) bool {
