@@ -93,6 +93,28 @@ func TestWhoseFaultARequestIs(t *testing.T) {
 	}
 }
 
+func TestAParentThatIsNotThere(t *testing.T) {
+	for name, test := range map[string]struct {
+		options v1alpha1.HookRequestOptions
+		code    int32
+		says    string
+	}{
+		"no such name":                      {v1alpha1.HookRequestOptions{Namespace: "one", Name: "nobody"}, http.StatusNotFound, `the controller has no parent "one/nobody" among things.example.com`},
+		"no such name of a resource":        {v1alpha1.HookRequestOptions{Namespace: "one", Name: "nobody", Resource: "things.example.com"}, http.StatusNotFound, `the controller has no parent "one/nobody" among things.example.com`},
+		"no namespace":                      {v1alpha1.HookRequestOptions{Name: "a"}, http.StatusNotFound, `the controller has no parent "a" among things.example.com`},
+		"a resource that it has no parents": {v1alpha1.HookRequestOptions{Namespace: "one", Name: "a", Resource: "thing"}, http.StatusBadRequest, `no parents of the resource "thing"; it has those of ["things.example.com"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := scene(t, &engine{parents: []inspection.Parent{thing("one", "a")}}, &reviews{allowed: []string{"get things", "get secrets"}})
+			_, err := (&RequestREST{s}).Get(ctx, "c", &test.options)
+			expectStatus(t, err, test.code)
+			if !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want %q", err, test.says)
+			}
+		})
+	}
+}
+
 // expectStatus checks the code of an error, and that no client repeats the request because of it.
 func expectStatus(t *testing.T, err error, code int32) {
 	t.Helper()
