@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,6 +55,9 @@ type Self struct {
 	Authority func(ctx context.Context) ([]byte, error)
 	// Missing is told, after each look at which the cluster said so, whether there is no registration of this server. Nil: nobody is told.
 	Missing func(missing bool)
+	// Hidden is told, after each look at which the cluster said so, how many CustomResourceDefinitions of the group there are while this server
+	// is registered. Nil: nobody is told.
+	Hidden func(definitions int)
 	// Clock tells when to look again. Nil means the clock of the machine.
 	Clock clock.WithTicker
 }
@@ -97,6 +101,8 @@ type keeper struct {
 	// takenOut says that it was logged that the registration is gone, and last is the last error that was logged since one was found.
 	takenOut bool
 	last     string
+	// hidden are the definitions that were found beside the registration.
+	hidden []string
 }
 
 // finding is what one look found. Without known, the cluster did not say whether there is a registration of this server.
@@ -117,6 +123,9 @@ func (k *keeper) look(ctx context.Context) {
 	}
 	if found.known && k.Missing != nil {
 		k.Missing(!found.there)
+	}
+	if found.known {
+		k.lookForHidden(ctx, found.there)
 	}
 	switch {
 	case err == nil && found.there:
@@ -139,6 +148,37 @@ func (k *keeper) look(ctx context.Context) {
 		logger.Error(err, "Cannot register this server; trying again", "after", keepInterval)
 		k.last = err.Error()
 	}
+}
+
+// lookForHidden looks for CustomResourceDefinitions that the registration, if it is there, hides: Metacontroller may have been installed again.
+func (k *keeper) lookForHidden(ctx context.Context, registered bool) {
+	logger := klog.FromContext(ctx).WithValues("apiService", APIServiceName)
+	var found []string
+	if registered {
+		err := recovery.Call(ctx, "looking for definitions", func() error {
+			client, err := newClient(k.Config)
+			if err == nil {
+				found, err = findDefinitions(ctx, client)
+			}
+			return err
+		})
+		if err != nil {
+			logger.V(2).Info("Cannot tell whether the registration hides CustomResourceDefinitions", "err", err)
+			return
+		}
+	}
+	if k.Hidden != nil {
+		k.Hidden(len(found))
+	}
+	if registered && !slices.Equal(found, k.hidden) {
+		if len(found) > 0 {
+			logger.Error(nil, "The cluster has CustomResourceDefinitions of the group that this server serves, and what is stored by them is not seen; if "+
+				"Metacontroller runs again, too, stop it, and delete them", "definitions", found)
+		} else {
+			logger.Info("The CustomResourceDefinitions of the group that this server serves are gone", "definitions", k.hidden)
+		}
+	}
+	k.hidden = found
 }
 
 // apply writes the registration if it differs from what it should be. One that was there before and is gone is made again only if
