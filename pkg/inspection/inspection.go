@@ -61,7 +61,7 @@ type Controller interface {
 	// was begun is ended though the context ends. A controller that is paused rolls back as well.
 	Rollback(ctx context.Context, p v1alpha1.ParentReference, o RollbackOptions) (v1alpha1.ControllerRollbackStatus, error)
 	// Requests returns what the hooks would be sent about a parent now. It calls the hooks on whose responses that depends: the customize
-	// hook, whose rules are not known yet. Shown are objects that the requests show beside the parent.
+	// hook, whose rules are not known yet. Shown are objects that the requests show beside the parent. The error may be ErrTooLarge.
 	Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (requests []v1alpha1.HookRequest, shown []Place, err error)
 	// Plan works out what a sync of a parent would do now. Shown are objects that the plan shows beside the parent.
 	Plan(ctx context.Context, p v1alpha1.ParentReference, o PlanOptions) (plan v1alpha1.ParentPlan, shown []Place)
@@ -103,6 +103,9 @@ type RollbackOptions struct {
 
 // ErrNoRevision says that a parent has no such revision. It is told by errors.Is.
 var ErrNoRevision = errors.New("there is no such revision")
+
+// ErrTooLarge says that the requests about a parent are more than are shown. It is told by errors.Is.
+var ErrTooLarge = errors.New("the requests are too large")
 
 // ErrOutcomeUnknown says that it is not known whether an API server did what it was asked for. It is told by errors.Is.
 var ErrOutcomeUnknown = errors.New("the API server did not say what it did")

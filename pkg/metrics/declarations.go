@@ -170,6 +170,10 @@ var (
 		Name: "metacontroller_registration_missing", Type: Gauge,
 		Help: "1 while this process is to be registered at the cluster as its API server and is not, 0 otherwise.",
 	})
+	hiddenDefinitions = declare(Family{
+		Name: "metacontroller_hidden_definitions", Type: Gauge,
+		Help: "CustomResourceDefinitions of the API group that the cluster has while this process is registered in their place.",
+	})
 	servingCertificateEnd = declare(Family{
 		Name: "metacontroller_serving_certificate_expiration_timestamp_seconds", Type: Gauge,
 		Help: "When the certificate that this server serves expires, in seconds since 1970.",

@@ -210,6 +210,8 @@ func TestProcessMetrics(t *testing.T) {
 	metrics.ObserveServingCertificate(func() (time.Time, bool) { return time.UnixMilli(1_700_000_000_500), true })
 	metrics.RegistrationMissing(true)
 	defer metrics.RegistrationMissing(false)
+	metrics.HiddenDefinitions(3)
+	defer metrics.HiddenDefinitions(0)
 	_ = recovery.Call(t.Context(), "testing", func() error { panic("boom") })
 	// The order of outcome and verb is that of the alphabet.
 	if got := series(t, "metacontroller_child_writes_total", "update"); got["conflict"] != before+1 || len(got) != 5 {
@@ -218,6 +220,7 @@ func TestProcessMetrics(t *testing.T) {
 	for family, want := range map[string]float64{
 		"metacontroller_cache_objects": 7, "metacontroller_cache_bytes": 151, "metacontroller_hook_response_bytes": 7,
 		"metacontroller_hook_response_limit_bytes": 70, "metacontroller_hook_request_bytes": 8, "metacontroller_registration_missing": 1,
+		"metacontroller_hidden_definitions":                               3,
 		"metacontroller_serving_certificate_expiration_timestamp_seconds": 1_700_000_000.5,
 		"metacontroller_hook_request_limit_bytes":                         80, "metacontroller_panics_total": float64(recovery.Count()),
 	} {

@@ -85,6 +85,8 @@ type process struct {
 	requests, responses func() (used, limit int64)
 	// unregistered says that the cluster has no registration of this server, which should have one.
 	unregistered bool
+	// hidden counts the CustomResourceDefinitions in whose place this server is registered.
+	hidden int
 	// certificate is when the serving certificate ends.
 	certificate func() (end time.Time, ok bool)
 }
@@ -160,6 +162,14 @@ func RegistrationMissing(missing bool) {
 	global.unregistered = missing
 }
 
+// HiddenDefinitions takes note how many CustomResourceDefinitions the cluster has in whose place this server is registered. Without a call there
+// are none. The last call counts.
+func HiddenDefinitions(n int) {
+	global.mu.Lock()
+	defer global.mu.Unlock()
+	global.hidden = n
+}
+
 // ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveRequestBudget(state func() (used, limit int64)) {
@@ -201,6 +211,7 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	if p.unregistered {
 		missing = 1
 	}
+	hidden := p.hidden
 	var sources []CacheSource
 	for source := range p.caches {
 		sources = append(sources, *source)
@@ -208,6 +219,7 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 	p.mu.Unlock()
 	ch <- engineRunning.constant(float64(engines))
 	ch <- registrationMissing.constant(missing)
+	ch <- hiddenDefinitions.constant(float64(hidden))
 	if requests != nil {
 		used, limit := requests()
 		ch <- requestBytes.constant(float64(used))

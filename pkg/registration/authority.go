@@ -17,9 +17,14 @@ limitations under the License.
 package registration
 
 import (
+	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
@@ -98,6 +104,50 @@ func bundleOf(apiService *unstructured.Unstructured) ([]byte, error) {
 		return nil, fmt.Errorf("reading the caBundle of APIService %s: %w", APIServiceName, err)
 	}
 	return bundle, nil
+}
+
+// maxTrusted is how many certificates a server leaves in the caBundle when it adds its own. A server whose certificates are in a volume that
+// goes with its Pod leaves an authority of ten years with each Pod.
+const maxTrusted = 8
+
+// joined returns the authority of a server together with those that a registration trusts besides and that have not expired: other replicas
+// may serve certificates of these. It stays the same when the registration has it. A server that adds its own puts it first, and leaves out
+// the last ones beyond maxTrusted, so that those of servers which are there, and add theirs again, push out those of servers which are gone.
+func joined(own []byte, existing *unstructured.Unstructured, now time.Time) []byte {
+	there, err := bundleOf(existing)
+	if err != nil {
+		return own // Nobody can read what is there.
+	}
+	mine, all := decodeAll(own), decodeAll(there)
+	in := func(list [][]byte) func(der []byte) bool {
+		return func(der []byte) bool {
+			return slices.ContainsFunc(list, func(o []byte) bool { return bytes.Equal(o, der) })
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(all), func(der []byte) bool {
+		certificate, err := x509.ParseCertificate(der)
+		return err != nil || now.After(certificate.NotAfter) || in(mine)(der)
+	})
+	added := slices.ContainsFunc(mine, func(der []byte) bool { return !in(all)(der) })
+	if room := max(0, maxTrusted-len(mine)); added && len(others) > room {
+		others = others[:room]
+	}
+	bundle := append(bytes.TrimSpace(bytes.Clone(own)), '\n')
+	for _, der := range others {
+		bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})...)
+	}
+	return bundle
+}
+
+// decodeAll returns the certificates in a text in PEM form, in DER.
+func decodeAll(text []byte) (certificates [][]byte) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return certificates
+		}
+		certificates = append(certificates, block.Bytes)
+	}
 }
 
 // Trust sets the caBundle of an APIService that has the resourceVersion. If it has another one, apierrors.IsConflict is true for the

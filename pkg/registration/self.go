@@ -19,9 +19,10 @@ package registration
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,11 +49,15 @@ type Self struct {
 	// Owner is a ClusterRole with which the registration goes, so that removing the manifests of an installation removes what is not in
 	// them. Empty: the registration stays until it is deleted.
 	Owner string
-	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates; those that the
-	// registration trusts besides are left in it as long as these are there: Trust may be about to add or to remove them.
+	// Authority returns the certificate authority of the server, PEM. It may change, and it may be several certificates. Those that the
+	// registration trusts besides are left in it until they expire: they may be those of other replicas, or Trust may be about to add or to
+	// remove them. To make room for its own, the server leaves out those that have been there longest.
 	Authority func(ctx context.Context) ([]byte, error)
 	// Missing is told, after each look at which the cluster said so, whether there is no registration of this server. Nil: nobody is told.
 	Missing func(missing bool)
+	// Hidden is told, after each look at which the cluster said so, how many CustomResourceDefinitions of the group there are while this server
+	// is registered. Nil: nobody is told.
+	Hidden func(definitions int)
 	// Clock tells when to look again. Nil means the clock of the machine.
 	Clock clock.WithTicker
 }
@@ -79,6 +84,13 @@ func (s *Self) Run(ctx context.Context) {
 	}
 }
 
+func (s *Self) now() time.Time {
+	if s.Clock == nil {
+		return time.Now()
+	}
+	return s.Clock.Now()
+}
+
 // keeper is what Run remembers from one look to the next.
 type keeper struct {
 	*Self
@@ -89,6 +101,8 @@ type keeper struct {
 	// takenOut says that it was logged that the registration is gone, and last is the last error that was logged since one was found.
 	takenOut bool
 	last     string
+	// hidden are the definitions that were found beside the registration.
+	hidden []string
 }
 
 // finding is what one look found. Without known, the cluster did not say whether there is a registration of this server.
@@ -109,6 +123,9 @@ func (k *keeper) look(ctx context.Context) {
 	}
 	if found.known && k.Missing != nil {
 		k.Missing(!found.there)
+	}
+	if found.known {
+		k.lookForHidden(ctx, found.there)
 	}
 	switch {
 	case err == nil && found.there:
@@ -131,6 +148,37 @@ func (k *keeper) look(ctx context.Context) {
 		logger.Error(err, "Cannot register this server; trying again", "after", keepInterval)
 		k.last = err.Error()
 	}
+}
+
+// lookForHidden looks for CustomResourceDefinitions that the registration, if it is there, hides: Metacontroller may have been installed again.
+func (k *keeper) lookForHidden(ctx context.Context, registered bool) {
+	logger := klog.FromContext(ctx).WithValues("apiService", APIServiceName)
+	var found []string
+	if registered {
+		err := recovery.Call(ctx, "looking for definitions", func() error {
+			client, err := newClient(k.Config)
+			if err == nil {
+				found, err = findDefinitions(ctx, client)
+			}
+			return err
+		})
+		if err != nil {
+			logger.V(2).Info("Cannot tell whether the registration hides CustomResourceDefinitions", "err", err)
+			return
+		}
+	}
+	if k.Hidden != nil {
+		k.Hidden(len(found))
+	}
+	if registered && !slices.Equal(found, k.hidden) {
+		if len(found) > 0 {
+			logger.Error(nil, "The cluster has CustomResourceDefinitions of the group that this server serves, and what is stored by them is not seen; if "+
+				"Metacontroller runs again, too, stop it, and delete them", "definitions", found)
+		} else {
+			logger.Info("The CustomResourceDefinitions of the group that this server serves are gone", "definitions", k.hidden)
+		}
+	}
+	k.hidden = found
 }
 
 // apply writes the registration if it differs from what it should be. One that was there before and is gone is made again only if
@@ -163,6 +211,9 @@ func (k *keeper) apply(ctx context.Context) (finding, error) {
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
 		return now, errors.New("reading certificate authority: there is no certificate in PEM form")
+	}
+	if existing != nil {
+		bundle = joined(bundle, existing, k.now())
 	}
 	wanted, err := k.wanted(ctx, client, bundle)
 	if err != nil {
@@ -241,20 +292,14 @@ func (s *Self) wanted(ctx context.Context, client dynamic.Interface, bundle []by
 	return wanted, nil
 }
 
-// same tells whether a registration is what it should be. It may trust more than the server's authority: the next one, or the former one.
+// same tells whether a registration is what it should be.
 func same(existing, wanted *unstructured.Unstructured) bool {
 	port := func(o *unstructured.Unstructured) any {
 		found, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "service", "port")
 		return found
 	}
-	if port(existing) != port(wanted) {
+	if port(existing) != port(wanted) || !maps.Equal(certificatesOf(existing), certificatesOf(wanted)) {
 		return false
-	}
-	trusted := certificatesOf(existing)
-	for certificate := range certificatesOf(wanted) {
-		if !trusted[certificate] {
-			return false
-		}
 	}
 	for _, owner := range wanted.GetOwnerReferences() {
 		if !owned(existing, owner) {
@@ -266,18 +311,15 @@ func same(existing, wanted *unstructured.Unstructured) bool {
 
 // certificatesOf returns the certificates in the caBundle of a registration, in DER.
 func certificatesOf(apiService *unstructured.Unstructured) map[string]bool {
-	rest, err := bundleOf(apiService)
+	bundle, err := bundleOf(apiService)
 	if err != nil {
 		return nil
 	}
 	certificates := map[string]bool{}
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return certificates
-		}
-		certificates[string(block.Bytes)] = true
+	for _, certificate := range decodeAll(bundle) {
+		certificates[string(certificate)] = true
 	}
+	return certificates
 }
 
 func owned(o *unstructured.Unstructured, by metav1.OwnerReference) bool {

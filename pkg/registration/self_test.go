@@ -42,6 +42,8 @@ type objects struct {
 	// apiService is the registration, nil for none.
 	apiService []byte
 	writes     int
+	// definition is the name of the CustomResourceDefinition that there is, empty for none.
+	definition string
 }
 
 func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +56,8 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			o.writes++
 		}
 		found = o.apiService
+	case o.definition != "" && strings.HasSuffix(path, "/customresourcedefinitions/"+o.definition):
+		found = []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"` + o.definition + `"}}`)
 	case strings.HasSuffix(path, "/clusterroles/owner") && o.owner != "":
 		found = []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"owner","uid":"` + o.owner + `"}}`)
 	}
@@ -169,6 +173,49 @@ func TestARegistrationThatIsDeletedTwice(t *testing.T) {
 	}
 	if got := strings.Count(logs.String(), "was deleted"); got != 2 {
 		t.Errorf("two deletions were logged %d times:\n%s", got, logs)
+	}
+}
+
+// Metacontroller may be installed again, of which its definitions are seen, and nothing else.
+func TestDefinitionsThatComeBack(t *testing.T) {
+	cluster := &objects{}
+	server := httptest.NewServer(cluster)
+	defer server.Close()
+	files, err := servingcert.Ensure(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden, logs := -1, &bytes.Buffer{}
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logs))))
+	k := keeper{Self: &Self{
+		Config: &rest.Config{Host: server.URL}, ServiceNamespace: "ns", ServiceName: "self",
+		Authority: func(context.Context) ([]byte, error) { return os.ReadFile(files.CAFile) },
+		Hidden:    func(definitions int) { hidden = definitions },
+	}}
+	const name, come, gone = "compositecontrollers.metacontroller.k8s.io", "The cluster has CustomResourceDefinitions", "the group that this server serves are gone"
+	for _, step := range []struct {
+		what string
+		// definition is there then, and the registration if it is not taken away.
+		definition   string
+		unregistered bool
+		// hidden are counted, and come and gone logged so far.
+		hidden, come, gone int
+	}{
+		{"there are none", "", false, 0, 0, 0},
+		{"one comes", name, false, 1, 1, 0},
+		{"it stays", name, false, 1, 1, 0},
+		{"it goes", "", false, 0, 1, 1},
+		{"it comes again", name, false, 1, 2, 1},
+		{"somebody takes the server out", name, true, 0, 2, 1},
+	} {
+		cluster.definition = step.definition
+		if step.unregistered {
+			cluster.apiService = nil
+		}
+		k.look(ctx)
+		if hidden != step.hidden || strings.Count(logs.String(), come) != step.come || strings.Count(logs.String(), gone) != step.gone {
+			t.Errorf("%s: %d are hidden, want %d; the log is\n%s", step.what, hidden, step.hidden, logs)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &v1alpha1.ControllerPlanStatus{}, nil // It is gone since the parents were listed.
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsRequestEntityTooLargeError(err):
 		return failing(p, err), nil
 	case err != nil:
 		return nil, err
@@ -135,6 +135,9 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 	})
 	if apierrors.IsRequestEntityTooLargeError(err) {
 		return failing(p, fmt.Errorf("a plan cannot be given the responses of the hook, whether or not a sync takes them: %w", err)), nil
+	}
+	if subresource.IsHidden(err, p) {
+		return failing(p, fmt.Errorf("a plan with the responses of the hook is refused, whether or not a sync takes them: %w", err)), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("planning for %s: %w", subresource.NameOf(p), err)

@@ -61,6 +61,8 @@ func (scene) Requests(_ context.Context, p v1alpha1.ParentReference, _ subresour
 		return nil, apierrors.NewNotFound(resource, p.Name)
 	case "conflict":
 		return nil, apierrors.NewConflict(resource, p.Name, errors.New("the customize hook failed"))
+	case "enormous":
+		return nil, apierrors.NewRequestEntityTooLargeError("more than 32 MiB")
 	case "hidden":
 		return nil, fmt.Errorf("%w: see what you may do", apierrors.NewForbidden(resource, p.Name, errors.New("you may not get secrets, which would be shown")))
 	case "forbidden":
@@ -77,6 +79,9 @@ func (scene) Requests(_ context.Context, p v1alpha1.ParentReference, _ subresour
 func (scene) EachPlan(_ context.Context, spec v1alpha1.ControllerPlanSpec, f func(*v1alpha1.ControllerPlanStatus) error) error {
 	if spec.Parents.Name == "large" {
 		return apierrors.NewRequestEntityTooLargeError("limit is 1572864")
+	}
+	if spec.Parents.Name == "read-only" {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "read-only", errors.New("you may not create secrets"))
 	}
 	made := v1alpha1.ParentPlan{ParentReference: v1alpha1.ParentReference{Resource: spec.Parents.Resource, Namespace: spec.Parents.Namespace, Name: spec.Parents.Name}}
 	for _, given := range spec.Responses {
@@ -108,7 +113,7 @@ func reportTo(t *testing.T, out, errOut *bytes.Buffer) *plan.Report {
 // Parents are reported in their order; what is wrong with one is told of that one.
 func TestAllParentsAreTried(t *testing.T) {
 	var out, errOut bytes.Buffer
-	err := trial{client: scene{names: []string{"a", "gone", "b", "conflict", "large", "c"}}}.all(t.Context(), echo{}, subresource.Selected{}, reportTo(t, &out, &errOut))
+	err := trial{client: scene{names: []string{"a", "gone", "b", "conflict", "large", "enormous", "read-only", "c"}}}.all(t.Context(), echo{}, subresource.Selected{}, reportTo(t, &out, &errOut))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +127,8 @@ func TestAllParentsAreTried(t *testing.T) {
 		"things/ns/a", "+a", "+former", "things/ns/b", "+b", "+former", "things/ns/conflict",
 		`# the sync would fail: Operation cannot be fulfilled on things "conflict": the customize hook failed`, "things/ns/large",
 		`# the sync would fail: a plan cannot be given the responses of the hook, whether or not a sync takes them: Request entity too large: limit is 1572864`,
+		"things/ns/enormous", "# the sync would fail: Request entity too large: more than 32 MiB", "things/ns/read-only",
+		`# the sync would fail: a plan with the responses of the hook is refused, whether or not a sync takes them: things "read-only" is forbidden: you may not create secrets`,
 		"things/ns/c", "+c", "+former",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -61,8 +61,10 @@ func TestHelpHasSections(t *testing.T) {
 			t.Errorf("the help has no %q", want)
 		}
 	}
-	if strings.Contains(help, "zap-") {
-		t.Error("the help shows retired flags")
+	for _, hidden := range []string{"zap-", "etcd-servers-overrides", "storage-media-type"} {
+		if strings.Contains(help, hidden) {
+			t.Errorf("the help shows %s, which has no effect", hidden)
+		}
 	}
 	for _, command := range []string{
 		"register", "register roles", "unregister", "preflight", "rbac", "snapshot save", "snapshot restore", "snapshot status",
@@ -98,6 +100,8 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		"no cluster":          {[]string{"--data-dir", data}, "no --kubeconfig is given, and this is not a pod: which cluster is meant? KUBECONFIG is not read"},
 		"a missing file":      {[]string{"--data-dir", data, "--kubeconfig", missing}, "reading kubeconfig " + missing},
 		"TLS for nothing":     {[]string{"--etcd-cafile", "x"}, "--etcd-cafile, --etcd-certfile and --etcd-keyfile need --etcd-servers"},
+		"an etcd of a kind":   {[]string{"--etcd-servers-overrides=metacontroller.k8s.io/controllerrevisions#http://localhost:2379"}, "--etcd-servers-overrides is not supported: all objects are in one etcd"},
+		"an encoding":         {[]string{"--storage-media-type=application/vnd.kubernetes.protobuf"}, `--storage-media-type must be application/json, in which objects are stored, not "application/vnd.kubernetes.protobuf"`},
 		"no data directory":   {[]string{"--data-dir="}, "--data-dir must not be empty"},
 		"an unknown plugin":   {[]string{"--enable-admission-plugins=Nothing"}, `enable-admission-plugins plugin "Nothing" is unknown`},
 		"a plugin on and off": {[]string{"--escalation-check=false", "--enable-admission-plugins=ControllerEscalation"}, "[ControllerEscalation] in enable-admission-plugins and disable-admission-plugins overlapped"},

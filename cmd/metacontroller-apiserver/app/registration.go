@@ -59,7 +59,7 @@ func registerItself(ctx context.Context, o options.Completed, server *genericapi
 	}
 	self := registration.Self{
 		Config: named(cluster), ServiceNamespace: o.Controllers.Namespace, ServiceName: o.Registration.Service, Owner: o.Registration.Owner,
-		Authority: authority, Missing: metrics.RegistrationMissing,
+		Authority: authority, Missing: metrics.RegistrationMissing, Hidden: metrics.HiddenDefinitions,
 	}
 	owned.Go(func() {
 		err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {

@@ -53,6 +53,9 @@ func (w world) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 	if selector := r.URL.Query().Get("labelSelector"); selector != "" {
 		path += "?" + selector
 	}
+	if next := r.URL.Query().Get("continue"); next != "" {
+		path += "&" + next
+	}
 	switch found := w[path].(type) {
 	case nil:
 		response.WriteHeader(http.StatusNotFound)

@@ -46,6 +46,8 @@ type use struct {
 	rule     metacontroller.ResourceRule
 	path     *field.Path
 	selector *metav1.LabelSelector
+	// annotations narrows it down further; nil selects all.
+	annotations *metacontroller.AnnotationSelector
 	// missing is what the controller does while the resource is not served.
 	missing string
 }
@@ -77,9 +79,9 @@ func definitionOf(object any) (definition, bool) {
 	case *metacontroller.CompositeController:
 		parent := o.Spec.ParentResource
 		d = definition{kind: kindComposite, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
-		d.parents = []use{{parent.ResourceRule, spec.Child("parentResource"), parent.LabelSelector, waits}}
+		d.parents = []use{{parent.ResourceRule, spec.Child("parentResource"), parent.LabelSelector, nil, waits}}
 		for i, rule := range o.Spec.ChildResources {
-			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, goes})
+			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, nil, goes})
 		}
 		if hooks := o.Spec.Hooks; hooks != nil {
 			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)
@@ -91,10 +93,10 @@ func definitionOf(object any) (definition, bool) {
 			missing = waits
 		}
 		for i, rule := range o.Spec.Resources {
-			d.parents = append(d.parents, use{rule.ResourceRule, spec.Child("resources").Index(i), rule.LabelSelector, missing})
+			d.parents = append(d.parents, use{rule.ResourceRule, spec.Child("resources").Index(i), rule.LabelSelector, rule.AnnotationSelector, missing})
 		}
 		for i, rule := range o.Spec.Attachments {
-			d.children = append(d.children, use{rule.ResourceRule, spec.Child("attachments").Index(i), nil, goes})
+			d.children = append(d.children, use{rule.ResourceRule, spec.Child("attachments").Index(i), nil, nil, goes})
 		}
 		if hooks := o.Spec.Hooks; hooks != nil {
 			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)

@@ -32,6 +32,19 @@ func some() *metav1.PartialObjectMetadataList {
 	return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}
 }
 
+// annotated is a page of a list, of objects of which one has an annotation.
+func annotated(next string, annotations map[string]string) *metav1.PartialObjectMetadataList {
+	page := some()
+	page.Continue = next
+	page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "b", Annotations: annotations}})
+	return page
+}
+
+// endless is a list of which each page says that there is another one.
+func endless(path string) world {
+	return world{path: annotated("more", nil), path + "&more": annotated("more", nil)}
+}
+
 func TestWarningsAboutADeletion(t *testing.T) {
 	selected := deployments(func(s *metacontroller.CompositeControllerSpec) {
 		s.ParentResource.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -39,10 +52,28 @@ func TestWarningsAboutADeletion(t *testing.T) {
 	finalizing := deployments(func(s *metacontroller.CompositeControllerSpec) {
 		s.Hooks = &metacontroller.CompositeControllerHooks{Finalize: &metacontroller.Hook{}}
 	})
-	decorator := &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{Resources: []metacontroller.DecoratorControllerResourceRule{
-		{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
-		{ResourceRule: metacontroller.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
-	}}}
+	decorator := func(change ...func(*metacontroller.DecoratorControllerSpec)) *metacontroller.DecoratorController {
+		d := &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{Resources: []metacontroller.DecoratorControllerResourceRule{
+			{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+			{ResourceRule: metacontroller.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
+		}}}
+		for _, c := range change {
+			c(&d.Spec)
+		}
+		return d
+	}
+	attaching := func(s *metacontroller.DecoratorControllerSpec) {
+		s.Attachments = []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "services"}}}
+	}
+	ending := func(s *metacontroller.DecoratorControllerSpec) {
+		s.Hooks = &metacontroller.DecoratorControllerHooks{Finalize: &metacontroller.Hook{}}
+	}
+	noted := func(s *metacontroller.DecoratorControllerSpec) {
+		s.Resources = s.Resources[:1]
+		s.Resources[0].AnnotationSelector = &metacontroller.AnnotationSelector{MatchAnnotations: map[string]string{"a": "b"}}
+	}
+	attachments := "spec.resources[0]: the controller handles pods, of which there are some: their attachments stay, and nobody updates them until you " +
+		"create a controller for them again; to have the attachments deleted as well, have the hook return none before you delete the controller"
 	for name, test := range map[string]struct {
 		world world
 		old   runtime.Object
@@ -57,16 +88,30 @@ func TestWarningsAboutADeletion(t *testing.T) {
 				"nor are they finalized until you create a controller for them again; to have the children deleted as well, delete the deployments.apps " +
 				"before the controller",
 		}},
-		"there are targets": {world{"/api/v1/pods": some(), "/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, decorator, []string{
-			"spec.resources[0]: the controller handles pods, of which there are some: their attachments stay, and nobody updates them until you " +
-				"create a controller for them again; to have the attachments deleted as well, delete the pods before the controller",
+		"there are targets": {
+			world{"/api/v1/pods": some(), "/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, decorator(attaching), []string{attachments},
+		},
+		"there are targets that are finalized": {world{"/api/v1/pods": some()}, decorator(ending), []string{
+			"spec.resources[0]: the controller handles pods, of which there are some: they are not finalized until you create a controller for them again",
 		}},
-		"there are none":               {world{"/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, deployments(), nil},
-		"there are others only":        {world{"/apis/apps/v1/deployments": some(), "/apis/apps/v1/deployments?a=b": &metav1.PartialObjectMetadataList{}}, selected, nil},
-		"the kind is not served":       {world{}, deployments(), nil},
-		"the server may not look":      {world{"/apis/apps/v1/deployments": http.StatusForbidden}, deployments(), nil},
-		"another object of the group":  {world{"/apis/apps/v1/deployments": some()}, &metacontroller.ControllerRevision{}, nil},
-		"the API server does not tell": {world{"/apis/apps/v1/deployments": hangs{}}, deployments(), nil},
+		"there are targets without attachments": {world{"/api/v1/pods": some()}, decorator(), nil},
+		"there are parents without children": {world{"/apis/apps/v1/deployments": some()}, deployments(func(s *metacontroller.CompositeControllerSpec) {
+			s.ChildResources = nil
+		}), nil},
+		"no annotation is selected": {world{"/api/v1/pods": annotated("", map[string]string{"a": "c"})}, decorator(attaching, noted), nil},
+		"an annotation is selected": {world{"/api/v1/pods": annotated("", map[string]string{"a": "b"})}, decorator(attaching, noted), []string{attachments}},
+		"an annotation on another page is selected": {
+			world{"/api/v1/pods": annotated("2", nil), "/api/v1/pods&2": annotated("", map[string]string{"a": "b"})},
+			decorator(attaching, noted),
+			[]string{attachments},
+		},
+		"there are too many to look at": {endless("/api/v1/pods"), decorator(attaching, noted), nil},
+		"there are none":                {world{"/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, deployments(), nil},
+		"there are others only":         {world{"/apis/apps/v1/deployments": some(), "/apis/apps/v1/deployments?a=b": &metav1.PartialObjectMetadataList{}}, selected, nil},
+		"the kind is not served":        {world{}, deployments(), nil},
+		"the server may not look":       {world{"/apis/apps/v1/deployments": http.StatusForbidden}, deployments(), nil},
+		"another object of the group":   {world{"/apis/apps/v1/deployments": some()}, &metacontroller.ControllerRevision{}, nil},
+		"the API server does not tell":  {world{"/apis/apps/v1/deployments": hangs{}}, deployments(), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

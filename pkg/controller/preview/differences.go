@@ -108,15 +108,21 @@ func Differences(o *object.Object, after map[string]any) ([]v1alpha1.FieldChange
 			list = append(list, differences(key, before[key], nil)...)
 		}
 	}
-	if o.GroupVersionKind().Group != "" || o.Kind() != "Secret" {
-		return list, nil
-	}
-	for i := range list {
-		for _, value := range []**string{&list[i].Observed, &list[i].Desired} {
-			if *value != nil {
-				*value = textOf(plan.Hidden)
-			}
+	if isSecret(o) {
+		for i := range list {
+			hideValues(&list[i])
 		}
 	}
 	return list, nil
+}
+
+func isSecret(o *object.Object) bool { return o.GroupVersionKind().Group == "" && o.Kind() == "Secret" }
+
+// hideValues says that there are values and not which.
+func hideValues(c *v1alpha1.FieldChange) {
+	for _, value := range []**string{&c.Observed, &c.Desired} {
+		if *value != nil {
+			*value = textOf(plan.Hidden)
+		}
+	}
 }

@@ -43,7 +43,13 @@ type Notes struct {
 	Requests []v1alpha1.HookRequest
 
 	shown map[inspection.Place]struct{}
+	// size is that of the bodies of Requests.
+	size int
 }
+
+// maxSize is the most that the requests about one parent, with their responses, may have in bytes. Each of those during a rolling update
+// repeats the children and the related objects.
+const maxSize = 32 << 20
 
 // Show takes note that an object of a resource is shown.
 func (n *Notes) Show(resource schema.GroupResource, o *object.Object) {
@@ -56,13 +62,18 @@ func (n *Notes) Show(resource schema.GroupResource, o *object.Object) {
 // Places returns where the objects are that are shown.
 func (n *Notes) Places() []inspection.Place { return slices.Collect(maps.Keys(n.shown)) }
 
-// Request takes note of the body of a request and of that of the response, nil if it was not asked for, as people may see them.
-func (n *Notes) Request(name hook.Name, revision string, body, response []byte) {
+// Request takes note of the body of a request and of that of the response, nil if it was not asked for, as people may see them. The error,
+// inspection.ErrTooLarge, says that they are more than are shown of one parent.
+func (n *Notes) Request(name hook.Name, revision string, body, response []byte) error {
+	if n.size += len(body) + len(response); n.size > maxSize {
+		return fmt.Errorf("%w: they have more than %d MiB", inspection.ErrTooLarge, maxSize>>20)
+	}
 	noted := v1alpha1.HookRequest{Hook: string(name), Revision: revision, Body: runtime.RawExtension{Raw: body}}
 	if response != nil {
 		noted.Response = &runtime.RawExtension{Raw: response}
 	}
 	n.Requests = append(n.Requests, noted)
+	return nil
 }
 
 // Revision takes note of a write of a ControllerRevision.
@@ -76,7 +87,7 @@ func (n *Notes) Finalizers(o *object.Object, wanted []string) (*object.Object, e
 	return edited(o, "finalizers", plainOf(wanted))
 }
 
-// ChangeParent takes note of changes of the parent.
+// ChangeParent takes note of changes of the parent, as people may see them: of a Secret, the copies of its values in annotations are hidden.
 func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
 	fields, err := changes.Fields(o)
 	if err != nil {
@@ -84,9 +95,20 @@ func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
 	}
 	for _, f := range fields {
 		before := decoded(o, f.Path)
-		n.Plan.Changes = append(n.Plan.Changes, differences(strings.Join(f.Path, "."), before, plainOf(f.Value))...)
+		list := differences(strings.Join(f.Path, "."), before, plainOf(f.Value))
+		for i := range list {
+			if isSecret(o) && isCopy(list[i].Path) {
+				hideValues(&list[i])
+			}
+		}
+		n.Plan.Changes = append(n.Plan.Changes, list...)
 	}
 	return nil
+}
+
+// isCopy reports whether a change is one of an annotation with a second copy of the object.
+func isCopy(path string) bool {
+	return slices.ContainsFunc(lastApplied, func(name string) bool { return path == "metadata.annotations["+name+"]" })
 }
 
 // Claim takes note of an adoption or release, and returns the object as it is then.

@@ -18,16 +18,19 @@ package preview_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 func parse(t *testing.T, text string) *object.Object {
@@ -48,8 +51,50 @@ func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, c := range n.Plan.Changes {
+	want := []string{
+		"metadata.labels[example.com/new] - \"z\"", "metadata.labels.gone \"y\" -",
+		"status.list [1] [1,2]", "status.more.deep - \"v\"", "status.n 1 2",
+	}
+	if diff := cmp.Diff(want, texts(n.Plan.Changes)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	n = preview.Notes{}
+	if err := n.ChangeParent(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.Plan.Changes) > 0 {
+		t.Errorf("what is so already: %v, error %v", n.Plan.Changes, err)
+	}
+}
+
+// A hook may return the annotations that it is shown, and others in their place.
+func TestChangesOfASecretShowNoCopyOfItsValues(t *testing.T) {
+	const kubectl, own = "kubectl.kubernetes.io/last-applied-configuration", "metacontroller.k8s.io/last-applied-configuration"
+	const annotations = `"metadata":{"name":"a","annotations":{"` + kubectl + `":"hunter2","note":"old"}}}`
+	changes := parent.Changes{Annotations: map[string]*string{kubectl: new("hunter3"), own: new("hunter4"), "note": new("new")}}
+	for name, test := range map[string]struct {
+		kind string
+		want []string
+	}{
+		"a Secret": {`{"apiVersion":"v1","kind":"Secret",`, []string{
+			`metadata.annotations[` + kubectl + `] "(hidden)" "(hidden)"`, `metadata.annotations[` + own + `] - "(hidden)"`, `metadata.annotations.note "old" "new"`,
+		}},
+		"another kind of that name": {`{"apiVersion":"example.com/v1","kind":"Secret",`, []string{
+			`metadata.annotations[` + kubectl + `] "hunter2" "hunter3"`, `metadata.annotations[` + own + `] - "hunter4"`, `metadata.annotations.note "old" "new"`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n preview.Notes
+			if err := n.ChangeParent(parse(t, test.kind+annotations), changes); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, texts(n.Plan.Changes)); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// texts returns changes as lines.
+func texts(changes []v1alpha1.FieldChange) (lines []string) {
+	for _, c := range changes {
 		observed, desired := "-", "-"
 		if c.Observed != nil {
 			observed = *c.Observed
@@ -57,19 +102,9 @@ func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
 		if c.Desired != nil {
 			desired = *c.Desired
 		}
-		got = append(got, c.Path+" "+observed+" "+desired)
+		lines = append(lines, c.Path+" "+observed+" "+desired)
 	}
-	want := []string{
-		"metadata.labels[example.com/new] - \"z\"", "metadata.labels.gone \"y\" -",
-		"status.list [1] [1,2]", "status.more.deep - \"v\"", "status.n 1 2",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-	n = preview.Notes{}
-	if err := n.ChangeParent(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.Plan.Changes) > 0 {
-		t.Errorf("what is so already: %v, error %v", n.Plan.Changes, err)
-	}
+	return lines
 }
 
 func TestAFinalizerIsOnTheParentThatIsShown(t *testing.T) {
@@ -90,7 +125,9 @@ func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Request("sync", "", []byte(`{}`), redacted)
+		if err := n.Request("sync", "", []byte(`{}`), redacted); err != nil {
+			t.Fatal(err)
+		}
 		shown := string(n.Requests[len(n.Requests)-1].Response.Raw)
 		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || !strings.Contains(shown, "kept") {
 			t.Errorf("%s is shown as %s", response, shown)
@@ -103,9 +140,35 @@ func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
 	if _, err := preview.ResponseWithoutSecrets([]byte(`[]`)); err == nil {
 		t.Error("no object is taken")
 	}
-	n.Request("customize", "", []byte(`{}`), nil)
-	if len(n.Requests) != 3 || n.Requests[2].Response != nil {
+	if err := n.Request("customize", "", []byte(`{}`), nil); err != nil || len(n.Requests) != 3 || n.Requests[2].Response != nil {
 		t.Errorf("no response: %v", n.Requests)
+	}
+}
+
+// Each request during a rolling update repeats what the others have.
+func TestRequestsAreShownUpToASize(t *testing.T) {
+	for name, test := range map[string]struct {
+		body, response []byte
+		// kept are how many such requests are shown of one parent.
+		kept int
+	}{
+		"as large as all may be":              {make([]byte, 32<<20), nil, 1},
+		"larger than all may be":              {make([]byte, 32<<20+1), nil, 0},
+		"a third each":                        {make([]byte, 10<<20), nil, 3},
+		"of which the response is a part":     {make([]byte, 10<<20), make([]byte, 10<<20), 1},
+		"of which the response is the excess": {make([]byte, 1), make([]byte, 32<<20), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n preview.Notes
+			for range test.kept {
+				if err := n.Request("sync", "", test.body, test.response); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := n.Request("sync", "", test.body, test.response); !errors.Is(err, inspection.ErrTooLarge) || len(n.Requests) != test.kept {
+				t.Errorf("one more: %v, and %d are kept, want %d", err, len(n.Requests), test.kept)
+			}
+		})
 	}
 }
 

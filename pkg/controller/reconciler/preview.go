@@ -88,7 +88,10 @@ func (c *Controller) Requests(
 	ctx context.Context, ref v1alpha1.ParentReference, o inspection.RequestOptions,
 ) ([]v1alpha1.HookRequest, []inspection.Place, error) {
 	p := &previewing{asks: true, only: hook.Name(o.Hook), permit: o.Call}
-	if err := c.preview(ctx, ref, p); err != nil {
+	switch err := c.preview(ctx, ref, p); {
+	case errors.Is(err, inspection.ErrTooLarge):
+		return nil, nil, err
+	case err != nil:
 		return nil, nil, errors.New(message(err))
 	}
 	return p.notes.Requests, p.notes.Places(), nil
@@ -145,7 +148,9 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		if err != nil {
 			return nil, err
 		}
-		p.notes.Request(called.Name, "", wire.Customize(encoded, preview.WithoutSecrets(s.Parent)), response)
+		if err := p.notes.Request(called.Name, "", wire.Customize(encoded, preview.WithoutSecrets(s.Parent)), response); err != nil {
+			return nil, err
+		}
 	}
 	if p.only == hook.Customize {
 		return nil, errEnough
@@ -219,7 +224,7 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 			if err != nil {
 				return nil, err
 			}
-			p.notes.Request(called.Name, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)), response)
+			return nil, p.notes.Request(called.Name, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)), response)
 		}
 		return nil, nil
 	}

@@ -52,6 +52,8 @@ type installed struct {
 	bundle []byte
 	// looks counts how often it has begun to look at the registration.
 	looks atomic.Int64
+	// hidden is how many definitions it has found beside the registration.
+	hidden atomic.Int64
 }
 
 // count counts the looks.
@@ -106,6 +108,7 @@ func (i *installed) run(t *testing.T) func() {
 			defer i.mu.Unlock()
 			return i.bundle, nil
 		},
+		Hidden: func(definitions int) { i.hidden.Store(int64(definitions)) },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -147,6 +150,16 @@ func decode(t *testing.T, bundle string) []byte {
 	return text
 }
 
+// together returns several bundles as one.
+func together(t *testing.T, bundles ...string) string {
+	t.Helper()
+	var all []byte
+	for _, bundle := range bundles {
+		all = append(all, decode(t, bundle)...)
+	}
+	return base64.StdEncoding.EncodeToString(all)
+}
+
 func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	plane := cluster.Shared(t)
 	i := install(t, plane)
@@ -154,12 +167,13 @@ func TestAServerInTheClusterRegistersItself(t *testing.T) {
 	i.eventually(t, "{.spec.service.namespace}/{.spec.service.name}:{.spec.service.port}", "metacontroller/metacontroller-apiserver:443")
 
 	// Its authority is kept current, whoever changes it.
+	first := field(t, plane, "apiservice/"+apiService, "{.spec.caBundle}")
 	former := i.issue(t)
-	i.eventually(t, "{.spec.caBundle}", former)
+	i.eventually(t, "{.spec.caBundle}", together(t, former, first))
 	own := i.issue(t)
-	i.eventually(t, "{.spec.caBundle}", own)
+	i.eventually(t, "{.spec.caBundle}", together(t, own, former, first))
 	// What is trusted besides, as during a rotation, is left alone.
-	besides := base64.StdEncoding.EncodeToString(slices.Concat(decode(t, former), decode(t, own)))
+	besides := together(t, former, own)
 	plane.Kubectl(t, "patch", "apiservice", apiService, "--type=merge", "-p", `{"spec":{"caBundle":"`+besides+`"}}`)
 	i.look(t)
 	if bundle := field(t, plane, "apiservice/"+apiService, "{.spec.caBundle}"); bundle != besides {
@@ -205,6 +219,31 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 	// The migration ends with their deletion.
 	plane.Kubectl(t, "delete", "crd", crd)
 	i.eventually(t, "{.spec.service.name}", "metacontroller-apiserver")
+}
+
+func TestDefinitionsBesideTheRegistrationAreCounted(t *testing.T) {
+	plane := cluster.Shared(t)
+	i := install(t, plane)
+	i.run(t)
+	i.eventually(t, "{.spec.service.name}", "metacontroller-apiserver")
+	counted := func(want int64) {
+		t.Helper()
+		cluster.Eventually(t, time.Minute, fmt.Sprintf("%d definitions to be counted", want), func(context.Context) (bool, string) {
+			i.clock.Step(time.Minute)
+			got := i.hidden.Load()
+			return got == want, fmt.Sprint(got)
+		})
+	}
+	crd := strings.Replace(definition("DecoratorController", "decoratorcontrollers", "metacontroller.k8s.io", "v1alpha1"), "Namespaced", "Cluster", 1)
+	plane.DefineManifests(t, crd)
+	counted(1)
+	plane.Kubectl(t, "delete", "--wait=false", "crd", "decoratorcontrollers.metacontroller.k8s.io")
+	// A kube-apiserver that has not read yet what the definition stores may look again after minutes only. If it has, there is nothing to patch.
+	output, err := plane.TryKubectl(t.Context(), "", "patch", "crd", "decoratorcontrollers.metacontroller.k8s.io", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	if err != nil && !strings.Contains(output, "NotFound") {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	counted(0)
 }
 
 // TestTheBinaryRegistersItself has no Service, so that the cluster does not reach it. The second server takes the place of the first.

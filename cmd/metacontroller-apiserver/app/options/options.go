@@ -100,6 +100,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.CoreAPI.AddFlags(sets.FlagSet("cluster"))
 	o.Storage.addFlags(sets.FlagSet("storage"))
 	r.Etcd.AddFlags(sets.FlagSet("storage"))
+	hideUnsupported(sets.FlagSet("storage"))
 	r.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	describeServing(sets.FlagSet("secure serving"))
 	o.Certificates.addFlags(sets.FlagSet("secure serving"))

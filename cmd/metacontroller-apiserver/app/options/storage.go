@@ -18,9 +18,11 @@ package options
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
@@ -40,10 +42,27 @@ func (s *Storage) addFlags(fs *pflag.FlagSet) {
 		"One process at a time may use it. Back it up.")
 }
 
+// mediaType is that of the objects in etcd.
+const mediaType = runtime.ContentTypeJSON
+
+// hideUnsupported keeps those of the generic server's flags out of the help that validate refuses.
+func hideUnsupported(fs *pflag.FlagSet) {
+	for _, name := range []string{"etcd-servers-overrides", "storage-media-type"} {
+		fs.Lookup(name).Hidden = true
+	}
+}
+
 func (s *Storage) validate(etcd *genericoptions.EtcdOptions) []error {
 	var errs []error
 	if s.DataDir == "" {
 		errs = append(errs, errors.New("--data-dir must not be empty"))
+	}
+	// The generic server would take both and not heed them: there is one store, and the codec is ours.
+	if len(etcd.EtcdServersOverrides) > 0 {
+		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all objects are in one etcd"))
+	}
+	if etcd.DefaultStorageMediaType != mediaType {
+		errs = append(errs, fmt.Errorf("--storage-media-type must be %s, in which objects are stored, not %q", mediaType, etcd.DefaultStorageMediaType))
 	}
 	transport := etcd.StorageConfig.Transport
 	if len(transport.ServerList) == 0 && (transport.CertFile != "" || transport.KeyFile != "" || transport.TrustedCAFile != "") {

@@ -118,6 +118,21 @@ func (c *caller) lacking(ctx context.Context, wanted ...rights.Right) (*rights.R
 	return nil, nil
 }
 
+// lackingSomewhere is lacking for rights in namespaces. Those that the caller has in all namespaces are asked for once.
+func (c *caller) lackingSomewhere(ctx context.Context, wanted []rights.Right) (*rights.Right, error) {
+	everywhere := slices.Clone(wanted)
+	for i := range everywhere {
+		everywhere[i].Namespace = ""
+	}
+	if lacking, err := c.lacking(ctx, everywhere...); err != nil || lacking == nil {
+		return nil, err
+	}
+	return c.lacking(ctx, slices.DeleteFunc(slices.Clone(wanted), func(r rights.Right) bool {
+		r.Namespace = ""
+		return !c.lacks[r]
+	})...)
+}
+
 // ask asks for the rights that are not known yet.
 func (c *caller) ask(ctx context.Context, wanted []rights.Right) error {
 	unknown := slices.Clone(wanted)

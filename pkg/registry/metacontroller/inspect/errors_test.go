@@ -56,24 +56,61 @@ func (s *slow) Requests(ctx context.Context, _ v1alpha1.ParentReference, _ inspe
 
 func TestWhoseFaultARequestIs(t *testing.T) {
 	for name, test := range map[string]struct {
+		hook  string
 		fails error
 		code  int32
 		took  time.Duration
+		// says is the end of the message, empty for any.
+		says string
 	}{
 		"a slow hook":       {code: http.StatusGatewayTimeout, took: workLimit},
 		"a hook that fails": {fails: errors.New("customize hook failed"), code: http.StatusConflict},
+		"bodies that are too large": {
+			fails: fmt.Errorf("%w: they have more than 32 MiB", inspection.ErrTooLarge),
+			code:  http.StatusRequestEntityTooLarge, says: `the requests about things.example.com "a" cannot be shown: the requests are too large: they have ` +
+				`more than 32 MiB; ask for those of one hook: hook= one of ["sync" "finalize" "customize"]`,
+		},
+		"bodies of one hook that are too large": {
+			hook: "sync", fails: fmt.Errorf("%w: they have more than 32 MiB", inspection.ErrTooLarge),
+			code: http.StatusRequestEntityTooLarge, says: "they have more than 32 MiB",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &slow{engine: engine{parents: []inspection.Parent{thing("one", "a")}}, fails: test.fails}
 				s, ctx := scene(t, e, &reviews{allowed: []string{"get things", "get secrets"}})
 				begun := time.Now()
-				_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a"})
+				_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "a", Hook: test.hook})
 				expectStatus(t, err, test.code)
+				if !strings.HasSuffix(err.Error(), test.says) {
+					t.Errorf("the error is %v, want one that ends with %q", err, test.says)
+				}
 				if took := time.Since(begun); took != test.took {
 					t.Errorf("it took %s, want %s", took, test.took)
 				}
 			})
+		})
+	}
+}
+
+func TestAParentThatIsNotThere(t *testing.T) {
+	for name, test := range map[string]struct {
+		options v1alpha1.HookRequestOptions
+		code    int32
+		says    string
+	}{
+		"no such name":                      {v1alpha1.HookRequestOptions{Namespace: "one", Name: "nobody"}, http.StatusNotFound, `the controller has no parent "one/nobody" among things.example.com`},
+		"no such name of a resource":        {v1alpha1.HookRequestOptions{Namespace: "one", Name: "nobody", Resource: "things.example.com"}, http.StatusNotFound, `the controller has no parent "one/nobody" among things.example.com`},
+		"no namespace":                      {v1alpha1.HookRequestOptions{Name: "a"}, http.StatusNotFound, `the controller has no parent "a" among things.example.com`},
+		"a resource that it has no parents": {v1alpha1.HookRequestOptions{Namespace: "one", Name: "a", Resource: "thing"}, http.StatusBadRequest, `no parents of the resource "thing"; it has those of ["things.example.com"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := scene(t, &engine{parents: []inspection.Parent{thing("one", "a")}}, &reviews{allowed: []string{"get things", "get secrets"}})
+			_, err := (&RequestREST{s}).Get(ctx, "c", &test.options)
+			expectStatus(t, err, test.code)
+			if !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want %q", err, test.says)
+			}
 		})
 	}
 }

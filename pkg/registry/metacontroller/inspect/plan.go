@@ -39,6 +39,8 @@ const (
 	// partSize is the size in bytes at which a part of a plan ends, and planSize the most that the plan of one parent may have. What a hook
 	// returns about many parents would not fit into the memory of the server.
 	partSize, planSize = 8 << 20, 32 << 20
+	// maxResponses is how many responses may be given, as the published schema says.
+	maxResponses = 2000
 )
 
 // PlanREST says what syncs would do.
@@ -59,6 +61,9 @@ func (r *PlanREST) Create(
 	asked, err := admitted[*v1alpha1.ControllerPlan](ctx, object, validate)
 	if err != nil {
 		return nil, err
+	}
+	if n := len(asked.Spec.Responses); n > maxResponses {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("responses: %d are given, and at most %d may be; plan for fewer parents at once", n, maxResponses))
 	}
 	leave, err := r.plans.enter()
 	if err != nil {
@@ -117,7 +122,10 @@ func (r *PlanREST) plan(
 	if spec.Continue != "" {
 		s.hidden = 0 // The first part has told them.
 	}
-	if err := checkResponses(ctx, who, c, s.parents, spec); err != nil {
+	if err := checkResponses(s.parents, spec.Responses); err != nil {
+		return status, err
+	}
+	if err := mayTry(ctx, who, c, spec.Responses); err != nil {
 		return status, err
 	}
 	limit := min(limited(spec.Limit), len(left))
@@ -167,36 +175,64 @@ func responsesOf(all []v1alpha1.GivenResponse) map[v1alpha1.ParentReference][]v1
 	return byParent
 }
 
-// checkResponses returns an error if a given response is one of no selected parent, in whose place the hook would be called, or if it would
-// have the API server check children for a caller who may not write them.
-func checkResponses(
-	ctx context.Context, who *caller, c inspection.Controller, selected []v1alpha1.ParentReference, spec *v1alpha1.ControllerPlanSpec,
-) error {
-	var writes []rights.Right
-	for i := range spec.Responses {
-		r := &spec.Responses[i]
+// checkResponses returns an error if a given response is one of no selected parent, in whose place the hook would be called, or if another
+// one is given to the same request.
+func checkResponses(selected []v1alpha1.ParentReference, given []v1alpha1.GivenResponse) error {
+	type request struct {
+		v1alpha1.ParentReference
+
+		hook, revision string
+	}
+	first := make(map[request]int, len(given))
+	for i := range given {
+		r := &given[i]
 		if !slices.Contains(hooks, r.Hook) {
 			return apierrors.NewBadRequest(fmt.Sprintf("responses[%d].hook: %q is none of %q", i, r.Hook, hooks))
 		}
 		if _, found := slices.BinarySearchFunc(selected, r.ParentReference, compare); !found {
 			return apierrors.NewBadRequest(fmt.Sprintf("responses[%d]: %s is none of the parents that are selected and that you may get", i, nameOf(r.ParentReference)))
 		}
-		for _, at := range around(r.ParentReference, c.Children())[1:] {
-			for _, verb := range []string{rights.Create, rights.Update, rights.Patch} {
-				writes = append(writes, rights.Right{Verb: verb, Group: at.Group, Resource: at.Resource, Namespace: at.Namespace})
+		to := request{r.ParentReference, r.Hook, r.Revision}
+		if former, twice := first[to]; twice {
+			return apierrors.NewBadRequest(fmt.Sprintf("responses[%d]: responses[%d] is one of the %s hook about %s with the revision %q already",
+				i, former, r.Hook, nameOf(r.ParentReference), r.Revision))
+		}
+		first[to] = i
+	}
+	return nil
+}
+
+// writes are the verbs that trials of children take: an API server asks for them of who sends dry runs.
+var writes = []string{rights.Create, rights.Update, rights.Patch}
+
+// mayTry returns an error if given responses would have the API server try children for a caller who may not write them. A plan sends the dry
+// runs that a sync would send, to find out what is the API server's doing, whether or not it has all children checked.
+func mayTry(ctx context.Context, who *caller, c inspection.Controller, given []v1alpha1.GivenResponse) error {
+	asked := map[string]bool{}
+	for i := range given {
+		p := given[i].ParentReference
+		if given[i].Hook == hookCustomize || asked[p.Namespace] {
+			continue
+		}
+		asked[p.Namespace] = true
+		var wanted []rights.Right
+		for _, at := range around(p, c.Children())[1:] {
+			for _, verb := range writes {
+				wanted = append(wanted, rights.Right{Verb: verb, Group: at.Group, Resource: at.Resource, Namespace: at.Namespace})
 			}
 		}
+		lacking, err := who.lackingSomewhere(ctx, wanted)
+		if err != nil {
+			return err
+		}
+		if lacking != nil {
+			resource := schema.GroupResource{Group: lacking.Group, Resource: lacking.Resource}
+			return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, fmt.Errorf(
+				"the API server would be asked to try the children that you give, as it is by a sync: user %q may not %s %s %s", who.subject.User,
+				lacking.Verb, resource, where(inspection.Place{Namespace: lacking.Namespace})))
+		}
 	}
-	if !spec.DryRun {
-		return nil
-	}
-	lacking, err := who.lacking(ctx, writes...)
-	if err != nil || lacking == nil {
-		return err
-	}
-	resource := schema.GroupResource{Group: lacking.Group, Resource: lacking.Resource}
-	return apierrors.NewForbidden(resource, "", fmt.Errorf("dryRun has the API server check the children that you give: user %q may not %s %s %s",
-		who.subject.User, lacking.Verb, resource, where(inspection.Place{Namespace: lacking.Namespace})))
+	return nil
 }
 
 // nameOf returns the name of a parent as people write it.

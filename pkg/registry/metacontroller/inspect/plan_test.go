@@ -36,21 +36,33 @@ func TestGivenResponsesAreCheckedBeforeAnyHookIsCalled(t *testing.T) {
 	known := thing("one", "a")
 	elsewhere := thing("one", "a")
 	elsewhere.Group = ""
-	writes := []string{"create secrets one", "update secrets one", "patch secrets one"}
+	former := of(known, "sync")
+	former.Revision = "former"
+	writing := []string{"create secrets one", "update secrets one", "patch secrets one"}
+	given := func(responses ...v1alpha1.GivenResponse) v1alpha1.ControllerPlanSpec {
+		return v1alpha1.ControllerPlanSpec{Responses: responses}
+	}
 	for name, tc := range map[string]struct {
 		spec    v1alpha1.ControllerPlanSpec
 		allowed []string
 		refused string
 	}{
-		"a response":                      {v1alpha1.ControllerPlanSpec{Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, nil, ""},
-		"a hook that is none":             {v1alpha1.ControllerPlanSpec{Responses: []v1alpha1.GivenResponse{of(known, "Sync")}}, nil, `responses[0].hook: "Sync" is none of`},
-		"a parent that is none":           {v1alpha1.ControllerPlanSpec{Responses: []v1alpha1.GivenResponse{of(known, "sync"), of(thing("one", "b"), "sync")}}, nil, "responses[1]: things.example.com one/b is none of"},
-		"a parent of another group":       {v1alpha1.ControllerPlanSpec{Responses: []v1alpha1.GivenResponse{of(elsewhere, "sync")}}, nil, "responses[0]: things one/a is none of"},
+		"a response":                      {given(of(known, "sync")), writing, ""},
+		"responses to several requests":   {given(of(known, "sync"), former, of(known, "finalize"), of(known, "customize")), writing, ""},
+		"a second response":               {given(of(known, "sync"), former, of(known, "sync")), writing, `responses[2]: responses[0] is one of the sync hook about things.example.com one/a with the revision ""`},
+		"by who may write everywhere":     {given(of(known, "sync")), []string{"create secrets", "update secrets", "patch secrets"}, ""},
+		"by who may write somewhere":      {given(of(known, "sync")), []string{"create secrets", "update secrets one", "patch secrets"}, ""},
+		"by who may write elsewhere":      {given(of(known, "sync")), []string{"create secrets two", "update secrets two", "patch secrets two"}, `user "jane" may not create secrets in namespace one`},
+		"by who may not write":            {given(of(known, "finalize")), nil, `things.example.com "a" is forbidden`},
+		"rules by who may not write":      {given(of(known, "customize")), nil, ""},
+		"a hook that is none":             {given(of(known, "Sync")), nil, `responses[0].hook: "Sync" is none of`},
+		"a parent that is none":           {given(of(known, "sync"), of(thing("one", "b"), "sync")), nil, "responses[1]: things.example.com one/b is none of"},
+		"a parent of another group":       {given(of(elsewhere, "sync")), nil, "responses[0]: things one/a is none of"},
 		"a parent that is not selected":   {v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Name: "c"}, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, nil, "is none of the parents that are selected"},
-		"a parent that is hidden":         {v1alpha1.ControllerPlanSpec{Responses: []v1alpha1.GivenResponse{of(thing("two", "a"), "sync")}}, nil, "is none of the parents that are selected"},
+		"a parent that is hidden":         {given(of(thing("two", "a"), "sync")), nil, "is none of the parents that are selected"},
 		"a dry run without writes":        {v1alpha1.ControllerPlanSpec{DryRun: true}, nil, ""},
-		"a dry run of given children":     {v1alpha1.ControllerPlanSpec{DryRun: true, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, writes, ""},
-		"a dry run by who may not update": {v1alpha1.ControllerPlanSpec{DryRun: true, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, writes[:1], `user "jane" may not update secrets in namespace one`},
+		"a dry run of given children":     {v1alpha1.ControllerPlanSpec{DryRun: true, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, writing, ""},
+		"a dry run by who may not update": {v1alpha1.ControllerPlanSpec{DryRun: true, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, writing[:1], `user "jane" may not update secrets in namespace one`},
 		"a resource that no parent has":   {v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Resource: "things"}}, nil, `no parents of the resource "things"; it has those of ["things.example.com"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +76,39 @@ func TestGivenResponsesAreCheckedBeforeAnyHookIsCalled(t *testing.T) {
 				t.Errorf("the error is %v, want %q", err, tc.refused)
 			}
 		})
+	}
+}
+
+// Nobody checks what the published schema says, and each response may name the same parent.
+func TestResponsesAreBounded(t *testing.T) {
+	r := &reviews{allowed: []string{"get things", "get secrets"}}
+	var all []inspection.Parent
+	var given []v1alpha1.GivenResponse
+	for _, namespace := range []string{"one", "two"} {
+		for _, verb := range writes {
+			r.allowed = append(r.allowed, verb+" secrets "+namespace)
+		}
+		for i := range maxResponses / 2 {
+			p := thing(namespace, fmt.Sprint("p", i))
+			all = append(all, p)
+			given = append(given, v1alpha1.GivenResponse{ParentReference: p.ParentReference, Hook: "sync"})
+		}
+	}
+	s, ctx := scene(t, &engine{parents: all}, r)
+	create := func() error {
+		_, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{Spec: v1alpha1.ControllerPlanSpec{Limit: 1, Responses: given}}, nil, nil)
+		return err
+	}
+	if err := create(); err != nil {
+		t.Error(err)
+	}
+	// The parents and the children, and each verb in all namespaces and in both.
+	if want := 2 + 3*len(writes); r.asked != want {
+		t.Errorf("%d reviews were made, want %d", r.asked, want)
+	}
+	given = append(given, given[0])
+	if err := create(); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "responses: 2001 are given, and at most 2000 may be") {
+		t.Errorf("one more than there may be: %v", err)
 	}
 }
 

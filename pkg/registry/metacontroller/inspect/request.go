@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +40,9 @@ import (
 const workLimit = 25 * time.Second
 
 // hooks are the names of all hooks.
-var hooks = []string{"sync", "finalize", "customize"}
+var hooks = []string{"sync", "finalize", hookCustomize}
+
+const hookCustomize = "customize"
 
 // RequestREST shows what hooks would be sent.
 type RequestREST struct{ *subresource }
@@ -113,7 +116,7 @@ func requestsOf(
 		return nil, refused
 	}
 	if err != nil {
-		return nil, requestError(ctx, err, p)
+		return nil, requestError(ctx, err, p, o.Hook)
 	}
 	if err := maySee(ctx, who, shown, p); err != nil {
 		return nil, err
@@ -122,8 +125,16 @@ func requestsOf(
 }
 
 // requestError is the error of requests as callers get it. Nobody is asked to repeat what took too long: it would take as long again.
-func requestError(ctx context.Context, err error, p v1alpha1.ParentReference) error {
+func requestError(ctx context.Context, err error, p v1alpha1.ParentReference, hook string) error {
 	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	if errors.Is(err, inspection.ErrTooLarge) {
+		large := apierrors.NewRequestEntityTooLargeError("")
+		large.ErrStatus.Message = fmt.Sprintf("the requests about %s %q cannot be shown: %v", resource, p.Name, err)
+		if hook == "" {
+			large.ErrStatus.Message += fmt.Sprintf("; ask for those of one hook: hook= one of %q", hooks)
+		}
+		return large
+	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("the requests about %s %q were not known within %s; is a hook slow? %v", resource, p.Name, workLimit, err), 0)
 	}
@@ -155,15 +166,37 @@ func (r *RequestREST) one(
 
 // find returns the parent that a selection names.
 func find(c inspection.Controller, s *v1alpha1.ParentSelection) (p v1alpha1.ParentReference, err error) {
+	if err := checkResource(c, s); err != nil {
+		return p, err
+	}
 	found := match(c.Parents(), s, labels.Everything())
 	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != s.Namespace })
 	switch len(found) {
 	case 0:
-		return p, apierrors.NewNotFound(schema.ParseGroupResource(s.Resource), "parent "+s.Namespace+"/"+s.Name)
+		return p, notFound(c, s)
 	case 1:
 		return found[0], nil
 	}
 	return p, apierrors.NewBadRequest("resource: the controller has parents of several resources with this name; name one, as in things.example.com")
+}
+
+// notFound says that there is no parent of a name, and of which resources it could be.
+func notFound(c inspection.Controller, s *v1alpha1.ParentSelection) error {
+	resources := c.Resources()
+	if s.Resource != "" {
+		resources = []schema.GroupResource{schema.ParseGroupResource(s.Resource)}
+	}
+	var about schema.GroupResource
+	if len(resources) == 1 {
+		about = resources[0]
+	}
+	name := s.Name
+	if s.Namespace != "" {
+		name = s.Namespace + "/" + name
+	}
+	status := apierrors.NewNotFound(about, s.Name)
+	status.ErrStatus.Message = fmt.Sprintf("the controller has no parent %q among %s", name, strings.Join(namesOfAll(resources), ", "))
+	return status
 }
 
 // maySee returns an error if the caller may not read the objects of all places, which requests about a parent show.

@@ -101,11 +101,14 @@ func checkResource(c inspection.Controller, selection *v1alpha1.ParentSelection)
 	if selection == nil || selection.Resource == "" || slices.Contains(c.Resources(), schema.ParseGroupResource(selection.Resource)) {
 		return nil
 	}
-	var names []string
-	for _, r := range c.Resources() {
+	return apierrors.NewBadRequest(fmt.Sprintf("resource: the controller has no parents of the resource %q; it has those of %q", selection.Resource, namesOfAll(c.Resources())))
+}
+
+func namesOfAll(resources []schema.GroupResource) (names []string) {
+	for _, r := range resources {
 		names = append(names, r.String())
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("resource: the controller has no parents of the resource %q; it has those of %q", selection.Resource, names))
+	return names
 }
 
 // match returns the parents that a selection selects, in order; nil selects all.
