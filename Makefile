@@ -41,6 +41,8 @@ DEMO_ARGS = --port '$(PORT)' --example '$(EXAMPLE)' --hook '$(HOOK)' --controlle
 FUZZTIME ?= 30s
 # How long `make churn` churns.
 CHURNTIME ?= 10m
+# How many changes `make pairs` makes for each of the four combinations of two controllers.
+CHANGES ?= 500
 # How many histories `make simulate` runs, and the seed of the first one.
 SEEDS ?= 1000
 FIRST ?= 1
@@ -134,7 +136,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 # They take the control plane's program from here, instead of building it again, as hack/test.sh does.
-churn fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+churn pairs fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
 test: build build-race demo-build image-local control-plane-build ## Run every test with the race detector.
@@ -155,6 +157,10 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 .PHONY: churn
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
+
+.PHONY: pairs
+pairs: build-race control-plane-build ## Run two controllers on the same parents, with CHANGES changes for each combination of their kinds: each must be seen.
+	@go test -race -count=1 -v -timeout 60m ./test/conformance/pairs -pairs.changes $(CHANGES)
 
 .PHONY: faults
 faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write docs/reliability.md.
