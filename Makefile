@@ -49,7 +49,7 @@ FIRST ?= 1
 # The commit whose engine `make simulate-before` runs, and invariants that it does not check.
 BEFORE ?= 6a24bce
 OPEN ?=
-# Which tests of faults `make faults` runs, as a regular expression. Empty: all.
+# Which tests of faults `make faults` runs, as go test's -run has it: TestOneServer/HookDown. Empty: all.
 FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
@@ -168,7 +168,7 @@ faults: build control-plane-build ## Run the long forms of all faults, or of tho
 
 .PHONY: fleet
 fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
-	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 30m -run '^TestFleet$$' ./test/conformance/status \
+	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 30m -run '^TestStatus$$/^Fleet$$' ./test/conformance/status \
 		-fleet.controllers 50 -fleet.parents 200
 
 .PHONY: simulate
